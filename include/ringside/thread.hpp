@@ -65,12 +65,13 @@ RINGSIDE_INLINE u32 put_common(const ringside_event& event, i32 tid, void* paylo
 // Any event that is not a usual one (CpuWriter::write_slowly).
 Refused append_slowly(const CpuSide& side, const void* payload, u32 size) noexcept;
 
-// no_ring: the thread does not write to the rings of CPUs (yet).
+// no_ring: the thread does not write to the rings of CPUs (yet). `as`: as for write_slowly.
 template <u32 known = 0>
-RINGSIDE_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event, i32 tid, void* payload, u32 size) noexcept {
-  // In this order: if the epoch is still that of the attachment, id and rings belong to one instance.
+RINGSIDE_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
+  // In this order: if the epoch is still that of the attachment, id, rings and the thread's number belong to one instance, also where
+  // a handler has just attached the thread.
   const u64 at = __atomic_load_n(&t.on_cpus_at, __ATOMIC_ACQUIRE);
-  const u32 id = put_common(event, tid, payload);
+  const u32 id = put_common(event, as != 0 ? as : __atomic_load_n(&t.tid, __ATOMIC_RELAXED), payload);
   const CpuSide* const side = __atomic_load_n(&cpu_side, __ATOMIC_ACQUIRE);
   if (RINGSIDE_UNLIKELY(at != __atomic_load_n(&epoch.now, __ATOMIC_RELAXED))) return Refused::no_ring;
   if (RINGSIDE_UNLIKELY(id == 0)) return Refused::disabled;
@@ -88,7 +89,7 @@ template <u32 known = 0>
 RINGSIDE_INLINE bool write_event([[maybe_unused]] const ThisThread& t, const ringside_event& event, void* payload, u32 size) noexcept {
   Refused why = Refused::no_ring;
 #if RINGSIDE_RSEQ
-  why = write_to_cpus<known>(t, event, t.tid, payload, size);
+  why = write_to_cpus<known>(t, event, 0, payload, size);
   if (RINGSIDE_LIKELY(why == Refused::no)) return true;
 #endif
   return write_slowly(event, payload, size, why);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "decode/role.hpp"
 #include "decode/syscalls.hpp"
@@ -27,7 +28,7 @@ bool is_kernel_address(u64 value) { return value >= 0xFFFF'8000'0000'0000 && val
 
 }  // namespace
 
-tl::unexpected<Error> Column::wrong(const std::string& why) const { return refuse(std::errc::invalid_argument, in_quotes(text_) + ": " + why); }
+tl::unexpected<Error> Column::wrong(const std::string& why) const { return mistyped(std::errc::invalid_argument, in_quotes(text_) + ": " + why); }
 
 // How to read the column in one type of event; without a type: in most of them.
 Column::Access Column::lower(const EventType* type, Kind& kind) const {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "schema/glob.hpp"
+#include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "decode/syscalls.hpp"
 #include "sys/try.hpp"
@@ -19,12 +20,12 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr std::string_view end_of_word = " \t\r\n()&|!=<>~\"'";
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 // The text with a mark under it; for a long text, the part around the mark.
-Error error_at(std::string_view text, size_t at, const std::string& why) {
+Error error_at(std::string_view text, size_t at, const std::string& why, std::errc code = std::errc::invalid_argument) {
   constexpr size_t around = 60;
   const size_t begin = at > around ? at - around : 0;
   std::string line;
   for (const char c : text.substr(begin, 2 * around)) line += static_cast<u8>(c) < 0x20 || c == 0x7F ? ' ' : c;
-  return {std::make_error_code(std::errc::invalid_argument), "filter: " + why + "\n  " + line + "\n  " + std::string(at - begin, ' ') + "^"};
+  return mistyped(code, "filter: " + why + "\n  " + line + "\n  " + std::string(at - begin, ' ') + "^").value();
 }
 
 template <class T>
@@ -58,7 +59,7 @@ class FilterParser {
 
   result<void> parse() {
     if (text_.size() > Filter::longest)
-      return refuse(std::errc::invalid_argument, "filter: the text has " + std::to_string(text_.size()) + " bytes, " +
+      return mistyped(std::errc::invalid_argument, "filter: the text has " + std::to_string(text_.size()) + " bytes, " +
                                                      std::to_string(Filter::longest) + " are the most");
     if (!any(filter_.root_)) return tl::unexpected<Error>(*error_);
     if (skip(); at_ != text_.size()) {
@@ -469,10 +470,8 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
       check(type.get());
     }
     if (!known) {
-      Error unknown = error_at(text, leaf.at, !any ? none_matches(text.substr(leaf.at, text.find('/', leaf.at) - leaf.at), formats)
-                                                    : (leaf.events.empty() ? "no event here has a field " : in_quotes(text.substr(leaf.at, text.find('/', leaf.at) - leaf.at)) + " has no field ") + in_quotes(leaf.field) + (leaf.events.empty() ? near_names(leaf.field, formats) : did_you_mean(nearest(leaf.field, names))));
-      unknown.code = std::make_error_code(std::errc::no_such_file_or_directory);
-      return tl::unexpected<Error>(std::move(unknown));
+      return tl::unexpected<Error>(error_at(text, leaf.at, !any ? none_matches(text.substr(leaf.at, text.find('/', leaf.at) - leaf.at), formats)
+                                                    : (leaf.events.empty() ? "no event here has a field " : in_quotes(text.substr(leaf.at, text.find('/', leaf.at) - leaf.at)) + " has no field ") + in_quotes(leaf.field) + (leaf.events.empty() ? near_names(leaf.field, formats) : did_you_mean(nearest(leaf.field, names))), std::errc::no_such_file_or_directory));
     }
     if (!fits) return tl::unexpected<Error>(error_at(text, leaf.value_at, why));
   }

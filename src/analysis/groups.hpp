@@ -12,6 +12,7 @@
 
 #include "analysis/column.hpp"
 #include "analysis/key_table.hpp"
+#include "analysis/mistyped.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -25,7 +26,7 @@ class Groups {
   static result<Groups> make(const std::vector<std::string>& keys, size_t most, const Formats& formats, const Tasks& tasks) {
     Groups groups(most);
     if (keys.empty() || keys.size() > std::tuple_size_v<KeyWords>)
-      return refuse(std::errc::invalid_argument, "a table has one key or two, not " + std::to_string(keys.size()));
+      return mistyped(std::errc::invalid_argument, "a table has one key or two, not " + std::to_string(keys.size()));
     for (const std::string& text : keys) {
       auto column = RS_TRY(Column::compile(text, formats, tasks));
       groups.columns_.push_back(std::move(column));

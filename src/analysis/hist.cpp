@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "sys/try.hpp"
 
@@ -11,7 +12,7 @@ result<Hist> Hist::make(const Options& options, const Formats& formats, const Ta
   Hist hist(RS_TRY(Groups<Cell>::make(options.keys, options.most_keys, formats, tasks)), options.precision);
   for (const std::string& text : options.values) {
     auto column = RS_TRY(Column::compile(text, formats, tasks));
-    if (column.kind() == Column::Kind::text) return refuse(std::errc::invalid_argument, in_quotes(text) + " is a text, and texts do not add up");
+    if (column.kind() == Column::Kind::text) return mistyped(std::errc::invalid_argument, in_quotes(text) + " is a text, and texts do not add up");
     hist.values_.push_back(std::move(column));
   }
   hist.read_.resize(hist.values_.size());

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "analysis/mistyped.hpp"
+
 namespace ringside {
 namespace {
 
@@ -127,10 +129,24 @@ std::string instead_of(const EventPattern& pattern, const Formats& formats) {
 
 }  // namespace
 
+namespace {
+constexpr std::pair<std::string_view, const char*> libc_lists[] = {{"malloc calloc realloc free", "malloc"}, {"read write open close", "io"}, {"mutex_lock", "mutex"}};
+}
+
 std::string libc_list(std::string_view call) {
-  constexpr std::pair<std::string_view, const char*> lists[] = {{"malloc calloc realloc free", "malloc"}, {"read write open close", "io"}, {"mutex_lock", "mutex"}};
-  const auto* const found = std::find_if(std::begin(lists), std::end(lists), [&](const auto& list) { return !call.empty() && list.first.find(call) != std::string_view::npos; });
-  return found != std::end(lists) ? found->second : "";
+  const auto* const found = std::find_if(std::begin(libc_lists), std::end(libc_lists), [&](const auto& list) { return !call.empty() && list.first.find(call) != std::string_view::npos; });
+  return found != std::end(libc_lists) ? found->second : "";
+}
+
+std::vector<std::string> libc_calls() {
+  std::vector<std::string> all;
+  for (std::string_view calls : {libc_lists[0].first, libc_lists[1].first, libc_lists[2].first}) {
+    for (size_t end; !calls.empty(); calls.remove_prefix(std::min(end + 1, calls.size()))) {
+      end = std::min(calls.find(' '), calls.size());
+      all.emplace_back(calls.substr(0, end));
+    }
+  }
+  return all;
 }
 
 std::string unmatched(const EventPatterns& patterns, const Formats& formats, const std::string& where) {
@@ -155,6 +171,18 @@ std::string near_names(std::string_view wanted, const Formats& formats) {
   }
   return did_you_mean(nearest(wanted, names));
 }
+
+namespace {
+struct Mistyped final : std::error_category {
+  const char* name() const noexcept override { return "mistyped"; }
+  std::string message(int code) const override { return std::generic_category().message(code); }
+  std::error_condition default_error_condition(int code) const noexcept override { return {code, std::generic_category()}; }
+};
+constinit const Mistyped mistyped_category;
+}  // namespace
+
+tl::unexpected<Error> mistyped(std::errc code, std::string sentence) { return tl::unexpected<Error>(Error{{static_cast<int>(code), mistyped_category}, std::move(sentence)}); }
+bool is_mistyped(const Error& error) { return error.code.category() == mistyped_category; }
 
 std::string in_quotes(std::string_view text) {
   std::string out = "\"";

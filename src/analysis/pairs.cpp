@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "export/json.hpp"
 #include "sys/try.hpp"
@@ -47,8 +48,8 @@ result<void> one_meaning(const Pairs::Key& key, const EventPatterns& starts, con
   fields = nearest(name, fields);
   for (std::string& field : fields) field = matches(ends, *mixed.without) ? name + "=" + field : field + "=" + name;
   const std::string other = !mixed.of_thread ? "" : "; " + name + "=" + (name == "comm" ? "task" : "common_pid") + " is that thread";
-  return refuse(std::errc::invalid_argument, mixed.without->full + " has no field " + in_quotes(name) + ", which is one of " + mixed.with->full + "; " + mixed.rest() +
-                                                 " would be taken" + other + did_you_mean(fields));
+  return mistyped(std::errc::invalid_argument, mixed.without->full + " has no field " + in_quotes(name) + ", which is one of " + mixed.with->full + "; " + mixed.rest() +
+                                                   " would be taken" + other + did_you_mean(fields));
 }
 
 bool any_matches(const Formats& formats, const EventPatterns& events) {
@@ -101,7 +102,7 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   const auto side = [&](const std::string& text, std::string& events, EventPatterns& patterns, std::optional<Filter>& condition) -> result<void> {
     std::string test;
     std::tie(events, test) = split(text);
-    if (events.empty()) return refuse(std::errc::invalid_argument, "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
+    if (events.empty()) return mistyped(std::errc::invalid_argument, "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
     patterns = RS_TRY(EventPatterns::parse(events));
     if (!any_matches(formats, patterns)) return refuse(std::errc::no_such_file_or_directory, none_matches(events, formats));
     if (test.empty()) return {};
@@ -111,13 +112,13 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   RS_TRY(side(options_.start, start_events_, starts_, start_if_));
   RS_TRY(side(options_.end, end_events_, ends_, end_if_));
   if (options_.keys.empty()) options_.keys.push_back({"common_pid", "common_pid"});
-  if (options_.keys.size() > most_keys) return refuse(std::errc::invalid_argument, "a pair has at most " + std::to_string(most_keys) + " keys in common");
+  if (options_.keys.size() > most_keys) return mistyped(std::errc::invalid_argument, "a pair has at most " + std::to_string(most_keys) + " keys in common");
   for (const Key& key : options_.keys) {
     RS_TRY(one_meaning(key, starts_, ends_, formats));
     auto start = RS_TRY(column_of(start_events_, key.start, formats, tasks));
     auto end = RS_TRY(column_of(end_events_, key.end, formats, tasks));
     if (start.kind() != end.kind())
-      return refuse(std::errc::invalid_argument, in_quotes(key.start) + " of the start and " + in_quotes(key.end) + " of the end are not both the same kind: text, floating number or whole number");
+      return mistyped(std::errc::invalid_argument, in_quotes(key.start) + " of the start and " + in_quotes(key.end) + " of the end are not both the same kind: text, floating number or whole number");
     start_keys_.push_back(std::move(start));
     end_keys_.push_back(std::move(end));
     const auto is = [&](std::initializer_list<std::string_view> names) {

@@ -20,8 +20,22 @@ constexpr std::pair<std::string_view, const char*> other_commands[] = {
     {"profile", "flame"},  {"annotate", "flame"}, {"start", "enable"},  {"stop", "disable"}, {"events", "list"},     {"view", "plot"},
     {"snapshot", "trigger"}, {"sched", "latency wakeup"}, {"diff", "flame --against"}, {"extract", "export"}, {"lock", "flame --contention"}, {"mem", "flame --leaks"}};
 constexpr std::pair<std::string_view, const char*> other_options[] = {
-    {"-g", "--stack"}, {"-T", "--kstack"}, {"-F", "--sample"}, {"-C", "--filter 'cpu == 0'"}, {"--cpu", "--filter 'cpu == 0'"}, {"-t", "--pid"}, {"-P", "--pid"}, {"-p", "--tid"}, {"-s", "--sort"}, {"-m", "--buffer-size"}, {"--to", "--output"},
+    {"-T", "--kstack"}, {"-C", "--filter 'cpu == 0'"}, {"--cpu", "--filter 'cpu == 0'"}, {"-t", "--pid"}, {"-p", "--tid"}, {"-s", "--sort"}, {"-m", "--buffer-size"}, {"--to", "--output"},
     {"-d", "--duration 1s"}, {"--comm", "--filter 'task == NAME'"}, {"-R", "--kstack"}, {"--json", "--output FILE.json"}};
+
+// Options that other tools have, and that mean nothing here by themselves.
+constexpr struct {
+  std::string_view command, option;
+  const char* sentence;
+} habits[] = {
+    {"record", "-F", "a rate of samples follows it, as in perf: -F 999; filters are -f, and a command is recorded alone without trace-cmd's -F"},
+    {"record", "-g", "the calls that led to an event of the program's are --stack, to one of the kernel's --kstack; --sample 999 shows where CPU time goes, calls included"},
+    {"record", "-v", "all that there is to say is said without it; which events to leave out, as by trace-cmd's -v, is said by -f"},
+    {"record", "-l", "a function of the kernel's is a probe: -e kprobe:FUNCTION"},
+    {"record", "-c", "what the command starts is followed without it; the rate of samples, which perf gives as a period, is --sample"},
+    {"report", "--stdio", "report prints events, as perf script does; what perf report shows of samples is ringside flame"},
+    {"report", "-g", "the calls are printed with each event that has them; ringside flame adds them up"},
+    {"report", "--sort", "report prints events, as perf script does; ringside hist KEY and ringside flame add them up"}};
 
 template <size_t n>
 std::vector<std::string> other_name(const std::pair<std::string_view, const char*> (&names)[n], std::string_view word) {
@@ -85,7 +99,20 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
   if (words[0] != "record" && words[0] != "syscalls" && words[0] != "trigger") return words;
   const CLI::App& command = *command_of(app, words[0]);
   bool condition = words[0] == "trigger";  // the first word is CONDITION
+  size_t calls = 0;     // perf's -g
+  bool samples = false, kernel = false;
   for (size_t at = 1; at < words.size(); ++at) {
+    if (words[0] == "record" && words[at].starts_with("-F")) {  // perf's rate
+      const bool joined = words[at].size() > 2;
+      const std::string rate = joined ? words[at].substr(2) : at + 1 < words.size() ? words[at + 1] : "";
+      if (rate.find_first_of("0123456789") == 0) words[at] = joined ? "--sample=" + rate : "--sample";
+    }
+    samples = samples || words[at].starts_with("--sample");
+    kernel = kernel || words[at].starts_with("-e");
+    if (words[0] == "record" && words[at] == "-g") {
+      calls = at;
+      continue;
+    }
     if ((words[at].size() < 2 || words[at][0] != '-') && std::exchange(condition, false)) continue;
     if (words[at].size() < 2 || words[at][0] != '-') {
       if (words[0] == "syscalls" && !is_program(words[at])) break;
@@ -97,6 +124,8 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
     if (wants) ++at;
     if (words[at - (wants ? 1 : 0)] == "--latency" && at < words.size() && find_preset(words[at]) == nullptr) ++at;  // START END
   }
+  if (calls != 0 && samples) words.erase(words.begin() + static_cast<std::ptrdiff_t>(calls));
+  else if (calls != 0 && kernel) words[calls] = "--kstack";
   return words;
 }
 
@@ -119,12 +148,13 @@ std::string unknown_word(const std::vector<std::string>& arguments, const CLI::A
         at += wants ? 1 : 0;
         continue;
       }
+      for (const auto& habit : habits) {
+        if (first == habit.command && word == habit.option) return "ringside " + first + " has no option " + in_quotes(word) + ": " + habit.sentence;
+      }
       for (const CLI::Option* o : command->get_options()) {
         for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
       }
       auto near = other_name(other_options, word.substr(0, word[1] == '-' ? word.find('=') : 2));
-      const std::string value = at + 1 < arguments.size() ? arguments[at + 1] : "";
-      if (word == "-F" && !value.empty() && value.find_first_of("0123456789") != 0) near = {"--filter"};  // perf's takes a rate
       if (near.empty() || std::find(names.begin(), names.end(), near[0].substr(0, near[0].find(' '))) == names.end()) near = word[1] == '-' ? nearest(word, names) : std::vector<std::string>{};
       return "ringside " + first + " has no option " + in_quotes(word) + did_you_mean(near);
     }

@@ -3,6 +3,7 @@
 #include "watch/signals.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 
 #include "cli/command_file.hpp"
 #include "sys/sys.hpp"
@@ -64,6 +66,7 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
     if (files_before.rlim_max != 0) setrlimit(RLIMIT_NOFILE, &files_before);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     hold = sys::Fd();
+    prctl(PR_SET_NAME, std::filesystem::path(command.front()).filename().c_str());  // as after its execve
     char sign = 0;
     ssize_t got;
     do got = read(go.get(), &sign, sizeof sign);

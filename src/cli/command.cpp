@@ -8,6 +8,7 @@
 
 #include <ringside/abi/sub_buffer.hpp>
 
+#include "analysis/mistyped.hpp"
 #include "export/units.hpp"
 
 namespace ringside::cli {
@@ -39,12 +40,7 @@ void say_first(const std::vector<std::string>& sentences) {
 
 int failed(const Error& error) {
   say(error.sentence);
-  return exit_failure;
-}
-
-int failed_as_typed(const Error& error) {
-  failed(error);
-  return exit_usage;
+  return is_mistyped(error) ? exit_usage : exit_failure;
 }
 
 bool put(std::string_view data) {

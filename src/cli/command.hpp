@@ -64,8 +64,7 @@ Command add_complete(CLI::App& app);
 // stderr: "ringside: sentence".
 void say(std::string_view sentence);
 void say_first(const std::vector<std::string>& sentences);  // the first ten and their total number: a thousand rings may have one problem each
-int failed(const Error& error);  // prints it; returns exit_failure
-int failed_as_typed(const Error& error);  // the words name nothing that is there: prints it; returns exit_usage
+int failed(const Error& error);  // prints it; returns exit_failure, or exit_usage if it was mistyped
 
 // Writes to stdout: all of it, or false when the reader has gone, or its disk is full, which is reported (the caller then just
 // ends). `out` is emptied.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analysis/lock_holders.hpp"
+#include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
 #include "analysis/unfreed.hpp"
@@ -48,7 +49,7 @@ class Gathered {
       g->unit_ = "bytes";
     } else if (options.by != "count") {
       g->by_.emplace(RS_TRY(Column::compile(options.by, trace.formats, trace.tasks)));
-      if (g->by_->kind() == Column::Kind::text) return refuse(std::errc::invalid_argument, in_quotes(options.by) + " is a text, and texts do not add up");
+      if (g->by_->kind() == Column::Kind::text) return mistyped(std::errc::invalid_argument, in_quotes(options.by) + " is a text, and texts do not add up");
       g->unit_ = g->by_->unit() == Column::Unit::ns ? "ns" : g->by_->unit() == Column::Unit::bytes ? "bytes" : options.by;
     }
     return g;

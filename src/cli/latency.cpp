@@ -450,7 +450,7 @@ result<int> run_latency(const LatencyOptions& options) {
   if (!made) {
     std::string& sentence = made.error().sentence;
     if (like != nullptr) sentence += (sentence.ends_with('?') ? " T" : "; t") + of_preset;
-    return failed_as_typed(made.error());
+    return failed(made.error());
   }
   Pairs pairs = std::move(*made);
   std::vector<std::string> notes;

@@ -139,6 +139,9 @@ class AnalysisRun {
     return finish();
   }
 
+  void find_mixtures(const std::vector<Column>& columns);  // a remark about each column that is a field of some events only
+  int finish();  // prints the remarks; returns the exit code
+
   // Returns the exit code. A picture gets the seconds since the one before, and whether it is the last. `other`: takes losses,
   // and events that the filter excludes.
   template <class Use, class Picture>
@@ -170,11 +173,9 @@ class AnalysisRun {
   // A reading of each part; none: the recording is read as one.
   std::vector<std::unique_ptr<Reading>> parts(const std::vector<Column>& columns);
   void check_columns(const std::vector<Column>& columns) const;  // a UsageError, if no event of -e has one of them, and later ones cannot come
-  void find_mixtures(const std::vector<Column>& columns);  // a remark about each column that is a field of some events only
   std::string awaited() const;  // a sentence about events of -e that are not there yet; empty: all are
   double due();  // the seconds of the picture that is due now
   bool show(std::string picture);
-  int finish();  // the exit code
 
   RunOptions options_;
   std::unique_ptr<Reading> reading_;

@@ -147,7 +147,7 @@ void add_jobs(CLI::App& app, u32& jobs) {
   app.add_option("-j,--jobs", jobs, "threads that read a recording in parts, with the same result (default: as many as there are CPUs, but one)")->check(CLI::Range(1u, 1024u))->type_name("N");
 }
 
-void add_compress(CLI::App& app, bool& compress) { app.add_flag("--compress", compress, "with zstd, while it is recorded; all commands read it, and a range of time is found as fast"); }
+void add_compress(CLI::App& app, bool& compress) { app.add_flag("-z,--compress", compress, "with zstd, while it is recorded; all commands read it, and a range of time is found as fast"); }
 
 u32 jobs_of(Reading& reading, u32 wanted) {
   constexpr u64 enough = 32 << 20, most_mappings = 16384;  // bytes of a part; the kernel's bound is 65,530

@@ -75,7 +75,7 @@ result<std::string> why_empty(const PlotOptions& options) {
   const auto whole = RS_TRY(Reading::open(reading_of({options.where})));
   whole->take_rest([](const auto&...) {});
   const u64 seen = whole->totals().seen, begin = whole->totals().first_ns, end = whole->totals().last_ns;
-  if (seen == 0) return "no event is in " + options.where + ", so the page is empty";
+  if (seen == 0) return "no event is in " + options.where;
   const auto after = [begin](u64 time) {
     const u64 ns = time - begin;
     return ns % 1'000'000 == 0 ? fmt::format("+{} ms", format_count(ns / 1'000'000)) : ns % 1000 == 0 ? fmt::format("+{} us", format_count(ns / 1000)) : fmt::format("+{} ns", format_count(ns));
@@ -129,6 +129,10 @@ result<int> run_plot(PlotOptions options) {
     if (got != Reading::Got::other && of_cpu) plot.add(record, ring, part == Stacks::Part::sample ? stacks.sample_count(record) : 1);
     else if (states) plot.see(record, ring);
   }
+  if (plot.events() == 0 && plot.lost() == 0) {
+    (void)say_problems(reading);
+    return refuse(std::errc::no_message, RS_TRY(why_empty(options)) + "; " + (options.to == "-" ? "no page" : options.to) + " was not written");
+  }
   const auto page = RS_TRY(plot::page(plot.json(options.where, facts_of(options, trace.first()), trace.raw_times())));
   if (options.to == "-") {
     if (!put(page)) return exit_failure;
@@ -138,7 +142,6 @@ result<int> run_plot(PlotOptions options) {
   const bool problems = say_problems(reading);
   for (const std::string& note : plot.notes()) say(note);
   say_first(reading.stack_remarks());
-  if (plot.events() == 0) say(RS_TRY(why_empty(options)));
   say(fmt::format("{}, lost {}; {} ({})", counted(plot.events(), "event"), lost_count(trace.missing(plot.lost())),
                   options.to == "-" ? "stdout" : options.to, format_size(page.size())));
   return problems ? exit_failure : exit_ok;

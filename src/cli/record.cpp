@@ -433,13 +433,16 @@ void say_incomplete(const Instance& instance) {
 }
 
 // Events of the kernel begin when the child executes the command: what it does before is none of its events.
+bool begins_with_command(const RecordOptions& options) { return !options.command.empty() && options.pids.empty(); }
+
 result<Child> start_command(const RecordOptions& options, const Child::Environment& environment, KernelFeed* kernel) {
-  std::function<result<void>(pid_t)> prepare;
-  if (kernel != nullptr && follows_command(options)) prepare = [kernel](pid_t pid) -> result<void> {
-    RS_TRY(kernel->follow(pid));
-    return kernel->on();
-  };
-  return Child::start(options.command, environment, prepare);
+  if (kernel == nullptr || !begins_with_command(options)) return Child::start(options.command, environment);
+  auto child = Child::start(options.command, environment, [&](pid_t pid) -> result<void> {
+    if (follows_command(options)) RS_TRY(kernel->follow(pid));
+    return kernel->on_at_exec(pid);
+  });
+  if (child) RS_TRY(kernel->has_executed());
+  return child;
 }
 
 // A system of the kernel's and one of the program's may have the same name.
@@ -532,7 +535,7 @@ result<int> run_record(RecordOptions options) {
   if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
   Parts parts{options, instance, only, std::move(others)};
   RS_TRY(set_aside(options.out));
-  RS_TRY(parts.begin(!follows_command(options)));
+  RS_TRY(parts.begin(!begins_with_command(options)));
   if (!ours) parts.waited = parts.program->unread_at_begin();
   std::unique_ptr<GrowingExport> file;
   if (grows(options)) file = GrowingExport::of(options.out, options.to, parts.run->described());
@@ -568,7 +571,7 @@ Command add_record(CLI::App& app) {
   add_events(*c, options->kernel_events, "events of the kernel", "-e,--event", true);
   add_events(*c, options->user_events, "of the program's events only these (default: all)", "-u,--user");
   c->add_option("-f,--filter", options->filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
-  c->add_option("-p,--pid", options->pids, "kernel events and samples of this process and what it starts; may be repeated, or have commas")
+  c->add_option("-p,-P,--pid", options->pids, "kernel events and samples of this process and what it starts; may be repeated, or have commas")
       ->allow_extra_args(false)
       ->delimiter(',');
   c->add_flag("-a,--all", options->all_processes, "kernel events and samples of all processes (default with a command: only its)");

@@ -217,13 +217,26 @@ void show_table(const Stat& s, const Counters& total) {
                format_count(c.overrun), format_count(c.dropped), format_count(c.commit_overrun),
                format_size(c.unfinished_bytes), format_size(c.resident_bytes)});
   };
-  for (const Ring& ring : s.rings)
+  // Rings that nobody wrote to have one row together.
+  const auto is_bare = [](const Ring& ring) {
+    const Counters& c = ring.counters;
+    return c.written + c.read + c.unread + c.overrun + c.dropped + c.commit_overrun + c.unfinished_bytes == 0;
+  };
+  const auto bare = std::count_if(s.rings.begin(), s.rings.end(), is_bare);
+  Counters of_bare;
+  for (const Ring& ring : s.rings) {
+    if (bare > 1 && is_bare(ring)) {
+      of_bare.resident_bytes += ring.counters.resident_bytes;
+      continue;
+    }
     row((ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring),
         !ring.name.buffer.empty() ? ring.name.buffer
         : ring.name.kernel        ? "kernel"
         : ring.name.cpu >= 0      ? ring.name.task
                                   : ring.name.task + "-" + ring.name.show_tid(),
         ring.source.empty() ? ring.state : ring.state + ", " + ring.source, ring.counters);
+  }
+  if (bare > 1) row(std::to_string(bare), "rings", "no event", of_bare);
   row("all", "", "", total);
   if (!s.facts.contains("remote")) put(table.render(colours()) + identity(total) + "\n");
   for (const std::string& remark : s.remarks) say(remark);
@@ -261,6 +274,7 @@ Command add_stat(CLI::App& app) {
       "  ringside stat web                           a live or stale instance\n"
       "  ringside stat web --json | jq .total.overrun\n"
       "  ringside stat ringside-4711                 the kernel's side of a running record or top; no event is taken away\n"
+      "Rings that nobody wrote to share a row; --json has each of them.\n"
       "The kernel's rings show their source: \"read\" or \"map\", as their consumer reads them or the recorder did.\n"
       "What must hold: written = read + unread + overrun. Refused events are those dropped (ring full in discard mode) and\n"
       "nested (handlers filled the ring within one event).");

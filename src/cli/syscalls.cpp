@@ -319,9 +319,7 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
       return child->ended().has_value();
     };
   }
-  auto opened = AnalysisRun::open(run_options);
-  if (!opened && !options.calls.empty() && opened.error().code == std::errc::invalid_argument) return failed_as_typed(opened.error());  // no such call
-  const auto run = RS_TRY(std::move(opened));
+  const auto run = RS_TRY(AnalysisRun::open(run_options));
   const auto table = RS_TRY(SyscallTable::make(options, run->trace()));
   for (const i32 pid : options.pids) RS_TRY(follow_process(*run->trace().tracefs(), pid));
   if (command) {

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <set>
 
+#include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
 #include "cli/child.hpp"
@@ -154,7 +155,6 @@ class Condition {
   }
   std::optional<u64> latency() const { return pairs_ ? std::optional<u64>(pairs_->latency()) : std::nullopt; }
   const std::string& pending() const { return pending_; }
-  bool ready() const { return ready_; }
 
  private:
   result<void> make() {
@@ -167,7 +167,7 @@ class Condition {
       for (const EventPattern& pattern : wanted_.events) {
         if (std::any_of(all.begin(), all.end(), [&](const auto& type) { return pattern.matches(type->system, type->name); })) continue;
         missing_ = &pattern;
-        return refuse(std::errc::no_such_file_or_directory, none_matches(pattern.text(), trace_.formats));
+        return mistyped(std::errc::no_such_file_or_directory, none_matches(pattern.text(), trace_.formats));
       }
     }
     if (wanted_.filter.empty()) return {};
@@ -485,6 +485,11 @@ void check_events_of(const Wanted& wanted, const TriggerOptions& options, const 
     if (names_some(pattern, known)) continue;
     const size_t colon = text.find(':');
     if (text.starts_with("libc:")) {
+      const std::vector<std::string> calls = libc_calls();
+      if (!options.libc.empty() && std::none_of(calls.begin(), calls.end(), [&](const std::string& call) { return pattern.matches("libc", call); })) {
+        const auto near = nearest(text.substr(colon + 1), calls);
+        throw UsageError{in_quotes(text) + ": --libc traces no such call" + (near.empty() ? "; it has " + short_list(calls) : did_you_mean(near))};
+      }
       const std::string list = libc_list(text.substr(colon + 1));
       if (!options.command.empty() && options.instance.empty() && (options.libc.empty() || (!list.empty() && ("," + options.libc + ",").find("," + list + ",") == std::string::npos)))
         throw UsageError{in_quotes(text) + " is a call of the C library: add --libc " + (options.libc.empty() ? "" : options.libc + ",") + (list.empty() ? "malloc,io,mutex" : list)};
@@ -537,8 +542,7 @@ result<int> run_trigger(TriggerOptions options) {
   const u64 start = sys::now_ns();
   reading.follow(has_program || wanted.pair ? std::optional(options.look_ahead_ns) : std::nullopt, options.duration_ns);
   Condition condition(std::move(wanted), reading.trace(), has_program);
-  const auto no_such = [](const Error& error) { return error.code == std::errc::no_such_file_or_directory; };
-  if (auto compiled = condition.compile(); !compiled) return no_such(compiled.error()) ? failed_as_typed(compiled.error()) : failed(compiled.error());
+  RS_TRY(condition.compile());
 
   if (!options.command.empty()) {
     auto started = Child::start(options.command, environment_of(instance, preload, options.libc));
@@ -554,9 +558,9 @@ result<int> run_trigger(TriggerOptions options) {
   const bool problems = say_problems(reading);
   if (const Missing missing = reading.missing(0); missing.refused != 0 && !options.quiet)
     say(counted(missing.refused, "event was", "events were") + " never stored: their rings were full or not available; the condition was not checked for them");
-  if (!done) failed(done.error());
+  const int code = done ? exit_ok : failed(done.error());
   if (child) see_out(*child, options, start);
-  if (!done) return condition.ready() || !no_such(done.error()) ? exit_failure : exit_usage;
+  if (!done) return code;
   if (watch.made() != 0) return problems ? exit_failure : exit_ok;
   if (problems) return exit_failure;
   if (!condition.pending().empty()) {

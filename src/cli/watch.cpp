@@ -132,7 +132,10 @@ class Watcher {
     run_->reading().take_rest(use());
     tick();
   }
-  int finish() { return say_problems(run_->reading()) ? exit_failure : exit_ok; }
+  int finish() {
+    run_->find_mixtures(model_->keys());
+    return run_->finish();
+  }
 
   WatchHost::View view(const std::string& chosen, bool everything) {
     status_.where = where();
@@ -567,16 +570,14 @@ result<int> run_watch(WatchOptions options) {
   front->close();
   watcher->stop();
   const std::string last = options.run.json ? watcher->json(true) : watcher->text(true);
-  int code = watcher->finish();
   front->requests.close();
-  const bool ended = front->end();
-  if (front->lost() || stop_signal() == SIGHUP) code = exit_signal + SIGHUP;
+  const bool ended = front->end(), lost = front->lost() || stop_signal() == SIGHUP;
+  if (!ended) Terminal::restore_now();
+  else front.reset();
+  int code = watcher->finish();
+  if (lost) code = exit_signal + SIGHUP;
   watcher.reset();  // and with it the kernel's instance
-  if (!ended) {
-    Terminal::restore_now();
-    _exit(code);
-  }
-  front.reset();
+  if (!ended) _exit(code);
   if (screen)
     put_patiently(last);
   else

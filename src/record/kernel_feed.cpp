@@ -3,9 +3,11 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <set>
 
@@ -17,6 +19,21 @@ namespace {
 
 constexpr int tick_ms = 100;            // for rings that are less full: the kernel copies unfinished sub-buffers event by event
 constexpr size_t most_names = 65536;  // names of threads that a flight recorder keeps: it may run for weeks
+
+constexpr const char* end_of_read = "events/syscalls/sys_exit_read/trigger";
+
+bool pids_are_the_kernels() {
+  constexpr u64 first_pid_namespace = 0xEFFFFFFC;
+  return sys::pid_namespace() == first_pid_namespace;
+}
+
+// Before Linux 5.18 it switched the top-level buffer on.
+bool traceon_is_of_the_instance() {
+  utsname name{};
+  uname(&name);
+  int major = 0, minor = 0;
+  return std::sscanf(name.release, "%d.%d", &major, &minor) == 2 && std::pair(major, minor) >= std::pair(5, 18);
+}
 
 // "%pS" and its family.
 bool needs_symbols(const std::string& format) {
@@ -137,6 +154,7 @@ void KernelFeed::stop_thread() {
 
 KernelFeed::~KernelFeed() {
   stop_thread();
+  if (clean_up_.joinable()) clean_up_.join();
   sources_.clear();  // before the instance, which cannot be removed while they are open
   if (auto gone = instance_.remove(); !gone && notice_)
     notice_(gone.error().sentence + "; the next recording of the kernel removes it, or: rmdir " + instance_.dir());
@@ -193,8 +211,29 @@ result<void> KernelFeed::begin(RecordingRun& run) {
 }
 
 result<void> KernelFeed::on() {
-  thread_ = RS_TRY(sys::quiet_thread("that reads the kernel's rings", [this] { consume(); }));
+  RS_TRY(start_thread());
   return instance_.tracing(true);
+}
+
+// The kernel itself begins when the read() returns, so not even the end of that call is recorded.
+result<void> KernelFeed::on_at_exec(i32 child) {
+  RS_TRY(start_thread());
+  if (pids_are_the_kernels() && traceon_is_of_the_instance() && instance_.write(end_of_read, "traceon if common_pid == " + std::to_string(child) + " && ret == 1", true)) return {};
+  return instance_.tracing(true);
+}
+
+// While the trigger is there, all system calls of the machine take the slow way. The kernel removes it once all processors have
+// passed by, which takes up to 0.1 s: events cannot wait for that.
+result<void> KernelFeed::has_executed() {
+  RS_TRY(instance_.tracing(true));
+  clean_up_ = RS_TRY(sys::quiet_thread("that removes a trigger", [this] { (void)instance_.write(end_of_read, "!traceon", true); }));
+  return {};
+}
+
+result<void> KernelFeed::start_thread() {
+  RS_TRY(instance_.write("options/event-fork", "1"));  // for its threads, which are ignored as this one is; a command has been forked before
+  thread_ = RS_TRY(sys::quiet_thread("that reads the kernel's rings", [this] { consume(); }));
+  return {};
 }
 
 // When the source has ended, or the disk is full, there is none.
@@ -235,7 +274,6 @@ void KernelFeed::learn_names() {
 }
 
 void KernelFeed::consume() {
-  (void)instance_.ignore(sys::gettid());
   std::vector<pollfd> wait{{wake_.get(), POLLIN, 0}};
   for (const auto& source : sources_) wait.push_back({source->fd(), POLLIN, 0});
   u64 learned = sys::now_ns();

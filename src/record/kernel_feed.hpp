@@ -48,6 +48,10 @@ class KernelFeed final : public Feed {
   std::vector<std::pair<u32, Counters>> counters() const;  // of each CPU's ring, now
 
   result<void> on();      // its thread reads from now on
+  // The same, but recording begins with the execve() of this child, which is its next call after the read() of one byte in which it
+  // waits. has_executed(): when it has.
+  result<void> on_at_exec(i32 child);
+  result<void> has_executed();
   result<void> arm();
   result<void> freeze() { return instance_.tracing(false); }
   void learn_names();     // a flight recorder calls it every learn_every_ns: the kernel keeps the names of 128 threads
@@ -65,6 +69,7 @@ class KernelFeed final : public Feed {
   KernelFeed(TracefsInstance instance, const Options& options, const ClockInfo& clock)
       : instance_(std::move(instance)), clock_(clock), choice_(options.source), notice_(options.notice) {}
   result<void> open_rings();
+  result<void> start_thread();
   result<void> define_probes(const Options& options);
   const ProbeGroup::Event* probe_of(u16 id);
   void name_probes();
@@ -83,7 +88,7 @@ class KernelFeed final : public Feed {
   bool needs_symbols_ = false;
   std::map<i32, RingName> threads_;  // owned by the thread while it runs
   sys::Fd wake_;                     // an eventfd
-  std::thread thread_;
+  std::thread thread_, clean_up_;
   std::atomic<bool> stopping_{false}, failed_{false};
   std::atomic<u64> events_so_far_{0}, bytes_so_far_{0}, taken_until_{0};  // only the thread writes them; for looks from outside, without ordering
   // The cpuN.raw of one recording. Owned by the thread while it runs, like books_.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "sys/try.hpp"
 
@@ -81,19 +82,19 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
   }
   if (query.fields) {
     const EventType* type = model.event_of(model.event_name(""));
-    if (type == nullptr) return refuse(std::errc::invalid_argument, "no single event is chosen whose fields could be shown");
+    if (type == nullptr) return mistyped(std::errc::invalid_argument, "no single event is chosen whose fields could be shown");
     for (const Field& field : type->fields) {
       auto column = Column::compile(type->full + "/" + field.name, formats, tasks);
       if (column) model.fields_.push_back({std::move(*column), field.name, {}});  // arrays have no column
     }
-    if (model.fields_.empty()) return refuse(std::errc::invalid_argument, type->full + " has no fields");
+    if (model.fields_.empty()) return mistyped(std::errc::invalid_argument, type->full + " has no fields");
     return model;
   }
   model.groups_.emplace(RS_TRY(Groups<Cell>::make(split_columns(query.by), options.most_keys, formats, tasks)));
   if (!query.value.empty() && !query.latency) {
     auto column = RS_TRY(Column::compile(query.value, formats, tasks));
     if (column.kind() == Column::Kind::text)
-      return refuse(std::errc::invalid_argument, in_quotes(query.value) + " is a text, and has no histogram");
+      return mistyped(std::errc::invalid_argument, in_quotes(query.value) + " is a text, and has no histogram");
     model.value_ = std::move(column);
   }
   return model;

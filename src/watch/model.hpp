@@ -101,6 +101,7 @@ class WatchModel {
   // Fields to choose a column or a value from: those of the event that `id` is or belongs to, else of all events.
   std::vector<std::string> fields(const std::string& id, bool numbers) const;
   const WatchQuery& query() const { return query_; }
+  std::vector<Column> keys() const { return groups_ ? groups_->columns() : std::vector<Column>(); }
   u64 events() const { return all_.count; }
   u64 lost() const { return lost_; }
 

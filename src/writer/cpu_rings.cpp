@@ -77,6 +77,7 @@ void forget(const CpuPlace& place) noexcept {
 }
 
 bool is_open(const CpuPlace& place) noexcept {
+  if (place.ring.control == nullptr) return false;
   const u64 gate = __atomic_load_n(&place.control->gate, __ATOMIC_ACQUIRE);
   return gate != 0 && (gate & gate_moved) == 0;
 }
@@ -228,10 +229,12 @@ const detail::CpuSide* open_cpu_side([[maybe_unused]] const Opened& in) noexcept
 #endif
 }
 
+bool is_mapped(const detail::CpuSide& side, u32 cpu) noexcept { return cpu < side.rings->nr && is_open(place_in(*side.rings, cpu)); }
+
 bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
   if (cpu >= side.rings->nr) return false;
   const CpuPlace* was = &place_in(*side.rings, cpu);
-  if (was->ring.control != nullptr && is_open(*was)) return true;  // another thread was faster
+  if (is_open(*was)) return true;  // another thread was faster
   const sys::Fd dir = side.in->directory();
   MappedRing mapped = dir ? map_whole_ring(dir.get(), cpu) : MappedRing{};
   if (!mapped) return false;
@@ -255,7 +258,7 @@ bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
   }
   if (page != MAP_FAILED) munmap(page, sizeof(MappedPlace));
   unmap_ring(mapped);  // no other thread has seen it
-  return was->ring.control != nullptr && is_open(*was);
+  return is_open(*was);
 }
 
 }  // namespace ringside

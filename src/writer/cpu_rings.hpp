@@ -27,6 +27,7 @@ const char* to_string(RingsBecause because) noexcept;  // a clause: "as ..."
 // use them (another boot, no rseq).
 const detail::CpuSide* open_cpu_side(const Opened& in) noexcept;
 
+bool is_mapped(const detail::CpuSide& side, u32 cpu) noexcept;  // and not moved aside
 // Maps the ring of this CPU, or maps it anew after it was moved. If several threads do it, the first one's mapping stays.
 // Signal-safe. False: the ring is not available.
 bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept;

@@ -1,7 +1,10 @@
 // How a thread is identified: its common_pid in events, and where its names are found. A TID is unique in its PID namespace
 // only, and all containers that share an instance have a thread 7. So events of the creator's namespace carry TIDs, like the
 // kernel's; events of all other namespaces carry numbers that the instance hands out (ForeignEntry). Signal-safe.
+#include <pthread.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -29,6 +32,7 @@ Entry* entry_at(Opened& in, u64 table, u64 place) noexcept {
   auto* const entry = reinterpret_cast<Entry*>(reinterpret_cast<u8*>(in.threads) + table) + place;
   const u64 first = reinterpret_cast<u64>(entry) / page_size, last = (reinterpret_cast<u64>(entry + 1) - 1) / page_size;
   if (first == last && __atomic_load_n(&in.backed_page, __ATOMIC_RELAXED) == first) return entry;
+  const SignalsOff off;  // no handler leaves open what it opens
   if (!sys::populate(entry, sizeof *entry)) return nullptr;
   __atomic_store_n(&in.backed_page, last, __ATOMIC_RELAXED);
   return entry;
@@ -71,13 +75,25 @@ void write_foreign(Opened& in, const Foreign& who) noexcept {
 
 }  // namespace
 
+// The number of the clock of a thread's CPU time contains its TID.
+i32 noted_tid() noexcept {
+  clockid_t clock{};
+  return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~(clock >> 3) : 0;
+}
+
 Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
   InstanceControl& c = *in.words.control;
   const bool borrowed = this_thread.borrowed != 0;  // a child of vfork, perhaps in a namespace of its own
   const u64 here = !borrowed ? in.pid_namespace : in.pid_namespace != 0 ? sys::pid_namespace() : 0;
-  const i32 tid = sys::gettid(), pid = borrowed ? getpid() : process.pid;
+  // Both of one process: a handler may fork in between. A child in which nothing has noticed that yet attaches again.
+  i32 pid, tid;
+  do {
+    pid = borrowed ? getpid() : __atomic_load_n(&process.pid, __ATOMIC_ACQUIRE);
+    tid = !borrowed && process.tids_noted_in == sys::this_process() ? noted_tid() : 0;
+    if (tid == 0) tid = sys::gettid();
+  } while (!borrowed && pid != __atomic_load_n(&process.pid, __ATOMIC_ACQUIRE));
   Numbers me{};
-  prctl(PR_GET_NAME, me.task);
+  syscall(SYS_prctl, PR_GET_NAME, me.task, 0L, 0L, 0L);  // prctl() may be the program's, and traced
   const auto numbered = [&](i32 thread, i32 process_number) {
     me.tid = thread;
     me.pid = process_number;

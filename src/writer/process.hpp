@@ -44,6 +44,8 @@ struct Opened {
     const Member own = seat.member();
     return own != nobody ? own : family.member();
   }
+  // Registers this process as a writer if it has its seat. False: it has none.
+  bool rejoin() noexcept;
   // Registers this process as a writer. If no seat is available, the instance notes it. Signals are off.
   void join() noexcept;
 };
@@ -51,6 +53,7 @@ struct Opened {
 struct Process {
   Opened* opened = nullptr;  // null: no instance is open
   i32 pid = 0;
+  u64 tids_noted_in = 0;     // sys::this_process(): there the C library knows the TIDs of all threads; else a raw clone may have come in between
   bool fenced = false;       // membarrier is available
   char comm[16] = {};
   u64 epochs = 0;            // the newest value of detail::epoch
@@ -138,6 +141,7 @@ struct Numbers {
 // Registers this thread, and returns the numbers that its events use for it and its process: TID and PID, or numbers of the
 // instance's. Signals are off. epoch: loaded before `in`; the thread keeps its numbers until the next one.
 Numbers introduce_thread(Opened& in, u64 epoch) noexcept;
+i32 noted_tid() noexcept;  // this thread's TID as the C library has noted it, without a system call; 0: unknown
 // The same for a thread of another process in this one's PID namespace, on behalf of which this one writes.
 i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept;
 

@@ -238,6 +238,7 @@ void become_child() noexcept {
 void after_fork_child() {
   const Inside inside;
   pthread_mutex_init(&opening, nullptr);
+  if (process.tids_noted_in != 0) process.tids_noted_in = sys::this_process();
   become_child();
 }
 
@@ -326,6 +327,7 @@ int open_locked(const char* name) {
   if (!gate) return -errno;
   if (process.epochs == 0) {
     know_process();
+    if (noted_tid() == sys::gettid()) process.tids_noted_in = sys::this_process();
     sys::own_comm(process.comm);
   }
   Opened* const in = look_up(dir->get(), absolute);
@@ -364,11 +366,14 @@ void forget_events() noexcept {
   all_events = nullptr;
 }
 
+bool Opened::rejoin() noexcept {
+  const Member own = seat.member();
+  if (own != nobody) __atomic_fetch_or(&words.process(slot_of(own)).role, role::writer, __ATOMIC_RELAXED);
+  return own != nobody;
+}
+
 void Opened::join() noexcept {
-  if (const Member own = seat.member(); own != nobody) {
-    __atomic_fetch_or(&words.process(slot_of(own)).role, role::writer, __ATOMIC_RELAXED);
-    return;
-  }
+  if (rejoin()) return;
   // One thread at a time. A child that was forked meanwhile finds its parent's number there. A thread that does not go on (a
   // debugger, a dead child of vfork) must not stop the others: they have no seat then.
   const u64 own = sys::this_process();

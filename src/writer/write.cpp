@@ -53,6 +53,27 @@ bool attach_to_cpus() noexcept {
   }
   return map_cpu_ring(*side, cpu);
 }
+
+// The usual first event of a thread: its process has a seat, and its CPU's ring is mapped. Signals stay on. A handler that writes
+// attaches the thread, too, with the same numbers; if it leaves by longjmp, the next event finds the thread attached, or not yet. If
+// it forks, the child goes on here with its parent's epoch, so it is not attached; and with its parent's TID, which does not replace
+// the child's own.
+bool attach_at_once() noexcept {
+  ThisThread& t = this_thread;
+  const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
+  Opened* const in = opened_now();
+  if (t.inside || t.borrowed != 0 || epoch == 0 || in == nullptr || in->side == nullptr || in->foreign || !in->rejoin() || !is_mapped(*in->side, Rseq::cpu(in->side->area)))
+    return false;
+  const int saved = errno;
+  i32 before = t.tid;
+  const i32 tid = introduce_thread(*in, epoch).tid;
+  errno = saved;
+  if (!__atomic_compare_exchange_n(&t.tid, &before, tid, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return t.on_cpus();
+  __atomic_store_n(&t.on_cpus_at, epoch, __ATOMIC_RELEASE);
+  return t.on_cpus();
+}
+#else
+bool attach_at_once() noexcept { return false; }
 #endif
 
 }  // namespace
@@ -99,15 +120,14 @@ bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, 
   ThisThread& t = this_thread;
   for (int tries = 0; tries < 100; ++tries) {
     if (!t.on_cpus()) {
-      const Tried own = write_to_own_ring(event, as, payload, size);
-      if (own != Tried::not_here) return own == Tried::written;
+      if (const Tried own = attach_at_once() ? Tried::not_here : write_to_own_ring(event, as, payload, size); own != Tried::not_here) return own == Tried::written;
     } else if (wants_ring(why)) {
       if (attach(nullptr) == Attached::no && t.on_cpus()) return refuse_and_count();
     } else {
       return why == Refused::no || (is_uncounted(why) && refuse_and_count());
     }
 #if RINGSIDE_RSEQ
-    why = write_to_cpus(t, event, as != 0 ? as : t.tid, payload, size);
+    why = write_to_cpus(t, event, as, payload, size);
 #endif
   }
   return refuse_and_count();  // moved each time

@@ -196,10 +196,10 @@ TEST_F(Cli, HistGroups) {
   o = ringside("top --by task,event --json");
   EXPECT_EQ(nlohmann::json::parse(o.out)["rows"].size(), 2u) << o.out;
   o = ringside("hist malloc/colour");
-  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(o.code, 2);
   EXPECT_NE(o.err.find("libc:malloc has size, ptr"), std::string::npos) << o.err;
   for (const char* wrong : {"size.log3", "size.buckets=0", "task.log2", "nothing:at_all/size", "size/", "size,ptr,length", "task -v task"}) {
-    EXPECT_EQ(ringside("hist " + std::string(wrong)).code, 1) << wrong;
+    EXPECT_EQ(ringside("hist " + std::string(wrong)).code, 2) << wrong;
   }
 }
 

@@ -117,13 +117,13 @@ TEST_F(FlameCli, ReportFilterAndHistKnowStacks) {
   EXPECT_EQ(events("-f 'stack ~ \"*app+0x300*\"'").size(), 1u);
   EXPECT_EQ(events("-f 'stack[1] == \"app+0x200\"'").size(), 3u);
   EXPECT_EQ(events("-f 'event == malloc && !(stack ~ \"*app*\")'").size(), 2u);
-  EXPECT_EQ(ringside("report -f 'stack[x] == 1'").code, 1);
+  EXPECT_EQ(ringside("report -f 'stack[x] == 1'").code, 2);
   const json rows = json::parse(ringside("hist libc:malloc/stack -v size --json").out)["rows"];
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0]["libc:malloc/stack"], json::parse(R"(["app+0x100","app+0x200"])"));
   EXPECT_EQ(rows[0]["size"]["sum"], 150);
   EXPECT_EQ(json::parse(ringside("hist 'libc:malloc/stack[1]' --json").out)["rows"][0]["count"], 3);
-  EXPECT_EQ(ringside("hist 'stack[-1]'").code, 1);
+  EXPECT_EQ(ringside("hist 'stack[-1]'").code, 2);
 }
 
 TEST_F(FlameCli, PprofIsWhatProtocReads) {

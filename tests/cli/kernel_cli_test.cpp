@@ -62,6 +62,46 @@ TEST_F(KernelCli, OneCommandsSystemCallsWithItsOwnEvents) {
   EXPECT_EQ(stat.at("total").at("unread"), 0u);
 }
 
+// What this program's child does before its execve appears nowhere, and all from there on does.
+TEST_F(KernelCli, ACommandBeginsWithItsExecve) {
+  ASSERT_EQ(run("printf '#!/bin/sh\\nexec true\\n' > a-script; printf 'exec true\\n' > a-plain; cp /bin/true a-true; cp /bin/true a-other; chmod 755 a-script a-plain; "
+                "chown nobody a-other; chmod 4755 a-other").code, 0);
+  const std::vector<std::string> once = {"sys_enter_execve", "sys_exit_execve"};
+  std::vector<std::string> thrice;  // sh comes at last
+  for (int n = 0; n < 3; ++n) thrice.insert(thrice.end(), once.begin(), once.end());
+  const std::pair<const char*, std::vector<std::string>> commands[] = {{"a-true", once}, {"./a-script", once}, {"./a-plain", thrice}, {"./a-other", once}};
+  for (const char* options : {"", "-a "}) {
+    for (const auto& [command, calls] : commands) {
+      const std::string typed = std::string(options) + "-b 32M -e sched,syscalls " + command;
+      ASSERT_EQ(run("PATH=$PWD:$PATH " RINGSIDE_BUILD_DIR "/ringside record -q " + typed).code, 0);
+      const std::vector<json> all = events();
+      const std::string named = std::string(command).substr(command[0] == '.' ? 2 : 0);
+      const auto first = std::find_if(all.begin(), all.end(), [&](const json& e) { return e.value("task", "") == named; });
+      ASSERT_NE(first, all.end()) << typed;
+      const i32 tid = first->at("tid");
+      const auto exec = std::find_if(first, all.end(), [&](const json& e) { return e.value("event", "") == "sched:sched_process_exec" && e["tid"] == tid; });
+      ASSERT_NE(exec, all.end()) << typed;
+      std::vector<std::string> seen;
+      for (const json& e : all) {
+        const std::string name = e.value("event", "");
+        EXPECT_FALSE(seen.empty() && name.starts_with("sched:sched_w") && e["fields"]["pid"] == tid) << typed << e;
+        if (e.value("tid", 0) != tid) continue;
+        EXPECT_TRUE(&e > &*exec || e["task"] == named) << typed << e;
+        if (name.starts_with("syscalls:") && seen.size() < calls.size()) seen.push_back(name.substr(9));
+      }
+      EXPECT_EQ(seen, calls) << typed;
+      EXPECT_TRUE(std::any_of(exec, all.end(), [&](const json& e) { return e.value("event", "") == "sched:sched_process_exit" && e["tid"] == tid; })) << typed;
+    }
+  }
+  EXPECT_EQ(ringside("record -q -e sched,syscalls ./nothing").code, 127);
+  // Other processes' recordings do not wait for it, and do not have it.
+  const Outcome o = run("sleep 5 & P=$!; " RINGSIDE_BUILD_DIR "/ringside record -q -e sched,syscalls -p $P sh -c \"kill $P\"; echo $?");
+  EXPECT_EQ(o.out, "0\n") << o.err;
+  std::set<std::string> tasks;
+  for (const json& e : events("-e syscalls,sched:sched_process_*")) tasks.insert(e.value("task", ""));
+  EXPECT_EQ(tasks, std::set<std::string>{"sleep"});
+}
+
 // The kernel tells where a thread with a ring of its own runs.
 TEST_F(KernelCli, RingsOfThreadsGetTheCpuFromSchedEvents) {
   const std::string two = "sh -c 'for i in $(seq 40); do taskset -c 0 cat /etc/hostname; taskset -c 1 cat /etc/hostname; done'";

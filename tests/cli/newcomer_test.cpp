@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <thread>
 
@@ -299,12 +300,40 @@ TEST_F(Newcomer, HelpAndVersionInEveryForm) {
   EXPECT_EQ(ringside("record --libs io ls").code, 2);
 }
 
+// "empty rows in stat"
+TEST_F(Newcomer, RingsWithoutAnEventShareARowOfStat) {
+  ASSERT_EQ(ringside("record -q -o none true").code, 0);
+  const size_t rings = json::parse(ringside("stat none --json").out).at("rings").size();
+  const std::string table = ringside("stat none").out;
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4) << table;
+  EXPECT_TRUE(rings < 2 || std::regex_search(table, std::regex("\n +" + std::to_string(rings) + " +rings +no event +0 "))) << table;
+  make_web();
+  EXPECT_THAT(ringside("stat web").out, testing::ContainsRegex("\n +[0-9]+  cpu[0-9]+ +live +[1-9]"));
+}
+
+TEST_F(NewcomerAsRoot, OptionsOfOtherToolsThatMeanTheSameHere) {
+  // perf record -F 99 -g CMD; -F99; perf record -g -e EVENT CMD; perf record -z; trace-cmd record -P PID.
+  for (const char* typed : {"-F 999 -g", "-g -F999", "-F 999"}) {
+    ASSERT_EQ(ringside(std::string("record -q ") + typed + " sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'").code, 0) << typed;
+    EXPECT_THAT(names(), testing::Contains("ringside:sample")) << typed;
+  }
+  ASSERT_EQ(ringside("record -q -g -e sched:sched_process_exec true").code, 0);
+  EXPECT_THAT(names(), testing::Contains("ftrace:kernel_stack"));
+  ASSERT_EQ(ringside("record -q -z -e sched:sched_process_exec true").code, 0);
+  EXPECT_THAT(names(), testing::Contains("sched:sched_process_exec"));
+  ASSERT_EQ(run("sleep 5 & P=$!; " + tool + " record -q -e sched:sched_process_exit -P $P sh -c \"kill $P\"").code, 0);
+  EXPECT_EQ(events().size(), 1u);
+}
+
 // Words of other tools, and a command line that lacks something: one sentence, and where to read on.
 TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
   ASSERT_EQ(ringside("record -q --libc malloc,io dd if=/etc/hostname of=copy").code, 0);
-  for (const auto& [typed, wanted] : {std::pair{"script", "did you mean report? See ringside --help\n"}, {"strace ls", "did you mean syscalls?"}, {"record -g ls", "did you mean --stack?"},
-                                      {"record -F 99 ls", "did you mean --sample?"}, {"record -C 0 ls", "did you mean --filter 'cpu == 0'?"}, {"record -P 1 ls", "did you mean --pid?"}, {"record -m 1M ls", "did you mean --buffer-size?"}, {"convert", "did you mean export?"}, {"snapshot", "did you mean trigger?"}, {"sched", "did you mean latency wakeup?"}, {"diff a b", "did you mean flame --against?"}, {"lock", "did you mean flame --contention?"},
-                                      {"record -F 'prev_prio < 100' ls", "did you mean --filter?"}, {"record -d 1 ls", "did you mean --duration 1s?"}, {"record -R stacktrace ls", "did you mean --kstack?"},
+  for (const auto& [typed, wanted] : {std::pair{"script", "did you mean report? See ringside --help\n"}, {"strace ls", "did you mean syscalls?"}, {"record -g ls", "of the program's are --stack"},
+                                      {"record -v ls", "all that there is to say is said without it"}, {"record -l vfs_read ls", "-e kprobe:FUNCTION"}, {"record -c ls", "what the command starts is followed without it"}, {"record -F -e sched ls", "a command is recorded alone"},
+                                      {"report --stdio", "ringside flame"}, {"report -g", "ringside flame adds them up"}, {"report --sort comm", "ringside hist KEY"},
+                                      {"trigger libc:reed --libc io -- ls", "\"libc:reed\": --libc traces no such call; did you mean "}, {"trigger 'libc:fopen if ret == 0' --libc io -- ls", "\"libc:fopen\": --libc traces no such call; did you mean open?"},
+                                      {"record -C 0 ls", "did you mean --filter 'cpu == 0'?"}, {"record -m 1M ls", "did you mean --buffer-size?"}, {"convert", "did you mean export?"}, {"snapshot", "did you mean trigger?"}, {"sched", "did you mean latency wakeup?"}, {"diff a b", "did you mean flame --against?"}, {"lock", "did you mean flame --contention?"},
+                                      {"record -F 'prev_prio < 100' ls", "filters are -f"}, {"record -d 1 ls", "did you mean --duration 1s?"}, {"record -R stacktrace ls", "did you mean --kstack?"},
                                       {"record -p function ls", "--pid takes the number of a process, not \"function\"; see"}, {"record -p 1,x ls", "--pid takes the number of a process"}, {"record -p 1 --duration 1ms", "of process 1: name events of the kernel with -e, or take --sample"},
                                       {"report --comm sleep", "did you mean --filter 'task == NAME'?"}, {"export --json", "did you mean --output FILE.json?"}, {"list -e nope:nope", "no event matches nope:nope"}, {"report --jsn", "did you mean --json? See ringside report --help\n"},
                                       {"report -p 3", "did you mean --tid?"}, {"report -n", "--max-count needs a value; see ringside report --help\n"}, {"report -n x", "--max-count: \"x\" is no positive number"}, {"report -n 0", "--max-count: \"0\" is no positive number"}, {"report -n 1.5", "--max-count: \"1.5\" is no positive number"},

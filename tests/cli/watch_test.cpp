@@ -180,8 +180,8 @@ TEST_F(WatchTest, WithoutATerminalTablesAndJson) {
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(json::parse(o.out).at("all").at("value").at("max"), 2'000'000);
   EXPECT_EQ(json::parse(o.out).at("all").at("count"), 19);
-  EXPECT_EQ(ringside("watch --by nonsense").code, 1);
-  EXPECT_EQ(ringside("watch -F 'size >'").code, 1);
+  EXPECT_EQ(ringside("watch --by nonsense").code, 2);
+  EXPECT_EQ(ringside("watch -F 'size >'").code, 2);
   EXPECT_EQ(ringside("watch --key ptr").code, 2);
 }
 

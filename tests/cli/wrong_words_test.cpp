@@ -146,7 +146,8 @@ TEST_F(NewcomerWords, ACommThatIsTheFieldOfSomeEvents) {
   make();
   EXPECT_THAT(ringside("top s.data --by comm").err, HasSubstr("comm is the field of sched:sched_wa"));
   EXPECT_THAT(ringside("top s.data --by comm").err, HasSubstr("and the thread that ran in the rest; task is always the thread that ran"));
-  for (const char* typed : {"top s.data --by task", "top s.data -e sched_waking --by comm", "hist sched_waking/comm s.data", "top s.data"}) EXPECT_EQ(ringside(typed).err, "") << typed;
+  EXPECT_THAT(ringside("watch --batch --by comm s.data").err, HasSubstr("comm is the field of sched:sched_wa"));
+  for (const char* typed : {"top s.data --by task", "watch --batch --by task s.data", "top s.data -e sched_waking --by comm", "hist sched_waking/comm s.data", "top s.data"}) EXPECT_EQ(ringside(typed).err, "") << typed;
 }
 
 TEST_F(NewcomerWords, TheDefaultRecordingIsNamed) {

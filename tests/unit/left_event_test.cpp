@@ -1,9 +1,11 @@
 // An event in a thread's ring that a signal handler leaves by siglongjmp, at each of its instructions.
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <ringside/abi/event_cursor.hpp>
 #include <ringside/trace.hpp>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,12 +13,16 @@
 #include <cerrno>
 #include <csetjmp>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "instance/instance.hpp"
 #include "own_root.hpp"
 #include "sanitized.hpp"
+#include "writer/cpu_rings.hpp"
 
 #if defined(__x86_64__) && !RS_TEST_SANITIZED  // a sanitizer's run-time is stepped through, too
 RINGSIDE_EVENT(left, number, (u64, n));
@@ -30,6 +36,7 @@ void (*volatile at_the_step)(ucontext_t& context);
 sigjmp_buf back, inner_back;
 bool goes_on_when_signals_are_on = false;
 bool steps_without_signals = false;
+volatile bool stopped = false;  // also for the calls of set_mask that are under way
 
 bool steps() { return (__builtin_ia32_readeflags_u64() & trap_flag) != 0; }
 void go_step_by_step(bool on) {
@@ -44,6 +51,7 @@ void on_trap(int, siginfo_t*, void* context) {
 }
 
 [[gnu::noinline]] void stepped_event() {
+  stopped = false;
   go_step_by_step(true);
   ::left::number(1);
   go_step_by_step(false);
@@ -60,24 +68,31 @@ int set_mask(int how, const sigset_t* set, sigset_t* old) {
   const int error = sigprocmask(how, set != nullptr ? &wanted : nullptr, old) == 0 ? 0 : errno;
   sigprocmask(SIG_BLOCK, nullptr, &now);
   const bool can_step = sigismember(&now, SIGTRAP) == 0;
-  const bool goes_on = can_step && (stepped || goes_on_when_signals_are_on);
+  const bool goes_on = can_step && !stopped && (stepped || goes_on_when_signals_are_on);
   goes_on_when_signals_are_on = !can_step && (stepped || goes_on_when_signals_are_on);
   go_step_by_step(goes_on);
   return error;
 }
 
-struct LeftEvent : testing::TestWithParam<bool> {
-  LeftEvent() {
+class Traps {
+ public:
+  Traps() {
     struct sigaction action {};
     action.sa_sigaction = on_trap;
     action.sa_flags = SA_SIGINFO | SA_NODEFER;
     sigaction(SIGTRAP, &action, &before_);
-    renew();
   }
-  ~LeftEvent() override {
-    ringside_close();
-    sigaction(SIGTRAP, &before_, nullptr);
-  }
+  ~Traps() { sigaction(SIGTRAP, &before_, nullptr); }
+  Traps(const Traps&) = delete;
+  Traps& operator=(const Traps&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+struct LeftEvent : testing::TestWithParam<bool> {
+  LeftEvent() { renew(); }
+  ~LeftEvent() override { ringside_close(); }
 
   // An instance without rings, and this thread attached to it.
   void renew() {
@@ -165,7 +180,7 @@ struct LeftEvent : testing::TestWithParam<bool> {
   std::unique_ptr<Instance> instance;
 
  private:
-  struct sigaction before_ {};
+  const Traps traps_;
   int instances_ = 0;
 };
 
@@ -473,6 +488,103 @@ TEST_P(LeftEvent, AHandlerLeavesVforkAtEachInstruction) {
   } while (was_left || steps_to_go <= 0);
   EXPECT_GT(before_the_child, 10);
   EXPECT_GT(behind_it, 5);
+}
+
+// A thread's first event on rings of CPUs, and a handler at each instruction until the thread is attached.
+struct FirstEvent : testing::Test {
+  using Written = std::map<i32, std::multiset<u64>>;  // numbers, by thread
+  OwnRoot root{true};
+  std::unique_ptr<Instance> instance;
+  const Traps traps;
+  void SetUp() override {
+    if (why_not_cpu_rings(best_clock()) != RingsBecause::can) GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
+    InstanceOptions o;
+    o.name = "a";
+    o.rings = Rings::cpu;
+    instance = must(Instance::create(o));
+    ASSERT_EQ(ringside_open("a"), 0);
+    ::left::number(0);
+    read();
+  }
+  void TearDown() override { ringside_close(); }
+  Written read() {
+    Written all;
+    for (const RingInfo& r : instance->rings()) {
+      auto source = must(instance->source(r.name.ring));
+      while (auto view = must(source->next())) {
+        EXPECT_EQ(view->lost_before, 0u);
+        abi::EventCursor c(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
+        while (c.next()) {
+          u64 n;
+          i32 tid;
+          std::memcpy(&n, c.payload().data + 8, 8);
+          std::memcpy(&tid, c.payload().data + 4, 4);
+          all[tid].insert(n);
+        }
+      }
+    }
+    return all;
+  }
+  // For each step this action, in a new thread, which then writes event 4; expected: what is written, of this thread and of the child.
+  void at_each_step(void (*action)(ucontext_t&), const std::multiset<u64>& expected, const std::multiset<u64>& of_child = {}) {
+    static bool attached;
+    static void (*act)(ucontext_t&);
+    act = action;
+    int step = 1;
+    for (attached = false; !attached && step < 3000; ++step) {
+      at_the_step = [](ucontext_t& context) {
+        stop_stepping(context);
+        attached = detail::this_thread.on_cpus();
+        if (!attached) act(context);
+      };
+      i32 tid = 0;
+      child = 0;
+      std::thread([&] {
+        tid = gettid();
+        steps_to_go = step;
+        if (sigsetjmp(back, 1) == 0) stepped_event();
+        ::left::number(4);
+        if (child == getpid()) _exit(0);
+      }).join();
+      if (child != 0) waitpid(child, nullptr, 0);
+      Written wanted{{tid, attached ? std::multiset<u64>{1, 4} : expected}};
+      if (!attached && !of_child.empty()) wanted[child] = of_child;
+      ASSERT_EQ(read(), wanted) << step;
+      const auto threads = instance->threads();
+      for (const auto& [thread, numbers] : wanted)
+        ASSERT_TRUE(std::any_of(threads.begin(), threads.end(), [&, id = thread](const RingName& t) { return t.tid == id && t.pid == (id == tid ? getpid() : id); })) << step;
+    }
+    EXPECT_TRUE(attached);
+    EXPECT_GT(step, 100);
+  }
+  static void stop_stepping(ucontext_t& context) {
+    stopped = true;
+    context.uc_mcontext.gregs[REG_EFL] &= ~static_cast<greg_t>(trap_flag);
+  }
+  inline static pid_t child = 0;
+};
+
+TEST_F(FirstEvent, AHandlerWritesOneOfItsOwn) {
+  at_each_step([](ucontext_t&) { ::left::number(3); }, {1, 3, 4});
+}
+TEST_F(FirstEvent, AHandlerLeavesIt) {
+  at_each_step([](ucontext_t&) { siglongjmp(back, 1); }, {4});
+  at_each_step([](ucontext_t&) { ::left::number(3), siglongjmp(back, 1); }, {3, 4});
+}
+TEST_F(FirstEvent, AHandlerForks) {
+  static pid_t (*way)();
+  for (pid_t (*const one)() : {+[] { return fork(); }, +[] { return _Fork(); }, +[] { return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)); }}) {
+    way = one;
+    at_each_step([](ucontext_t&) {
+      const pid_t made = way();
+      child = made != 0 ? made : getpid();
+      if (made == 0) ::left::number(3);
+    }, {1, 4}, {1, 3, 4});
+    at_each_step([](ucontext_t&) {
+      const pid_t made = way();
+      child = made != 0 ? made : getpid();
+    }, {1, 4}, {1, 4});
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Rings, LeftEvent, testing::Bool(), [](const auto& at) { return at.param ? "overwrite" : "discard"; });
