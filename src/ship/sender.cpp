@@ -13,8 +13,6 @@
 namespace ringside::ship {
 namespace {
 
-constexpr int no_session = 372;  // the server's number
-
 // May the same request succeed later? Not if the server's number of rows is impossible, or if it refuses the user.
 bool may_pass(const Error& error) { return error.code != std::errc::state_not_recoverable; }
 
@@ -73,6 +71,7 @@ result<void> Sender::send_batch(Batch& batch, u64 number) {
       if (doubtful_) {
         if (!session_.empty()) RS_TRY(servers_.front()->fence(session_));
         session_.clear();
+        last_doubt_ = std::max(last_doubt_, number);
         doubtful_ = false;
       }
       RS_TRY(tables_->fit(batch));
@@ -84,11 +83,7 @@ result<void> Sender::send_batch(Batch& batch, u64 number) {
       const std::string sql = fmt::format("INSERT INTO {} ({}) FORMAT Native", tables_->own_name(batch.table), names);
       const std::string block = clickhouse::write_block(batch.columns, batch.rows);
       auto done = servers_.front()->insert(sql, block, session_);
-      if (!done) {
-        last_doubt_ = std::max(last_doubt_, number);
-        const int code = servers_.front()->code();  // with an answer it is over
-        doubtful_ = code == 0 || code == no_session;
-      }
+      if (!done) doubtful_ = true;
       return done;
     };
     auto done = one();

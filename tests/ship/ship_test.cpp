@@ -231,7 +231,6 @@ class BadWay {
   u16 port() const { return port_; }
   u32 inserts() const { return inserts_; }
   u32 with_alias() const { return with_alias_; }  // of them
-  u32 fences() const { return fences_; }
 
  private:
   void serve() {
@@ -264,7 +263,6 @@ class BadWay {
             if (const auto at = faults_.find(++inserts_); at != faults_.end()) fault = at->second;
             if (named != std::string_view::npos) ++with_alias_;
           }
-          if (request.find("session_timeout=0") != std::string_view::npos) ++fences_;
           if (fault == Fault::request) n /= 2;
           if (write(upstream, bytes.data(), static_cast<size_t>(n)) != n || fault == Fault::request) break;
         }
@@ -282,7 +280,7 @@ class BadWay {
   std::pair<std::string, std::string> alias_;
   int listen_ = -1;
   std::atomic<bool> over_{false};
-  std::atomic<u32> inserts_{0}, with_alias_{0}, fences_{0};
+  std::atomic<u32> inserts_{0}, with_alias_{0};
   std::thread thread_;
 };
 
@@ -299,23 +297,6 @@ TEST_F(Ship, AnInsertWhoseAnswerIsLostIsNotRepeatedAndOneThatIsCutIs) {
   EXPECT_EQ(rows(), events);
   EXPECT_EQ(state()["shipped"], events);
   EXPECT_EQ(number("SELECT count() FROM parts"), 1u);
-}
-
-// An insert that the server refuses is over. A fleet whose server has too much to do must not ask it more questions for that.
-TEST_F(Ship, AnInsertThatIsRefusedLeavesNoDoubt) {
-  const u64 events = part(1);
-  must(server().client(database)->ask("CREATE TABLE \"app:numbers\" (host String, time_ns Int64, time DateTime DEFAULT toDateTime(intDiv(time_ns, 1000000000))) "
-                                      "ENGINE = MergeTree PARTITION BY toDate(time, 'UTC') ORDER BY (host, time_ns) SETTINGS parts_to_throw_insert = 0"));
-  const BadWay way(server().http(), {});
-  const pid_t agent = spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", dir + "/root/none", "--spool", dir + "/spool", "clickhouse://127.0.0.1:" + std::to_string(way.port()) + "/" + database}, dir + "/said");
-  EXPECT_TRUE(wait_for([&] { return slurp(dir + "/said").find("Too many parts") != std::string::npos; })) << slurp(dir + "/said");
-  const u32 refused = way.inserts();
-  EXPECT_TRUE(wait_for([&] { return way.inserts() >= refused + 2; }));
-  must(server().client(database)->ask("DROP TABLE \"app:numbers\""));
-  EXPECT_TRUE(wait_for([&] { return rows() == events; })) << slurp(dir + "/said");
-  kill(agent, SIGINT), waitpid(agent, nullptr, 0);
-  EXPECT_EQ(state()["shipped"], events);
-  EXPECT_EQ(way.fences(), 0u);
 }
 
 // A server since 21.11 keeps inserts for later if a user's profile has async_insert; that of the tests is older, and has a setting of another
