@@ -52,6 +52,33 @@ TEST_F(Serve, AnotherUserReadsAllEvents) {
   EXPECT_EQ(client.join(), 0);
 }
 
+// What a client must know to say that nothing is missing: the counters of rings that it can no longer open.
+TEST_F(Serve, RingsThatGaveTheirMemoryBackAreCounted) {
+  create();
+  written_by_the_dead(100);
+  EXPECT_FALSE(is_served(socket));
+  {
+    Child server = serve();
+    EXPECT_TRUE(is_served(socket));
+    const auto served = must(open_served(socket));
+    EXPECT_EQ(must(served.connection->counters(std::nullopt)).written, 0u);
+    EXPECT_EQ(must(served.connection->counters(0)).written, 100u);
+    Checker check;
+    EXPECT_TRUE(check.drain(*served.sources[0])) << check.wrong;
+    EXPECT_FALSE(served.connection->counters(7));
+  }
+  auto instance = must(Instance::open(path));
+  (void)instance->trim(false);
+  EXPECT_EQ(instance->past().rings, 1u);
+  instance.reset();
+  Child server = serve();
+  const auto served = must(open_served(socket));
+  EXPECT_TRUE(served.sources.empty());
+  const Counters past = must(served.connection->counters(std::nullopt));
+  EXPECT_EQ(past.written, 100u);
+  EXPECT_EQ(past.read, 100u);
+}
+
 TEST_F(Serve, TheDescriptorIsReadOnlyForGood) {
   create();
   written_by_the_dead(10);
