@@ -33,7 +33,6 @@ constexpr struct {
     {"record", "-v", "all that there is to say is said without it; which events to leave out, as by trace-cmd's -v, is said by -f"},
     {"record", "-l", "a function of the kernel's is a probe: -e kprobe:FUNCTION"},
     {"record", "-c", "what the command starts is followed without it; the rate of samples, which perf gives as a period, is --sample"},
-    {"report", "--stdio", "report prints events, as perf script does; what perf report shows of samples is ringside flame"},
     {"report", "-g", "the calls are printed with each event that has them; ringside flame adds them up"},
     {"report", "--sort", "report prints events, as perf script does; ringside hist KEY and ringside flame add them up"}};
 

@@ -53,7 +53,7 @@ struct Opened {
 struct Process {
   Opened* opened = nullptr;  // null: no instance is open
   i32 pid = 0;
-  u64 tids_noted_in = 0;     // sys::this_process(): there the C library knows the TIDs of all threads; else a raw clone may have come in between
+  u64 tids_noted_in = 0;     // the process (sys::this_process) whose TIDs the C library knows: a raw clone is another one
   bool fenced = false;       // membarrier is available
   char comm[16] = {};
   u64 epochs = 0;            // the newest value of detail::epoch

@@ -330,7 +330,7 @@ TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
   ASSERT_EQ(ringside("record -q --libc malloc,io dd if=/etc/hostname of=copy").code, 0);
   for (const auto& [typed, wanted] : {std::pair{"script", "did you mean report? See ringside --help\n"}, {"strace ls", "did you mean syscalls?"}, {"record -g ls", "of the program's are --stack"},
                                       {"record -v ls", "all that there is to say is said without it"}, {"record -l vfs_read ls", "-e kprobe:FUNCTION"}, {"record -c ls", "what the command starts is followed without it"}, {"record -F -e sched ls", "a command is recorded alone"},
-                                      {"report --stdio", "ringside flame"}, {"report -g", "ringside flame adds them up"}, {"report --sort comm", "ringside hist KEY"},
+                                      {"report -g", "ringside flame adds them up"}, {"report --sort comm", "ringside hist KEY"},
                                       {"trigger libc:reed --libc io -- ls", "\"libc:reed\": --libc traces no such call; did you mean "}, {"trigger 'libc:fopen if ret == 0' --libc io -- ls", "\"libc:fopen\": --libc traces no such call; did you mean open?"},
                                       {"record -C 0 ls", "did you mean --filter 'cpu == 0'?"}, {"record -m 1M ls", "did you mean --buffer-size?"}, {"convert", "did you mean export?"}, {"snapshot", "did you mean trigger?"}, {"sched", "did you mean latency wakeup?"}, {"diff a b", "did you mean flame --against?"}, {"lock", "did you mean flame --contention?"},
                                       {"record -F 'prev_prio < 100' ls", "filters are -f"}, {"record -d 1 ls", "did you mean --duration 1s?"}, {"record -R stacktrace ls", "did you mean --kstack?"},
