@@ -50,7 +50,7 @@ class AgedTable {
     if (free_ == none) {
       entries_.emplace_back();
       free_ = static_cast<u32>(entries_.size() - 1);
-      if (2 * entries_.size() > buckets_.size()) grow();  // chains of one, mostly
+      if (4 * entries_.size() > buckets_.size()) grow();  // most are empty, so that the processor foresees it
     }
     const u32 at = free_;
     Entry& entry = entries_[at];

@@ -202,7 +202,7 @@ void Pairs::start(const TraceRecord& record, const RingName& ring) {
   if (at == waiting_.none) {
     at = waiting_.insert(key, hash);
     if (edges_) {
-      if (is_edge(key, hash)) edges_->all.push_back({key});
+      if (is_edge(key, hash)) edges_->starts.insert(edges_->starts.end(), key.begin(), key.begin() + start_keys_.size());
       edges_->most_open = std::max(edges_->most_open, waiting_.size());
     }
   } else {
@@ -355,26 +355,30 @@ bool Pairs::is_edge(const Words& key, u32 hash) {
 void Pairs::add_end(const Words& key, const TraceRecord& record) {
   Edges& e = *edges_;
   const u32 size = std::min<u32>(record.payload.size, longest_copy);
-  e.all.push_back({key, static_cast<u32>(e.ends.size())});
-  e.ends.push_back({record.time, order_, e.payloads.size(), size, record.source, record.ids, record.stack, static_cast<u32>(counts_.losses), ring_of(record.source).losses, record.cpu});
+  e.ends.push_back({key, e.starts.size(), record.time, order_, e.payloads.size(), size, record.source, record.ids, record.stack, static_cast<u32>(counts_.losses), ring_of(record.source).losses, record.cpu});
   e.payloads.insert(e.payloads.end(), record.payload.data, record.payload.data + size);
 }
 
 bool Pairs::append(const Pairs& part, const std::function<const RingName&(u32)>& ring, const std::function<void(const TraceRecord&)>& use) {
   if (!part.fits() || waiting_.size() + part.edges_->most_open > options_.most_waiting) return false;
   const u64 order = order_, losses = counts_.losses;
-  for (const Edges::Edge& edge : part.edges_->all) {
-    if (edge.end == Edges::none) {
-      const u32 at = waiting_.find(edge.key, waiting_.hash(edge.key));
-      if (at == waiting_.none) continue;
+  const Edges& edges = *part.edges_;
+  size_t at = 0;
+  const auto starts_before = [&](size_t end) {
+    for (const size_t words = start_keys_.size(); at < end; at += words) {
+      Words key{};
+      std::copy_n(edges.starts.data() + at, words, key.begin());
+      const u32 waits = waiting_.find(key, waiting_.hash(key));
+      if (waits == waiting_.none) continue;
       ++counts_.repeated;
-      waiting_.erase(at);
-      continue;
+      waiting_.erase(waits);
     }
-    const Edges::End& late = part.edges_->ends[edge.end];
+  };
+  for (const Edges::End& late : edges.ends) {
+    starts_before(late.starts);
     TraceRecord record;
     record.time = late.time;
-    record.payload = {part.edges_->payloads.data() + late.payload, late.size};
+    record.payload = {edges.payloads.data() + late.payload, late.size};
     record.source = late.source;
     record.ids = late.ids;
     record.cpu = late.cpu;
@@ -387,6 +391,7 @@ bool Pairs::append(const Pairs& part, const std::function<const RingName&(u32)>&
     if (end(record, ring(late.source))) use(record);
     ring_of(late.source).losses = ring_losses;
   }
+  starts_before(edges.starts.size());
   order_ = order;
   counts_.losses = losses;
   take_over(part);

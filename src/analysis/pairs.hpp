@@ -37,8 +37,8 @@
 //   pairs.append(*part, ring, use);           // in the order of the parts: pairs is then as if it had taken all of them
 //
 // Only the first event of a key in a part can meet a start that was open before. A part keeps these events for append(), its
-// edges, and as it remembers few keys, some that are not the first; those change nothing. Memory: 32 bytes a start at most, 64
-// and the payload an end without one.
+// edges, and as it remembers few keys, some that are not the first; those change nothing. Memory: the words of a start's key, 96
+// bytes and the payload of an end without one.
 #pragma once
 #include <functional>
 #include <optional>
@@ -209,18 +209,15 @@ class Pairs {
   using Words = AgedTable<Waiting>::Key;
   // Of a part: the events that may meet a start from before it.
   struct Edges {
-    static constexpr u32 none = ~u32{0};
-    struct Edge {
-      Words key{};
-      u32 end = none;  // none: a start
-    };
     struct End {
+      Words key{};
+      u64 starts = 0;  // how much of them comes before it
       u64 time = 0, order = 0, payload = 0;  // payload: where it begins
       u32 size = 0, source = 0, ids = 0, stack = 0, losses = 0, ring_losses = 0;
       i32 cpu = -1;
     };
     Edges() {}  // NOLINT: Clang finds no implicit one while Pairs is incomplete
-    std::vector<Edge> all;
+    std::vector<u64> starts;  // the words of their keys, one after the other
     std::vector<End> ends;
     std::vector<u8> payloads;
     std::vector<std::optional<Words>> seen = std::vector<std::optional<Words>>(1024);  // keys of late, by hash

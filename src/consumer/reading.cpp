@@ -157,13 +157,14 @@ Stacks& Reading::join_stacks() {
 
 // A stack event stands behind its event, and between them stand only those of what interrupted it.
 void Reading::join(TraceRecord& record) {
-  const RingName& name = ring(record);
-  stacks_->see(record, name);
-  if (record.lost != 0 || record.time < part_from_) return;
+  if (record.lost != 0) return;
   using Part = Stacks::Part;
+  const RingName& name = ring(record);
+  const Part own = stacks_->part(record.number());
+  if (own == Part::stack || own == Part::code_map) stacks_->see(record, name);
+  if (record.time < part_from_) return;
   Stacks::Behind behind;
-  const Part own = name.kernel ? stacks_->part(record.number()) : Part::none;
-  if (own == Part::kernel_stack || own == Part::user_stack) {
+  if (name.kernel && (own == Part::kernel_stack || own == Part::user_stack)) {
     ++stacks_behind_;
     return;  // it is no event that has a stack, but the stack of one
   } else if (name.kernel) {
@@ -185,6 +186,7 @@ void Reading::join(TraceRecord& record) {
     });
     stacks_joined_ += (behind.kernel.size != 0) + (behind.user.size != 0);
   }
+  if (own == Part::none && behind.kernel.size + behind.user.size == 0) return;  // most events
   record.stack = stacks_->number(record, name, behind);
 }
 
