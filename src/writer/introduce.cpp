@@ -33,20 +33,27 @@ Entry* entry_at(Opened& in, u64 table, u64 place) noexcept {
   const u64 first = reinterpret_cast<u64>(entry) / page_size, last = (reinterpret_cast<u64>(entry + 1) - 1) / page_size;
   if (first == last && __atomic_load_n(&in.backed_page, __ATOMIC_RELAXED) == first) return entry;
   const SignalsOff off;  // no handler leaves open what it opens
+  const Inside inside;   // madvise() may be the program's, and traced
   if (!sys::populate(entry, sizeof *entry)) return nullptr;
   __atomic_store_n(&in.backed_page, last, __ATOMIC_RELAXED);
   return entry;
 }
 ForeignEntry* foreign_entry(Opened& in, u32 number) noexcept { return entry_at<ForeignEntry>(in, foreign_table_at, foreign_place(number)); }
 
-// Readers accept an entry once its first word is set again.
+// Readers accept an entry once its first word is set. A handler may write the same entry here, and the thread is attached then: from
+// then on the entry stays, wherever another handler leaves this call. So it is taken away without signals only.
 template <class Entry, class Fill>
 void write_entry(const Opened& in, Entry& entry, u32& first, u32 value, const Fill& fill) noexcept {
+  const auto write = [&] {
+    fill(entry);
+    __atomic_store_n(&first, value, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&in.words.control->nr_threads, u64{1}, __ATOMIC_RELEASE);
+  };
+  if (__atomic_load_n(&first, __ATOMIC_RELAXED) == 0) return write();
+  const SignalsOff off;
   __atomic_store_n(&first, 0u, __ATOMIC_RELAXED);
   __atomic_thread_fence(__ATOMIC_RELEASE);
-  fill(entry);
-  __atomic_store_n(&first, value, __ATOMIC_RELEASE);
-  __atomic_fetch_add(&in.words.control->nr_threads, u64{1}, __ATOMIC_RELEASE);
+  write();
 }
 
 struct Foreign {
@@ -85,13 +92,9 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
   InstanceControl& c = *in.words.control;
   const bool borrowed = this_thread.borrowed != 0;  // a child of vfork, perhaps in a namespace of its own
   const u64 here = !borrowed ? in.pid_namespace : in.pid_namespace != 0 ? sys::pid_namespace() : 0;
-  // Both of one process: a handler may fork in between. A child in which nothing has noticed that yet attaches again.
-  i32 pid, tid;
-  do {
-    pid = borrowed ? getpid() : __atomic_load_n(&process.pid, __ATOMIC_ACQUIRE);
-    tid = !borrowed && process.tids_noted_in == sys::this_process() ? noted_tid() : 0;
-    if (tid == 0) tid = sys::gettid();
-  } while (!borrowed && pid != __atomic_load_n(&process.pid, __ATOMIC_ACQUIRE));
+  const i32 pid = borrowed ? getpid() : __atomic_load_n(&process.pid, __ATOMIC_ACQUIRE);
+  i32 tid = !borrowed && process.tids_noted_in == sys::this_process() ? noted_tid() : 0;
+  if (tid == 0) tid = sys::gettid();
   Numbers me{};
   syscall(SYS_prctl, PR_GET_NAME, me.task, 0L, 0L, 0L);  // prctl() may be the program's, and traced
   const auto numbered = [&](i32 thread, i32 process_number) {
@@ -100,6 +103,8 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
     return me;
   };
   if (here != 0 && here == c.pid_namespace) {
+    // If a handler has forked since the epoch was loaded, these numbers may be of two processes. The thread attaches again.
+    if (epoch != __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE)) return numbered(tid, pid);
     if (ThreadEntry* const entry = entry_at<ThreadEntry>(in, 0, static_cast<u32>(tid) % most_threads)) {
       write_entry(in, *entry, entry->tid, static_cast<u32>(tid), [&](ThreadEntry& e) {
         e.pid = static_cast<u32>(pid);

@@ -53,7 +53,8 @@ struct Opened {
 struct Process {
   Opened* opened = nullptr;  // null: no instance is open
   i32 pid = 0;
-  u64 tids_noted_in = 0;     // the process (sys::this_process) whose TIDs the C library knows: a raw clone is another one
+  // The process (sys::this_process) whose TIDs the C library knows, as that of its main thread shows: a raw clone is another one.
+  u64 tids_noted_in = 0;
   bool fenced = false;       // membarrier is available
   char comm[16] = {};
   u64 epochs = 0;            // the newest value of detail::epoch
@@ -139,7 +140,7 @@ struct Numbers {
   char task[16];  // the thread's name, which is asked for once
 };
 // Registers this thread, and returns the numbers that its events use for it and its process: TID and PID, or numbers of the
-// instance's. Signals are off. epoch: loaded before `in`; the thread keeps its numbers until the next one.
+// instance's. Signals are off, or the process is not foreign. epoch: loaded before `in`; the thread keeps its numbers until the next one.
 Numbers introduce_thread(Opened& in, u64 epoch) noexcept;
 i32 noted_tid() noexcept;  // this thread's TID as the C library has noted it, without a system call; 0: unknown
 // The same for a thread of another process in this one's PID namespace, on behalf of which this one writes.

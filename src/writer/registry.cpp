@@ -327,7 +327,7 @@ int open_locked(const char* name) {
   if (!gate) return -errno;
   if (process.epochs == 0) {
     know_process();
-    if (noted_tid() == sys::gettid()) process.tids_noted_in = sys::this_process();
+    if (noted_tid() == getpid()) process.tids_noted_in = sys::this_process();
     sys::own_comm(process.comm);
   }
   Opened* const in = look_up(dir->get(), absolute);

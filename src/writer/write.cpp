@@ -56,20 +56,20 @@ bool attach_to_cpus() noexcept {
 
 // The usual first event of a thread: its process has a seat, and its CPU's ring is mapped. Signals stay on. A handler that writes
 // attaches the thread, too, with the same numbers; if it leaves by longjmp, the next event finds the thread attached, or not yet. If
-// it forks, the child goes on here with its parent's epoch, so it is not attached; and with its parent's TID, which does not replace
-// the child's own.
+// it forks, the child goes on here with its parent's epoch, so it is not attached. A thread that has a number keeps it here: that of
+// a child of fork, or of an instance that a handler has opened, is newer.
 bool attach_at_once() noexcept {
   ThisThread& t = this_thread;
   const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
   Opened* const in = opened_now();
-  if (t.inside || t.borrowed != 0 || epoch == 0 || in == nullptr || in->side == nullptr || in->foreign || !in->rejoin() || !is_mapped(*in->side, Rseq::cpu(in->side->area)))
+  if (t.inside || t.borrowed != 0 || epoch == 0 || in == nullptr || in->side == nullptr || in->foreign || !is_mapped(*in->side, Rseq::cpu(in->side->area)) || !in->rejoin())
     return false;
   const int saved = errno;
-  i32 before = t.tid;
   const i32 tid = introduce_thread(*in, epoch).tid;
   errno = saved;
-  if (!__atomic_compare_exchange_n(&t.tid, &before, tid, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return t.on_cpus();
-  __atomic_store_n(&t.on_cpus_at, epoch, __ATOMIC_RELEASE);
+  i32 has = 0;
+  if (__atomic_compare_exchange_n(&t.tid, &has, tid, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || has == tid)
+    __atomic_store_n(&t.on_cpus_at, epoch, __ATOMIC_RELEASE);
   return t.on_cpus();
 }
 #else

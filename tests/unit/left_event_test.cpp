@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/trace.hpp>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -37,6 +38,7 @@ sigjmp_buf back, inner_back;
 bool goes_on_when_signals_are_on = false;
 bool steps_without_signals = false;
 volatile bool stopped = false;  // also for the calls of set_mask that are under way
+volatile pid_t ends_without_signals = 0;  // this process, where it next blocks signals
 
 bool steps() { return (__builtin_ia32_readeflags_u64() & trap_flag) != 0; }
 void go_step_by_step(bool on) {
@@ -62,6 +64,7 @@ void on_trap(int, siginfo_t*, void* context) {
 int set_mask(int how, const sigset_t* set, sigset_t* old) {
   const bool stepped = steps();
   go_step_by_step(false);
+  if (ends_without_signals == getpid()) _exit(0);
   sigset_t wanted{}, now{};
   if (set != nullptr) wanted = *set;
   if (stepped && steps_without_signals) sigdelset(&wanted, SIGTRAP);
@@ -502,11 +505,13 @@ struct FirstEvent : testing::Test {
     o.name = "a";
     o.rings = Rings::cpu;
     instance = must(Instance::create(o));
+    if (!opens) return;
     ASSERT_EQ(ringside_open("a"), 0);
     ::left::number(0);
     read();
   }
   void TearDown() override { ringside_close(); }
+  bool opens = true;
   Written read() {
     Written all;
     for (const RingInfo& r : instance->rings()) {
@@ -551,6 +556,7 @@ struct FirstEvent : testing::Test {
       if (!attached && !of_child.empty()) wanted[child] = of_child;
       ASSERT_EQ(read(), wanted) << step;
       const auto threads = instance->threads();
+      for (const RingName& t : threads) ASSERT_TRUE(t.tid != child || t.pid == child) << step;
       for (const auto& [thread, numbers] : wanted)
         ASSERT_TRUE(std::any_of(threads.begin(), threads.end(), [&, id = thread](const RingName& t) { return t.tid == id && t.pid == (id == tid ? getpid() : id); })) << step;
     }
@@ -571,6 +577,28 @@ TEST_F(FirstEvent, AHandlerLeavesIt) {
   at_each_step([](ucontext_t&) { siglongjmp(back, 1); }, {4});
   at_each_step([](ucontext_t&) { ::left::number(3), siglongjmp(back, 1); }, {3, 4});
 }
+// The second one finds the thread attached by the first one.
+TEST_F(FirstEvent, AHandlerLeavesItAfterAnotherOneHasWritten) {
+  static int between;
+  for (const int steps : {6, 12, 20}) {
+    between = steps;
+    at_each_step([](ucontext_t& context) {
+      ::left::number(3);
+      at_the_step = [](ucontext_t&) { siglongjmp(back, 1); };
+      steps_to_go = between;
+      stopped = false;
+      context.uc_mcontext.gregs[REG_EFL] |= static_cast<greg_t>(trap_flag);
+    }, {3, 4});
+  }
+}
+// No entry with the TID of a child and the PID of its parent is left where the child ends before it attaches.
+TEST_F(FirstEvent, AHandlerForksAndTheChildEndsBeforeItAttaches) {
+  at_each_step([](ucontext_t&) {
+    const pid_t made = _Fork();
+    child = made != 0 ? made : getpid();
+    if (made == 0) ends_without_signals = child;
+  }, {1, 4});
+}
 TEST_F(FirstEvent, AHandlerForks) {
   static pid_t (*way)();
   for (pid_t (*const one)() : {+[] { return fork(); }, +[] { return _Fork(); }, +[] { return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)); }}) {
@@ -585,6 +613,71 @@ TEST_F(FirstEvent, AHandlerForks) {
       child = made != 0 ? made : getpid();
     }, {1, 4}, {1, 4});
   }
+}
+
+// The C library has noted another TID for the main thread than for the one that opens the instance.
+struct FirstOpen : FirstEvent {
+  FirstOpen() { opens = false; }
+};
+TEST_F(FirstOpen, IsInAnotherThreadOfAChildOfARawClone) {
+  const auto made = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+  if (made == 0) {
+    std::thread([] { ringside_open("a"); }).join();
+    ::left::number(1);
+    ::left::number(2);
+    _exit(0);
+  }
+  waitpid(made, nullptr, 0);
+  EXPECT_EQ(read(), (Written{{made, {1, 2}}}));
+}
+
+// To a process in a PID namespace of its own "a" is foreign, and "b" is not. The thread has the same number in "a" each time, and a
+// handler opens "a" again during the first event in "b".
+TEST_F(FirstOpen, IsOfAnotherNamespaceInAHandler) {
+  const pid_t outer = fork();
+  if (outer == 0) {
+    if (unshare(CLONE_NEWPID) != 0) _exit(77);
+    const pid_t inner = fork();
+    if (inner == 0) {
+      InstanceOptions o;
+      o.name = "b";
+      o.rings = Rings::cpu;
+      const auto b = must(Instance::create(o));
+      const auto open = [](const char* name) { ringside_close(), ringside_open(name); };
+      open("b");
+      ::left::number(0);
+      static bool came;
+      int step = 1;
+      for (came = true; came && step < 3000; ++step) {
+        came = false;
+        open("a");
+        ::left::number(0);
+        open("b");
+        at_the_step = [](ucontext_t& context) {
+          stop_stepping(context);
+          came = !detail::this_thread.on_cpus();
+          if (!came) return;
+          ringside_close();
+          ringside_open("a");
+          ::left::number(3);
+        };
+        steps_to_go = step;
+        stepped_event();
+        ::left::number(4);
+      }
+      _exit(step > 100 && !came ? 0 : 1);
+    }
+    int status = 1;
+    waitpid(inner, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+  int status = 1;
+  waitpid(outer, &status, 0);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no namespaces here";
+  ASSERT_EQ(status, 0);
+  const Written written = read();
+  ASSERT_EQ(written.size(), 1u) << "one number for one thread";
+  EXPECT_GE(written.begin()->first, static_cast<i32>(most_threads));
 }
 
 INSTANTIATE_TEST_SUITE_P(Rings, LeftEvent, testing::Bool(), [](const auto& at) { return at.param ? "overwrite" : "discard"; });
