@@ -6,8 +6,8 @@
 //
 // A full table evicts the half of its cells that counts least, and counts the evicted keys: a key that comes back begins anew.
 // So memory is bounded, a heavy key survives, and the table is exact as long as evicted().keys is 0.
-// Cells stand one behind the other. A sparse index of their numbers leads to them, by open addressing with linear probing: a collision is rare, so
-// the processor foresees that there is none. The hash is seeded, so that nobody can choose keys that collide.
+// Cells stand one behind the other. A sparse index of their numbers leads to them, by open addressing with linear probing: a
+// collision is rare, so the processor foresees that there is none. The hash is seeded, so that nobody can choose keys that collide.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -52,7 +52,8 @@ class KeyTable {
   // at() for a key that is there; null: it is not.
   RINGSIDE_INLINE Cell* known(const KeyWords& key) {
     Entry* const entries = entries_.data();
-    if (last_ != none && same_key(entries[last_].key, key)) return &entries[last_].cell;  // the same key often comes several times in a row
+    // The same key often comes several times in a row.
+    if (last_ != none && same_key(entries[last_].key, key)) return &entries[last_].cell;
     last_ = index_[place(key)];
     return last_ != none ? &entries[last_].cell : nullptr;
   }
