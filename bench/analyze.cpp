@@ -55,7 +55,8 @@ void merge_row() {
   std::mt19937 random(1);
   u32 next = 0;
   // Threads take turns: runs of 1 to 63 events. Then one event each, in turn; then one event of a random thread.
-  const auto runs = interleaved(sources, events, [&] { return std::pair(static_cast<u32>(random() % sources), u64{1 + random() % 63}); });
+  const auto runs =
+      interleaved(sources, events, [&] { return std::pair(static_cast<u32>(random() % sources), u64{1 + random() % 63}); });
   const auto alternating = interleaved(sources, events, [&] { return std::pair(next++ % sources, u64{1}); });
   const auto chance = interleaved(sources, events, [&] { return std::pair(static_cast<u32>(random() % sources), u64{1}); });
   std::vector<double> a, b, c;
@@ -65,7 +66,8 @@ void merge_row() {
     c.push_back(merged_per_second(chance, events));
   }
   row("analyze.merge8_events_per_s", fastest(a), "1/s",
-      text("8 rings in one order, of CPU time; runs of 1 to 63 events; one event each in turn: %.0f M/s, at random: %.0f M/s", fastest(b) / 1e6, fastest(c) / 1e6));
+      text("8 rings in one order, of CPU time; runs of 1 to 63 events; one event each in turn: %.0f M/s, at random: %.0f M/s",
+           fastest(b) / 1e6, fastest(c) / 1e6));
 }
 
 // One ring of events with a key of 10,000 values and a number, through one analysis; events a second of CPU time.
@@ -87,11 +89,13 @@ void single_row(const char* name, const std::string& detail, const Make& make) {
     return pages_of(ring);
   }();
   Formats formats;
-  formats.add(1, "bench", "event",
-              "name: event\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-              "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
-              "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:u32 key;\toffset:8;\tsize:4;\tsigned:0;\n"
-              "\tfield:u32 number;\toffset:12;\tsize:4;\tsigned:0;\n\nprint fmt: \"key=%u number=%u\", REC->key, REC->number\n");
+  formats.add(
+      1, "bench", "event",
+      "name: event\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+      "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:unsigned char "
+      "common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
+      "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:u32 key;\toffset:8;\tsize:4;\tsigned:0;\n"
+      "\tfield:u32 number;\toffset:12;\tsize:4;\tsigned:0;\n\nprint fmt: \"key=%u number=%u\", REC->key, REC->number\n");
   const Tasks tasks;
   std::vector<double> rates;
   for (int round = 0; round < (quick ? 5 : 15); ++round) {
@@ -116,16 +120,18 @@ void single_rows() {
     return [key](const Formats& formats, const Tasks& tasks) {
       Hist::Options options;
       options.keys = {key};
-      return [hist = must(Hist::make(options, formats, tasks))](const TraceRecord& record, const RingName& ring) mutable { return hist.add(record, ring); };
+      return [hist = must(Hist::make(options, formats, tasks))](const TraceRecord& record, const RingName& ring) mutable {
+        return hist.add(record, ring);
+      };
     };
   };
   single_row("analyze.count_events_per_s", "how many there are of each event (top), one ring, of CPU time", groups("event"));
   single_row("analyze.hist_events_per_s", "one integer key, 10,000 values", groups("key"));
-  single_row("analyze.filter3_events_per_s", "three comparisons: key < 9000 && number & 0xff && common_pid == 4711", [](const Formats& formats, const Tasks& tasks) {
-    return [filter = must(Filter::compile("key < 9000 && number & 0xff && common_pid == 4711", formats, tasks))](const TraceRecord& record, const RingName& ring) mutable {
-      return filter.matches(record, ring);
-    };
-  });
+  single_row("analyze.filter3_events_per_s", "three comparisons: key < 9000 && number & 0xff && common_pid == 4711",
+             [](const Formats& formats, const Tasks& tasks) {
+               return [filter = must(Filter::compile("key < 9000 && number & 0xff && common_pid == 4711", formats, tasks))](
+                          const TraceRecord& record, const RingName& ring) mutable { return filter.matches(record, ring); };
+             });
 }
 
 }  // namespace

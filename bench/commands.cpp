@@ -1,4 +1,5 @@
-// The commands as processes, each against another tool in the same run: record beside cat, report beside trace-cmd. And typed reading.
+// The commands as processes, each against another tool in the same run: record beside cat, report beside trace-cmd. And typed
+// reading.
 #include <fcntl.h>
 #include <sched.h>
 #include <ringside/abi/event_cursor.hpp>
@@ -80,8 +81,8 @@ std::optional<Shares> one_storm(u64 calls, const std::string& dir, std::string& 
   Shares shares;
   const std::string out = dir + "/storm";
   // The load is the recorder's command, so wait4() adds its time to the recorder's; it tells its own.
-  const Ran all = shell(RINGSIDE_COMMAND " record -q -e syscalls:sys_enter_getppid -b 16M -o " + dir + "/rec -- " RINGSIDE_BENCH " --storm " +
-                        std::to_string(calls) + " " + out);
+  const Ran all = shell(RINGSIDE_COMMAND " record -q -e syscalls:sys_enter_getppid -b 16M -o " + dir +
+                        "/rec -- " RINGSIDE_BENCH " --storm " + std::to_string(calls) + " " + out);
   double load = 0;
   std::ifstream(out) >> load;
   if (all.status != 0 || load <= 0) {
@@ -138,7 +139,10 @@ void record_row(const std::string& dir) {
   if (record.empty())
     row("record.cpu_share", std::nullopt, "share", why);
   else
-    row("record.cpu_share", median(record), "share", text("of the traced load's CPU, a storm of system calls; cat of the same rings into files: %.3f; median ratio of the two: %.2f", median(cat), median(ratio)));
+    row("record.cpu_share", median(record), "share",
+        text("of the traced load's CPU, a storm of system calls; cat of the same rings into files: %.3f; median ratio of the "
+             "two: %.2f",
+             median(cat), median(ratio)));
 }
 
 // The same answers as from the field's tools, of one trace.dat.
@@ -148,15 +152,20 @@ void rival_rows(const std::string& file) {
     const char* detail;
     std::string ours, theirs;
   } questions[] = {
-      {"analyze.top_over_tracecmd", "how many of each event", "top " + file, "awk '{ ++n[$4] } END { for (e in n) print n[e], e }'"},
+      {"analyze.top_over_tracecmd", "how many of each event", "top " + file,
+       "awk '{ ++n[$4] } END { for (e in n) print n[e], e }'"},
       {"analyze.hist_over_tracecmd", "bytes asked of kmalloc, by task", "hist kmem:kmalloc/task -v bytes_req " + file,
-       "awk '$4 == \"kmalloc:\" { match($0, /bytes_req=[0-9]+/); s[$1] += substr($0, RSTART + 10, RLENGTH - 10) } END { for (t in s) print s[t], t }'"},
-      {"analyze.latency_over_tracecmd", "from wake-up to run, quantiles", "latency sched:sched_waking sched:sched_switch --key pid=next_pid " + file,
+       "awk '$4 == \"kmalloc:\" { match($0, /bytes_req=[0-9]+/); s[$1] += substr($0, RSTART + 10, RLENGTH - 10) } END { for (t "
+       "in s) print s[t], t }'"},
+      {"analyze.latency_over_tracecmd", "from wake-up to run, quantiles",
+       "latency sched:sched_waking sched:sched_switch --key pid=next_pid " + file,
        "awk '$4 == \"sched_waking:\" { match($0, / pid=[0-9]+/); at[substr($0, RSTART + 5, RLENGTH - 5)] = $3 } "
-       "$4 == \"sched_switch:\" { match($0, /next_pid=[0-9]+/); p = substr($0, RSTART + 9, RLENGTH - 9); if (p in at) { printf \"%.9f\\n\", $3 - at[p]; delete at[p] } }' | sort -n"},
+       "$4 == \"sched_switch:\" { match($0, /next_pid=[0-9]+/); p = substr($0, RSTART + 9, RLENGTH - 9); if (p in at) { printf "
+       "\"%.9f\\n\", $3 - at[p]; delete at[p] } }' | sort -n"},
   };
   for (const auto& question : questions) {
-    const std::string ours = std::string(RINGSIDE_COMMAND) + " " + question.ours, theirs = "trace-cmd report " + file + " | " + question.theirs;
+    const std::string ours = std::string(RINGSIDE_COMMAND) + " " + question.ours,
+                      theirs = "trace-cmd report " + file + " | " + question.theirs;
     std::vector<double> ratio, mine, other;
     for (int i = 0; i < (quick ? 1 : 5); ++i) {
       const Ran a = shell(ours), b = shell(theirs);
@@ -165,15 +174,18 @@ void rival_rows(const std::string& file) {
       mine.push_back(a.wall);
       other.push_back(b.wall);
     }
-    row(question.name, median(ratio), "x", text("%s: %.2f s against %.2f s of trace-cmd report and awk; ratio of CPU time", question.detail, median(mine), median(other)));
+    row(question.name, median(ratio), "x",
+        text("%s: %.2f s against %.2f s of trace-cmd report and awk; ratio of CPU time", question.detail, median(mine),
+             median(other)));
   }
 }
 
 void report_row(const std::string& dir) {
   // Of everything that happens while a compiler works: many kinds of events with all sorts of fields.
   const std::string rec = dir + "/mix", file = dir + "/mix.dat", command = std::string(RINGSIDE_COMMAND);
-  const Ran made = shell(command + " record -q -e 'sched:*' -e 'syscalls:*' -e 'kmem:*' -e 'irq:*' -b 128M -o " + rec +
-                         " -- sh -c 'find /usr/include /usr/lib/gcc -type f | head -" + (quick ? "1000" : "12000") + " | xargs -n 40 cat'");
+  const Ran made =
+      shell(command + " record -q -e 'sched:*' -e 'syscalls:*' -e 'kmem:*' -e 'irq:*' -b 128M -o " + rec +
+            " -- sh -c 'find /usr/include /usr/lib/gcc -type f | head -" + (quick ? "1000" : "12000") + " | xargs -n 40 cat'");
   const Ran exported = shell(command + " export " + rec + " --only kernel --to " + file);
   if (made.status != 0 || exported.status != 0) {
     row("report.over_tracecmd", std::nullopt, "x", "needs the kernel's events: root and tracefs");
@@ -189,7 +201,8 @@ void report_row(const std::string& dir) {
     text_rate.push_back(events / shell(ours + " --jobs 1").cpu);
     json_rate.push_back(events / shell(ours + " --jobs 1 --json").cpu);
   }
-  row("report.text_events_per_s", median(text_rate), "1/s", text("%.0f events of the kernel's as text, of CPU time of one thread; start and formats included", events));
+  row("report.text_events_per_s", median(text_rate), "1/s",
+      text("%.0f events of the kernel's as text, of CPU time of one thread; start and formats included", events));
   row("report.json_events_per_s", median(json_rate), "1/s", "the same events as JSON");
   if (shell("trace-cmd report " + file).status != 0) {
     row("report.over_tracecmd", std::nullopt, "x", "trace-cmd is not installed, or refused the file");
@@ -202,8 +215,9 @@ void report_row(const std::string& dir) {
     rate.push_back(events / a.cpu);
     rival.push_back(events / b.cpu);
   }
-  row("report.over_tracecmd", median(ratio), "x", text("text of the same %.0f events: %.2f M/s against %.2f M/s of CPU time, start and formats included",
-                                                         events, median(rate) / 1e6, median(rival) / 1e6));
+  row("report.over_tracecmd", median(ratio), "x",
+      text("text of the same %.0f events: %.2f M/s against %.2f M/s of CPU time, start and formats included", events,
+           median(rate) / 1e6, median(rival) / 1e6));
   rival_rows(file);
 }
 
@@ -215,7 +229,8 @@ void top_row(Instance& instance, const std::string& dir) {
   ::bench::pair(0, 0);  // into a ring of the new size
   const auto refused = [&] {
     u64 sum = 0, written = 0;
-    for (const RingInfo& ring : instance.rings()) sum += ring.counters.dropped + ring.counters.commit_overrun, written += ring.counters.written;
+    for (const RingInfo& ring : instance.rings())
+      sum += ring.counters.dropped + ring.counters.commit_overrun, written += ring.counters.written;
     return std::pair(sum, written);
   };
   const std::string seen = dir + "/top";
@@ -252,8 +267,9 @@ void top_row(Instance& instance, const std::string& dir) {
   if (ran.status != 0 || !answer.contains("count")) return row("live.top_refused", std::nullopt, "share", "top failed");
   const u64 counted = answer["count"], lost = answer["lost"];
   row("live.top_refused", static_cast<double>(after.first - before.first) / static_cast<double>(tried), "share",
-      text("top beside a writer of %.0f M events/s; it counted %.2f %% of them and the rest as lost%s", static_cast<double>(tried) / took / 1e6,
-           100 * static_cast<double>(counted) / static_cast<double>(counted + lost), counted + lost >= tried ? "" : "; THE BOOKS DO NOT BALANCE"));
+      text("top beside a writer of %.0f M events/s; it counted %.2f %% of them and the rest as lost%s",
+           static_cast<double>(tried) / took / 1e6, 100 * static_cast<double>(counted) / static_cast<double>(counted + lost),
+           counted + lost >= tried ? "" : "; THE BOOKS DO NOT BALANCE"));
 }
 
 // As an analysis reads: the fields were looked up once, then each is an offset, a size and a sign.
@@ -273,9 +289,11 @@ void decode_row() {
       "\tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n"
       "\tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n\n"
       "print fmt: \"%d\", REC->prev_pid\n";
-  if (!formats.add(1, "sched", "sched_switch", format)) return row("decode.fields_per_s", std::nullopt, "1/s", "the format was not understood");
+  if (!formats.add(1, "sched", "sched_switch", format))
+    return row("decode.fields_per_s", std::nullopt, "1/s", "the format was not understood");
   std::vector<const Field*> fields;
-  for (const char* name : {"prev_pid", "prev_prio", "prev_state", "next_pid", "next_prio"}) fields.push_back(formats.find(1)->field(name));
+  for (const char* name : {"prev_pid", "prev_prio", "prev_state", "next_pid", "next_prio"})
+    fields.push_back(formats.find(1)->field(name));
   LocalRing local(65536, 65);
   Writer<Tsc> writer(local.ring, Tsc{});
   constexpr u64 events = 40000;

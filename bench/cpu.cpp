@@ -108,11 +108,16 @@ void time_part(const LocalRings& rings) {
                              if (rival) (void)rival->run(static_cast<long>(n));
                            }});
   row("cpu.event16_over_rdtsc", ns[1] / ns[0], "x", text("%.2f ns against %.2f ns", ns[1], ns[0]));
-  row("cpu.call_over_rdtsc", ns[2] / ns[0], "x", text("%.2f ns: a typed event's call, in an instance; C's ringside_write: %.2f ns", ns[2], ns[3]));
+  row("cpu.call_over_rdtsc", ns[2] / ns[0], "x",
+      text("%.2f ns: a typed event's call, in an instance; C's ringside_write: %.2f ns", ns[2], ns[3]));
   row("cpu.lttng_over_event", rival ? std::optional(ns[7] / ns[2]) : std::nullopt, "x",
-      rival ? text("LTTng-UST %.1f ns against %.1f ns, the same payload, both overwriting, both with rings of CPUs", ns[7], ns[2]) : no_rival);
+      rival
+          ? text("LTTng-UST %.1f ns against %.1f ns, the same payload, both overwriting, both with rings of CPUs", ns[7], ns[2])
+          : no_rival);
   row("cpu.disabled_ns", ns[4], "ns", "the loop around it included");
-  row("cpu.usdt_over_plain", ns[5] / ns[2], "x", text("%.2f ns: the same call as a USDT probe that nobody is attached to; disabled: %.3f ns against %.3f ns", ns[5], ns[6], ns[4]));
+  row("cpu.usdt_over_plain", ns[5] / ns[2], "x",
+      text("%.2f ns: the same call as a USDT probe that nobody is attached to; disabled: %.3f ns against %.3f ns", ns[5], ns[6],
+           ns[4]));
 }
 
 // The number of events that `threads` threads write in a fixed time, each on its own CPU.
@@ -194,7 +199,9 @@ struct Counting {
     return s;
   }
   template <u32 known>
-  static Sequence append_usual(i64 a, const CpuRings& r, const Shape& s, const void* p) noexcept { return note(Rseq::append_usual<known>(a, r, s, p)); }
+  static Sequence append_usual(i64 a, const CpuRings& r, const Shape& s, const void* p) noexcept {
+    return note(Rseq::append_usual<known>(a, r, s, p));
+  }
   static Sequence append(i64 a, const Append& e) noexcept { return note(Rseq::append(a, e)); }
   static Sequence refuse(i64 a, const Refuse& r) noexcept { return note(Rseq::refuse(a, r)); }
   static Sequence enter(i64 a, const Enter& e) noexcept { return note(Rseq::enter(a, e)); }
@@ -223,7 +230,8 @@ void storm_part(const LocalRings& rings) {
         all.emplace_back([&, t] {
           for (u64 k = 0; !shared->stop.load(std::memory_order_relaxed); ++k) {
             storm_write(k);
-            if (k % 100'000 == 0) pin(static_cast<int>((k / 100'000 + static_cast<u64>(t)) % std::thread::hardware_concurrency()));
+            if (k % 100'000 == 0)
+              pin(static_cast<int>((k / 100'000 + static_cast<u64>(t)) % std::thread::hardware_concurrency()));
           }
         });
       for (auto& t : all) t.join();
@@ -234,7 +242,8 @@ void storm_part(const LocalRings& rings) {
   while (wait(nullptr) > 0) {
   }
   const auto tried = static_cast<double>(shared->tried), aborted = static_cast<double>(shared->aborted);
-  row("cpu.storm_abort_share", aborted / tried, "share", text("%.0f of %.0f M sequences: 4 processes of 4 threads, handlers each 50 us", aborted, tried / 1e6));
+  row("cpu.storm_abort_share", aborted / tried, "share",
+      text("%.0f of %.0f M sequences: 4 processes of 4 threads, handlers each 50 us", aborted, tried / 1e6));
   munmap(shared, sizeof *shared);
 }
 
@@ -324,14 +333,17 @@ void live_part() {
   producer.join();
   consumer.join();
   row("cpu.live_refused", static_cast<double>(tried - written) / static_cast<double>(tried), "share",
-      read == written ? text("%.0f M events written, every one was read", static_cast<double>(written) / 1e6) : "THE BOOKS DO NOT BALANCE");
-  row("cpu.live_events_per_s", static_cast<double>(read) * 1e9 / static_cast<double>(duration), "1/s", "writer and consumer, a core each");
+      read == written ? text("%.0f M events written, every one was read", static_cast<double>(written) / 1e6)
+                      : "THE BOOKS DO NOT BALANCE");
+  row("cpu.live_events_per_s", static_cast<double>(read) * 1e9 / static_cast<double>(duration), "1/s",
+      "writer and consumer, a core each");
 }
 
 }  // namespace
 
 void cpu_rows() {
-  if (why_not_cpu_rings(best_clock()) != RingsBecause::can) return row("cpu.event16_over_rdtsc", std::nullopt, "x", to_string(why_not_cpu_rings(best_clock())));
+  if (why_not_cpu_rings(best_clock()) != RingsBecause::can)
+    return row("cpu.event16_over_rdtsc", std::nullopt, "x", to_string(why_not_cpu_rings(best_clock())));
   cpu_set_t before;
   sched_getaffinity(0, sizeof before, &before);
   ringside_close();

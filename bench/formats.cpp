@@ -37,7 +37,8 @@ u64 record(const std::string& dir, u64 events) {
       write_pair(to, u64{61441} | (4711 + k % 7) << 32, (1000 + k % 100) | u64{120} << 32);
     }
     const Pages pages = pages_of(local);
-    for (const auto& [bytes, end] : pages) must(writer.append(name.ring, {reinterpret_cast<const u8*>(bytes.data()), 0, end, 0, bytes[0]}));
+    for (const auto& [bytes, end] : pages)
+      must(writer.append(name.ring, {reinterpret_cast<const u8*>(bytes.data()), 0, end, 0, bytes[0]}));
   }
   must(writer.finish(1));
   return events / 2 * 2;
@@ -58,26 +59,39 @@ std::string timed(const std::string& command) { return "bash -c 'TIMEFORMAT=\"%U
 void python_row(const std::string& dir, u64 events) {
   const std::string python = RINGSIDE_PYTHON;
   if (python.empty()) return row("python.rows_per_s", std::nullopt, "1/s", "the Python package was not built");
-  std::ofstream(dir + "/columns.py") << "import sys, time\nsys.path.insert(0, sys.argv[1])\nimport ringside\nt = ringside.open(sys.argv[2])\n"
-                                        "for i in range(" << (quick ? 3 : 9) << "):\n"
-                                        "    at = time.process_time()\n    c = t.columns('bench:switch', ['ts', 'cpu', 'next_pid'])\n"
-                                        "    print(len(c) / (time.process_time() - at) if c['next_pid'].min() == 1000 else 0)\n";
-  const std::vector<double> rates = numbers_of(python + " " + dir + "/columns.py " RINGSIDE_PYTHON_PACKAGE " " + dir + "/rec", dir);
+  std::ofstream(dir + "/columns.py")
+      << "import sys, time\nsys.path.insert(0, sys.argv[1])\nimport ringside\nt = ringside.open(sys.argv[2])\n"
+         "for i in range("
+      << (quick ? 3 : 9)
+      << "):\n"
+         "    at = time.process_time()\n    c = t.columns('bench:switch', ['ts', 'cpu', 'next_pid'])\n"
+         "    print(len(c) / (time.process_time() - at) if c['next_pid'].min() == 1000 else 0)\n";
+  const std::vector<double> rates =
+      numbers_of(python + " " + dir + "/columns.py " RINGSIDE_PYTHON_PACKAGE " " + dir + "/rec", dir);
   if (rates.empty()) return row("python.rows_per_s", std::nullopt, "1/s", "python3-numpy is not installed, or it failed");
   // The same columns by babeltrace2's bindings, of the CTF trace that `export` makes of a part.
-  std::ofstream(dir + "/bindings.py") << "import sys, time, bt2, numpy\nat = time.process_time()\nrows = []\n"
-                                    "for m in bt2.TraceCollectionMessageIterator(sys.argv[1]):\n    if type(m) is bt2._EventMessageConst:\n"
-                                    "        e = m.event\n        rows.append((m.default_clock_snapshot.value, int(e.common_context_field['cpu']), int(e.payload_field['next_pid'])))\n"
-                                    "a = numpy.array(rows)\nprint(len(a) / (time.process_time() - at))\n";
+  std::ofstream(dir + "/bindings.py")
+      << "import sys, time, bt2, numpy\nat = time.process_time()\nrows = []\n"
+         "for m in bt2.TraceCollectionMessageIterator(sys.argv[1]):\n    if type(m) is bt2._EventMessageConst:\n"
+         "        e = m.event\n        rows.append((m.default_clock_snapshot.value, int(e.common_context_field['cpu']), "
+         "int(e.payload_field['next_pid'])))\n"
+         "a = numpy.array(rows)\nprint(len(a) / (time.process_time() - at))\n";
   const std::string part = dir + "/part.ctf";
   const bool exported = std::system((RINGSIDE_COMMAND " export -q " + dir + "/few --to " + part + " 2>/dev/null").c_str()) == 0;
-  const std::vector<double> theirs = exported ? numbers_of(python + " " + dir + "/bindings.py " + part, dir) : std::vector<double>();
+  const std::vector<double> theirs =
+      exported ? numbers_of(python + " " + dir + "/bindings.py " + part, dir) : std::vector<double>();
   // And perf's text of as simple events of the kernel: no arrays yet.
   const std::string perf = "-i " + dir + "/perf.data -F time,cpu,event,trace > " + dir + "/perf.txt 2> /dev/null";
-  const std::vector<double> took = numbers_of("perf record -q -a -e kmem:kmalloc -o " + dir + "/perf.data -- find /usr/include > /dev/null 2>&1 && " + timed("perf script " + perf) + " && wc -l < " + dir + "/perf.txt", dir);
-  const auto beside = [](const char* name, std::optional<double> rate) { return rate ? text("%s: %.2f M/s", name, *rate / 1e6) : text("%s: not installed, or failed", name); };
+  const std::vector<double> took =
+      numbers_of("perf record -q -a -e kmem:kmalloc -o " + dir + "/perf.data -- find /usr/include > /dev/null 2>&1 && " +
+                     timed("perf script " + perf) + " && wc -l < " + dir + "/perf.txt",
+                 dir);
+  const auto beside = [](const char* name, std::optional<double> rate) {
+    return rate ? text("%s: %.2f M/s", name, *rate / 1e6) : text("%s: not installed, or failed", name);
+  };
   row("python.rows_per_s", fastest(rates), "1/s",
-      text("ts, cpu and a field of %.0f M events of two rings as arrays, of CPU time, opening included; %s; %s", static_cast<double>(events) / 1e6,
+      text("ts, cpu and a field of %.0f M events of two rings as arrays, of CPU time, opening included; %s; %s",
+           static_cast<double>(events) / 1e6,
            beside("babeltrace2's bindings, same events", theirs.empty() ? std::nullopt : std::optional(theirs[0])).c_str(),
            beside("perf script", took.size() != 3 ? std::nullopt : std::optional(took[2] / (took[0] + took[1]))).c_str()));
 }
@@ -85,22 +99,29 @@ void python_row(const std::string& dir, u64 events) {
 // Of what the kernel does while a compiler's files are read.
 void perfetto_rows(const std::string& dir) {
   const std::string command = RINGSIDE_COMMAND, rec = dir + "/mix";
-  const bool made = std::system((command + " record -q -e 'sched:*' -e 'syscalls:*' -e 'kmem:*' -e 'irq:*' -b 128M -o " + rec + " -- sh -c 'find /usr/include -type f -print0 | head -z -n " +
-                                 (quick ? "1000" : "20000") + " | xargs -0 -n 40 cat' > /dev/null 2>&1").c_str()) == 0;
+  const bool made = std::system((command + " record -q -e 'sched:*' -e 'syscalls:*' -e 'kmem:*' -e 'irq:*' -b 128M -o " + rec +
+                                 " -- sh -c 'find /usr/include -type f -print0 | head -z -n " + (quick ? "1000" : "20000") +
+                                 " | xargs -0 -n 40 cat' > /dev/null 2>&1")
+                                    .c_str()) == 0;
   if (!made || std::system((command + " export " + rec + " --to " + dir + "/mix.dat > /dev/null 2>&1").c_str()) != 0) {
-    for (const char* name : {"perfetto.events_per_s", "perfetto.bytes_over_tracedat"}) row(name, std::nullopt, "", "needs the kernel's events: root and tracefs");
+    for (const char* name : {"perfetto.events_per_s", "perfetto.bytes_over_tracedat"})
+      row(name, std::nullopt, "", "needs the kernel's events: root and tracefs");
     return;
   }
   const std::vector<double> events = numbers_of(command + " report " + rec + " | wc -l", dir);
   std::vector<double> rates;
   for (int i = 0; i < (quick ? 3 : 7); ++i) {
-    const auto took = numbers_of(timed(command + " export -q --uncompressed " + rec + " --to " + dir + "/mix.pftrace 2>/dev/null"), dir);
+    const auto took =
+        numbers_of(timed(command + " export -q --uncompressed " + rec + " --to " + dir + "/mix.pftrace 2>/dev/null"), dir);
     if (took.size() == 2) rates.push_back(events.at(0) / (took[0] + took[1]));
   }
   (void)numbers_of(command + " export -q " + rec + " --to " + dir + "/mix.pftrace", dir);
-  const auto packed = static_cast<double>(std::filesystem::file_size(dir + "/mix.pftrace")), dat = static_cast<double>(std::filesystem::file_size(dir + "/mix.dat"));
-  row("perfetto.events_per_s", rates.empty() ? std::nullopt : std::optional(fastest(rates)), "1/s", text("%.0f kernel events, of CPU time, start included, without compression", events.at(0)));
-  row("perfetto.bytes_over_tracedat", packed / dat, "x", text("%.1f MiB compressed, against %.1f MiB", packed / (1 << 20), dat / (1 << 20)));
+  const auto packed = static_cast<double>(std::filesystem::file_size(dir + "/mix.pftrace")),
+             dat = static_cast<double>(std::filesystem::file_size(dir + "/mix.dat"));
+  row("perfetto.events_per_s", rates.empty() ? std::nullopt : std::optional(fastest(rates)), "1/s",
+      text("%.0f kernel events, of CPU time, start included, without compression", events.at(0)));
+  row("perfetto.bytes_over_tracedat", packed / dat, "x",
+      text("%.1f MiB compressed, against %.1f MiB", packed / (1 << 20), dat / (1 << 20)));
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ result<void> measure() {
     }
   }
   row("guest.event16_over_rdtsc", median(over), "x", text("%.1f ns an event, inside the guest", median(event)));
-  row("guest.swap_p50_us", quantile(swaps, 0.5), "us", text("asked of the guest's second processor; a bare exit: %.1f us", median(exits)));
+  row("guest.swap_p50_us", quantile(swaps, 0.5), "us",
+      text("asked of the guest's second processor; a bare exit: %.1f us", median(exits)));
   return {};
 }
 

@@ -15,7 +15,8 @@ namespace {
 constexpr u32 rings = 8, subbuf_size = 65536;
 constexpr u16 first_id = 61441;
 
-// Requests that begin and end on any ring, up to 1,000 open at a time; which of them ends next is chance. Runs of 1 to 63 events.
+// Requests that begin and end on any ring, up to 1,000 open at a time; which of them ends next is chance. Runs of 1 to 63
+// events.
 std::vector<Pages> requests(u64 count) {
   std::vector<std::unique_ptr<LocalRing>> memory;
   std::vector<std::unique_ptr<Writer<Given>>> writers;
@@ -36,8 +37,9 @@ std::vector<Pages> requests(u64 count) {
     else std::swap(open[random() % open.size()], open.back());
     writers[ring]->clock().time = time += 40;
     writers[ring]->write(24, [&](u8* payload) {
-      const u32 words[6] = {static_cast<u32>(first_id + !begins), 4711, static_cast<u32>(open.back()), static_cast<u32>(open.back() >> 32),
-                            static_cast<u32>(random() % 10'000), static_cast<u32>(random())};
+      const u32 words[6] = {static_cast<u32>(first_id + !begins), 4711,
+                            static_cast<u32>(open.back()),        static_cast<u32>(open.back() >> 32),
+                            static_cast<u32>(random() % 10'000),  static_cast<u32>(random())};
       __builtin_memcpy(payload, words, sizeof words);
     });
     if (begins) ++begun;
@@ -54,13 +56,16 @@ void make_recording(const std::string& dir, u64 count, u32 times) {
   auto writer = must(RecordingWriter::create(dir, ClockInfo{}));
   for (const u16 id : {first_id, static_cast<u16>(first_id + 1)}) {
     const std::string name = id == first_id ? "begin" : "end";
-    writer.meta().events.push_back({id, "bench", name,
-                                    "name: " + name + "\nID: " + std::to_string(id) + "\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-                                    "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
-                                    "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:u64 request;\toffset:8;\tsize:8;\tsigned:0;\n"
-                                    "\tfield:u32 key;\toffset:16;\tsize:4;\tsigned:0;\n\tfield:u32 number;\toffset:20;\tsize:4;\tsigned:0;\n\n"
-                                    "print fmt: \"request=%llu key=%u number=%u\", REC->request, REC->key, REC->number\n",
-                                    true});
+    writer.meta().events.push_back(
+        {id, "bench", name,
+         "name: " + name + "\nID: " + std::to_string(id) +
+             "\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+             "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:unsigned char "
+             "common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
+             "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:u64 request;\toffset:8;\tsize:8;\tsigned:0;\n"
+             "\tfield:u32 key;\toffset:16;\tsize:4;\tsigned:0;\n\tfield:u32 number;\toffset:20;\tsize:4;\tsigned:0;\n\n"
+             "print fmt: \"request=%llu key=%u number=%u\", REC->request, REC->key, REC->number\n",
+         true});
   }
   add_rings(writer, rings, subbuf_size);
   writer.meta().threads.push_back({0, 4711, 4711, "worker", "app"});

@@ -49,8 +49,10 @@ void latency_row() {
   const u64 pairs = quick ? 200'000 : 1'000'000;
   const auto pages = pairs_of_events(pairs);
   const std::string format =
-      "format:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
-      "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+      "format:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char "
+      "common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
+      "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int "
+      "common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
       "\tfield:u64 request;\toffset:8;\tsize:8;\tsigned:0;\n\nprint fmt: \"request=%llu\", REC->request\n";
   Formats formats;
   formats.add(1, "bench", "begin", "name: begin\nID: 1\n" + format);
@@ -73,10 +75,13 @@ void latency_row() {
     };
     while (timeline.next_run(one)) continue;
     const auto ns = static_cast<double>(cpu_ns() - start);
-    if (analysis.counts().pairs != pairs) throw std::runtime_error("latency_pairs: " + std::to_string(analysis.counts().pairs) + " pairs");
+    if (analysis.counts().pairs != pairs)
+      throw std::runtime_error("latency_pairs: " + std::to_string(analysis.counts().pairs) + " pairs");
     rates.push_back(static_cast<double>(pairs) * 1e9 / ns);
   }
-  row("analyze.latency_pairs_per_s", fastest(rates), "1/s", bench::text("%llu pairs, one ring, up to %u open at a time, a key of 64 bits", static_cast<unsigned long long>(pairs), open_at_once));
+  row("analyze.latency_pairs_per_s", fastest(rates), "1/s",
+      bench::text("%llu pairs, one ring, up to %u open at a time, a key of 64 bits", static_cast<unsigned long long>(pairs),
+                  open_at_once));
 }
 
 }  // namespace bench

@@ -44,8 +44,10 @@ void live_rows() {
   producer.join();
   consumer.join();
   row("live.refused", static_cast<double>(tried - written) / static_cast<double>(tried), "share",
-      read == written ? text("%.0f M events written, every one was read", static_cast<double>(written) / 1e6) : "THE BOOKS DO NOT BALANCE");
-  row("live.events_per_s", static_cast<double>(read) * 1e9 / static_cast<double>(duration), "1/s", "writer and consumer, a core each");
+      read == written ? text("%.0f M events written, every one was read", static_cast<double>(written) / 1e6)
+                      : "THE BOOKS DO NOT BALANCE");
+  row("live.events_per_s", static_cast<double>(read) * 1e9 / static_cast<double>(duration), "1/s",
+      "writer and consumer, a core each");
 }
 
 }  // namespace bench

@@ -72,7 +72,8 @@ int main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
                  "usage: ringside_bench OUTPUT.json [--quick] "
-                 "[time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|jobs|slice|compress|ship|stack|command|unwind|"
+                 "[time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|jobs|slice|compress|ship|stack|"
+                 "command|unwind|"
                  "formats]...\n");
     return 2;
   }
@@ -96,7 +97,8 @@ int main(int argc, char** argv) {
     if (wanted("time")) time_rows();
     if (wanted("start")) start_rows();
     if (wanted("scale")) scale_row();
-    if (wanted("wait")) wait_rows(*instance);  // before cpu_rows, which opens another instance: afterwards this thread has another ring
+    if (wanted("wait"))
+      wait_rows(*instance);  // before cpu_rows, which opens another instance: afterwards this thread has another ring
     if (wanted("cpu")) cpu_rows();
     if (wanted("reader")) reader_rows();
     if (wanted("live")) live_rows();

@@ -65,7 +65,8 @@ void memory_rows(Instance& instance) {
   const Counters c = instance.rings().back().counters;
   const double pages = static_cast<double>(c.resident_bytes) / page;
   const double written = static_cast<double>(c.nr_subbufs - 1) * static_cast<double>(c.subbuf_size) / page;
-  row("memory.ring_overhead_pages", pages - written, "pages", text("%.0f resident, %.0f of them written sub-buffers", pages, written));
+  row("memory.ring_overhead_pages", pages - written, "pages",
+      text("%.0f resident, %.0f of them written sub-buffers", pages, written));
 
   Crowd crowd(quick ? 500 : 10000);
   const auto n = static_cast<double>(crowd.threads.size());

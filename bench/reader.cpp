@@ -41,7 +41,9 @@ struct Walked {
   }
 };
 
-double per_second(const Walked& w, u64 from) { return static_cast<double>(w.events) * 1e9 / static_cast<double>(sys::now_ns() - from); }
+double per_second(const Walked& w, u64 from) {
+  return static_cast<double>(w.events) * 1e9 / static_cast<double>(sys::now_ns() - from);
+}
 
 double ours() {
   LocalRing local(subbuf_size, 257);
@@ -78,22 +80,27 @@ class KernelRing {
     if (!fill()) return 0;
     Walked w;
     const u64 from = sys::now_ns();
-    while (const auto view = must(source->next())) w.walk(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
+    while (const auto view = must(source->next()))
+      w.walk(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
     return w.events < events ? 0 : per_second(w, from);
   }
   // The same system calls and nothing around them: no losses, no checks, a walk that knows lengths and nothing of time.
   double run_bare(KernelWay way) {
-    const sys::Fd fd(::open((instance_.dir() + "/per_cpu/cpu" + std::to_string(cpu()) + "/trace_pipe_raw").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    const sys::Fd fd(::open((instance_.dir() + "/per_cpu/cpu" + std::to_string(cpu()) + "/trace_pipe_raw").c_str(),
+                            O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     const auto mapped = way == KernelWay::map ? sys::Region::map(fd.get(), page_size, false, "the meta-page") : sys::Region();
     const abi::MetaPage* meta = way == KernelWay::map ? reinterpret_cast<const abi::MetaPage*>(mapped->data()) : nullptr;
-    const auto data = meta ? sys::Region::map(fd.get(), Geometry(meta->subbuf_size, meta->nr_subbufs).data_size(), false, "the ring") : sys::Region();
+    const auto data =
+        meta ? sys::Region::map(fd.get(), Geometry(meta->subbuf_size, meta->nr_subbufs).data_size(), false, "the ring")
+             : sys::Region();
     if (!fill()) return 0;
     Walked w;
     const u64 from = sys::now_ns();
     if (meta == nullptr) {
       std::vector<u64> buffer(subbuf_size / 8);
       const auto* const image = reinterpret_cast<const u8*>(buffer.data());
-      while (::read(fd.get(), buffer.data(), subbuf_size) == subbuf_size) w.walk_lengths(image + abi::header_size, 0, abi::commit_size(buffer[1]));
+      while (::read(fd.get(), buffer.data(), subbuf_size) == subbuf_size)
+        w.walk_lengths(image + abi::header_size, 0, abi::commit_size(buffer[1]));
     } else {
       for (u32 empty = 0, id = ~0u, begin = 0; empty < 2 && ioctl(fd.get(), abi::get_reader_ioctl) == 0;) {
         const auto* const image = data->data() + meta->meta_page_size + u64{meta->reader.id} * subbuf_size;
@@ -117,7 +124,8 @@ class KernelRing {
     return true;
   }
   explicit KernelRing(TracefsInstance instance)
-      : instance_(std::move(instance)), marker_(::open((instance_.dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC)) {}
+      : instance_(std::move(instance)),
+        marker_(::open((instance_.dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC)) {}
   TracefsInstance instance_;
   sys::Fd marker_;
 };
@@ -148,12 +156,16 @@ void reader_rows() {
     row("reader.over_kernel_read", std::nullopt, "x", kernel.error().sentence);
     return;
   }
-  row("reader.over_kernel_read", median(over), "x", text("read() of trace_pipe_raw and the same walk: %.0f M/s", median(read) / 1e6));
+  row("reader.over_kernel_read", median(over), "x",
+      text("read() of trace_pipe_raw and the same walk: %.0f M/s", median(read) / 1e6));
   row("kernel.read_events_per_s", median(read), "1/s", "the kernel's ring by read(), walked");
   row("kernel.map_events_per_s", median(map), "1/s", "the kernel's ring by its mapping, walked");
-  row("kernel.read_over_bare", median(read_ratio), "x", text("a bare loop of the same system calls: %.0f M/s", median(bare_read) / 1e6));
-  row("kernel.map_over_bare", median(map_ratio), "x", text("a bare loop of the same system calls: %.0f M/s", median(bare_map) / 1e6));
-  row("kernel.read_over_map", median(ways), "x", text("the kernel's ring by read() against its mapping: %.0f M/s", median(map) / 1e6));
+  row("kernel.read_over_bare", median(read_ratio), "x",
+      text("a bare loop of the same system calls: %.0f M/s", median(bare_read) / 1e6));
+  row("kernel.map_over_bare", median(map_ratio), "x",
+      text("a bare loop of the same system calls: %.0f M/s", median(bare_map) / 1e6));
+  row("kernel.read_over_map", median(ways), "x",
+      text("the kernel's ring by read() against its mapping: %.0f M/s", median(map) / 1e6));
 }
 
 }  // namespace bench

@@ -1,5 +1,5 @@
-// External writers: an event against a local ring's, a swap asked of a writer process against a bare round trip over a socket, and what
-// a consumer reads a second of a writer process against a local ring.
+// External writers: an event against a local ring's, a swap asked of a writer process against a bare round trip over a socket,
+// and what a consumer reads a second of a writer process against a local ring.
 #include <ringside/remote/process_writer.hpp>
 #include <sched.h>
 #include <signal.h>
@@ -100,7 +100,8 @@ void event_row() {
     there.push_back(static_cast<double>(b) / (events * blocks));
     ratio.push_back(there.back() / here.back());
   }
-  row("remote.event16_over_local", median(ratio), "x", text("%.2f ns in a writer process against %.2f ns, its attachment looked up each time", median(there), median(here)));
+  row("remote.event16_over_local", median(ratio), "x",
+      text("%.2f ns in a writer process against %.2f ns, its attachment looked up each time", median(there), median(here)));
 }
 
 void swap_row() {
@@ -125,7 +126,9 @@ void swap_row() {
     swaps.push_back(swap / 1000);
     trips.push_back(trip / 1000);
   }
-  row("remote.swap_over_roundtrip", median(ratio), "x", text("%.1f us a sub-buffer asked of a process, %.1f us a bare round trip, on one processor", median(swaps), median(trips)));
+  row("remote.swap_over_roundtrip", median(ratio), "x",
+      text("%.1f us a sub-buffer asked of a process, %.1f us a bare round trip, on one processor", median(swaps),
+           median(trips)));
 }
 
 double per_second(Timeline& timeline, u64 from_ns) {
@@ -144,7 +147,8 @@ struct OwnGetReader {
   result<ReaderStep> get_reader() {
     const Got got = reader.get_reader(false);
     const ReaderState at = reader.state();
-    return ReaderStep{true, reader_of(at.page).id, static_cast<u32>(at.bytes), got == Got::data ? reader.view().lost_before : 0, false};
+    return ReaderStep{true, reader_of(at.page).id, static_cast<u32>(at.bytes), got == Got::data ? reader.view().lost_before : 0,
+                      false};
   }
   result<bool> wait(int, std::chrono::nanoseconds) { return false; }
 };
@@ -183,7 +187,9 @@ void read_row() {
     here.push_back(per_second(timeline, sys::now_ns()));
     ratio.push_back(there.back() / here.back());
   }
-  row("remote.over_local_read", median(ratio), "x", text("%.0f M events/s of a process against %.0f M/s, sub-buffers of 256 KiB, merged in time order", median(there) / 1e6, median(here) / 1e6));
+  row("remote.over_local_read", median(ratio), "x",
+      text("%.0f M events/s of a process against %.0f M/s, sub-buffers of 256 KiB, merged in time order", median(there) / 1e6,
+           median(here) / 1e6));
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace bench {
 
 inline constexpr const char* no_rival = "LTTng-UST is not installed, or its session daemon does not start";
 
-// LTTng-UST's side: a process under a session daemon of its own (lttng/session), which answers ns per event for a number of events.
+// LTTng-UST's side: a process under a session daemon of its own (lttng/session), which answers ns per event for a number of
+// events.
 class Rival {
  public:
   // Null if LTTng-UST is not installed, or its session daemon does not start.

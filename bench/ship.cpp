@@ -1,4 +1,5 @@
-// Shipping into a real ClickHouse server on loopback: how many events a second, what they cost, and what an agent costs the writer beside it.
+// Shipping into a real ClickHouse server on loopback: how many events a second, what they cost, and what an agent costs the
+// writer beside it.
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -42,11 +43,14 @@ struct Server {
     if (access("/usr/sbin/clickhouse-server", X_OK) != 0 || mkdtemp(name) == nullptr) return false;
     dir = name;
     const std::string port = std::to_string(20000 + getpid() % 20000);
-    std::ofstream(dir + "/config.xml") << "<yandex><logger><level>none</level></logger><http_port>" << port << "</http_port><tcp_port>" << std::stoi(port) + 1 << "</tcp_port>"
-                                       << "<listen_host>127.0.0.1</listen_host><path>" << dir << "/data/</path><tmp_path>" << dir << "/tmp/</tmp_path><user_files_path>" << dir
-                                       << "/user/</user_files_path><format_schema_path>" << dir << "/schemas/</format_schema_path>"
-                                       << "<users_config>/etc/clickhouse-server/users.xml</users_config><default_profile>default</default_profile>"
-                                       << "<default_database>default</default_database><mark_cache_size>67108864</mark_cache_size></yandex>";
+    std::ofstream(dir + "/config.xml")
+        << "<yandex><logger><level>none</level></logger><http_port>" << port << "</http_port><tcp_port>" << std::stoi(port) + 1
+        << "</tcp_port>"
+        << "<listen_host>127.0.0.1</listen_host><path>" << dir << "/data/</path><tmp_path>" << dir
+        << "/tmp/</tmp_path><user_files_path>" << dir << "/user/</user_files_path><format_schema_path>" << dir
+        << "/schemas/</format_schema_path>"
+        << "<users_config>/etc/clickhouse-server/users.xml</users_config><default_profile>default</default_profile>"
+        << "<default_database>default</default_database><mark_cache_size>67108864</mark_cache_size></yandex>";
     pid = start("/usr/sbin/clickhouse-server --config-file=" + dir + "/config.xml", 1);
     url = "clickhouse://127.0.0.1:" + port + "/default";
     const auto address = clickhouse::Address::parse(url);
@@ -62,12 +66,17 @@ struct Server {
 u64 make_part(const std::string& dir, u64 events) {
   constexpr u32 subbuf_size = 16384;
   auto writer = must(RecordingWriter::create(dir, ClockInfo{}));
-  writer.meta().events.push_back({1, "bench", "five",
-                                  "name: five\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
-                                  "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
-                                  "\tfield:u64 a;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 b;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u32 c;\toffset:24;\tsize:4;\tsigned:0;\n"
-                                  "\tfield:s32 d;\toffset:28;\tsize:4;\tsigned:1;\n\tfield:char e[8];\toffset:32;\tsize:8;\tsigned:0;\n\nprint fmt: \"%llu\", REC->a\n",
-                                  true});
+  writer.meta().events.push_back(
+      {1, "bench", "five",
+       "name: five\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char "
+       "common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
+       "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int "
+       "common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+       "\tfield:u64 a;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 b;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u32 "
+       "c;\toffset:24;\tsize:4;\tsigned:0;\n"
+       "\tfield:s32 d;\toffset:28;\tsize:4;\tsigned:1;\n\tfield:char e[8];\toffset:32;\tsize:8;\tsigned:0;\n\nprint fmt: "
+       "\"%llu\", REC->a\n",
+       true});
   must(writer.add_ring({0, 100, 100, "bench", "bench"}, subbuf_size));
   Packer packer(subbuf_size);
   struct {
@@ -116,8 +125,11 @@ void throughput(const Server& server) {
   }
   const bool any = !rates.empty();
   row("ship.events_per_s", any ? std::optional(fastest(rates)) : std::nullopt, "1/s",
-      text("%llu events of five fields, in 20 columns, from a part to the server's confirmation; the server on the other processor", static_cast<unsigned long long>(events)));
-  row("ship.cpu_per_million", any ? std::optional(median(costs)) : std::nullopt, "s", "CPU time of the agent for a million of these events");
+      text("%llu events of five fields, in 20 columns, from a part to the server's confirmation; the server on the other "
+           "processor",
+           static_cast<unsigned long long>(events)));
+  row("ship.cpu_per_million", any ? std::optional(median(costs)) : std::nullopt, "s",
+      "CPU time of the agent for a million of these events");
 }
 
 // Of this thread's CPU time: what else the machine does takes turns on its processor.
@@ -137,14 +149,16 @@ void writer_cost(const Server& server) {
   pin(0);
   for (int i = 0; i < (quick ? 3 : 9); ++i) {
     alone.push_back(ns_per_event(5'000'000));
-    const pid_t child = start(RINGSIDE_COMMAND " ship -q -i bench --spool " + server.dir + "/live --part-time 200ms " + server.url, 1);
+    const pid_t child =
+        start(RINGSIDE_COMMAND " ship -q -i bench --spool " + server.dir + "/live --part-time 200ms " + server.url, 1);
     usleep(500000);
     beside.push_back(ns_per_event(5'000'000));
     kill(child, SIGINT);
     waitpid(child, nullptr, 0);
     ratio.push_back(beside.back() / alone.back());
   }
-  row("ship.writer_cost", median(ratio), "x", text("%.1f ns of CPU time an event beside an agent that ships them, %.1f alone", median(beside), median(alone)));
+  row("ship.writer_cost", median(ratio), "x",
+      text("%.1f ns of CPU time an event beside an agent that ships them, %.1f alone", median(beside), median(alone)));
 }
 
 }  // namespace
@@ -152,7 +166,8 @@ void writer_cost(const Server& server) {
 void ship_rows() {
   Server server;
   if (!server.begin()) {
-    for (const char* name : {"ship.events_per_s", "ship.cpu_per_million", "ship.writer_cost"}) row(name, std::nullopt, "", "needs Debian's clickhouse-server");
+    for (const char* name : {"ship.events_per_s", "ship.cpu_per_million", "ship.writer_cost"})
+      row(name, std::nullopt, "", "needs Debian's clickhouse-server");
     return;
   }
   throughput(server);

@@ -1,5 +1,5 @@
-// A slice of large recordings, as a command that a user runs, with nothing of the recording in memory. The recordings are sparse:
-// each sub-buffer of 256 KiB has one event, the rest of it is a hole.
+// A slice of large recordings, as a command that a user runs, with nothing of the recording in memory. The recordings are
+// sparse: each sub-buffer of 256 KiB has one event, the rest of it is a hole.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -58,7 +58,8 @@ double slice_ms(const std::string& dir, u64 end) {
   for (int i = 0; i < (quick ? 5 : 21); ++i) {
     forget(dir);
     const u64 at = 1'000'000'000 + random() % (end - 1'001'000'000);
-    const std::string command = text(RINGSIDE_COMMAND " report %s --time %.9fs..%.9fs > %s.out", dir.c_str(), static_cast<double>(at) / 1e9, static_cast<double>(at + 1'000'000) / 1e9, dir.c_str());
+    const std::string command = text(RINGSIDE_COMMAND " report %s --time %.9fs..%.9fs > %s.out", dir.c_str(),
+                                     static_cast<double>(at) / 1e9, static_cast<double>(at + 1'000'000) / 1e9, dir.c_str());
     const u64 from = sys::now_ns();
     if (std::system(command.c_str()) != 0 || std::filesystem::file_size(dir + ".out") == 0) return 0;
     took.push_back(static_cast<double>(sys::now_ns() - from) / 1e6);
@@ -81,7 +82,8 @@ void slice_rows() {
   std::filesystem::remove_all(dir);
   if (ms.back() == 0) return row("slice.us_per_gb", std::nullopt, "us", "report failed");
   row("slice.us_per_gb", ms.back() * 1000 / static_cast<double>(sizes.back()), "us",
-      text("report of 1 ms out of 8 rings of %llu GB: %.1f ms, the start of the command included, nothing of it in memory; of 10 GB: %.1f ms, of 1 GB: %.1f ms",
+      text("report of 1 ms out of 8 rings of %llu GB: %.1f ms, the start of the command included, nothing of it in memory; of "
+           "10 GB: %.1f ms, of 1 GB: %.1f ms",
            static_cast<unsigned long long>(sizes.back()), ms[2], ms[1], ms[0]));
 }
 

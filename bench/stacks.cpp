@@ -23,7 +23,8 @@ void fold_row() {
   std::vector<u32> order(events);
   for (u32& n : order) n = static_cast<u32>(random() % different);
   std::string kallsyms;
-  for (u64 n = 0; n < 4000; ++n) kallsyms += text("%llx t function_%llu\n", 0xffffffff81000000ull + n * 64, static_cast<unsigned long long>(n));
+  for (u64 n = 0; n < 4000; ++n)
+    kallsyms += text("%llx t function_%llu\n", 0xffffffff81000000ull + n * 64, static_cast<unsigned long long>(n));
   const u64 event = u64{4711} << 32;
   const RingName ring{0, 0, 0, "", "", true};
   std::vector<double> rates, whole;
@@ -37,7 +38,11 @@ void fold_row() {
     record.payload = {reinterpret_cast<const u8*>(&event), sizeof event};
     record.ids = kernel_ids;
     const u64 from = cpu_ns();
-    for (const u32 n : order) fold.add(0, joined.number(record, ring, {{reinterpret_cast<const u8*>(stacks[n].data()), static_cast<u32>(stacks[n].size() * 8)}, {}}), 1);
+    for (const u32 n : order)
+      fold.add(0,
+               joined.number(record, ring,
+                             {{reinterpret_cast<const u8*>(stacks[n].data()), static_cast<u32>(stacks[n].size() * 8)}, {}}),
+               1);
     const u64 folded = cpu_ns();
     FlameTree tree;
     tree.add(fold, joined, {"task"}, 0);
@@ -46,7 +51,8 @@ void fold_row() {
     whole.push_back(static_cast<double>(named - from) / 1e9);
   }
   row("flame.stacks_per_s", fastest(rates), "1/s",
-      text("stacks of 26 frames added up, of CPU time; 1 million with 10,000 different ones, names and tree included: %.2f s", *std::min_element(whole.begin(), whole.end())));
+      text("stacks of 26 frames added up, of CPU time; 1 million with 10,000 different ones, names and tree included: %.2f s",
+           *std::min_element(whole.begin(), whole.end())));
 }
 
 // The addresses of a program's own code, each asked for once.
@@ -61,7 +67,8 @@ void names_row() {
   const u64 from = cpu_ns();
   for (; asked < 100'000 && cpu_ns() - from < 2'000'000'000; ++asked) named += !(*elf)->at(random() % size).empty();
   row("symbols.per_s", static_cast<double>(asked) * 1e9 / static_cast<double>(cpu_ns() - from), "1/s",
-      text("addresses of this program looked up, each once, with inlined functions and lines; %.0f %% have a name", 100 * static_cast<double>(named) / static_cast<double>(asked)));
+      text("addresses of this program looked up, each once, with inlined functions and lines; %.0f %% have a name",
+           100 * static_cast<double>(named) / static_cast<double>(asked)));
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ struct Start {
 
 // One program, with rings of this kind.
 std::optional<Start> start(const char* rings, int number) {
-  const std::string command = std::string("RINGSIDE_RINGS=") + rings + " " RINGSIDE_BENCH " --start start-" + rings + "-" + std::to_string(number);
+  const std::string command =
+      std::string("RINGSIDE_RINGS=") + rings + " " RINGSIDE_BENCH " --start start-" + rings + "-" + std::to_string(number);
   FILE* const out = popen(command.c_str(), "re");
   Start s{};
   const bool got = out != nullptr && fscanf(out, "%lf %lf %lf", &s.open_us, &s.first_us, &s.second_us) == 3;
@@ -58,7 +59,8 @@ void start_rows() {
   };
   std::vector<double> opens;
   std::vector<std::pair<Kind, std::array<double, 2>>> firsts;
-  for (const Kind kind : {Kind{"cpu", "start.first_event_us", "rings of CPUs"}, Kind{"thread", "start.first_event_own_us", "rings of threads"}}) {
+  for (const Kind kind :
+       {Kind{"cpu", "start.first_event_us", "rings of CPUs"}, Kind{"thread", "start.first_event_own_us", "rings of threads"}}) {
     std::vector<double> first, second;
     for (int n = 0; n < (quick ? 5 : 21); ++n) {
       const auto s = start(kind.rings, n);
@@ -70,7 +72,8 @@ void start_rows() {
     if (!first.empty()) firsts.push_back({kind, {median(first), median(second)}});
   }
   if (!opens.empty())
-    row("start.instance_ms", median(opens) / 1e3, "ms", text("ringside_open makes an instance; slowest of %zu: %.1f ms", opens.size(), quantile(opens, 1) / 1e3));
+    row("start.instance_ms", median(opens) / 1e3, "ms",
+        text("ringside_open makes an instance; slowest of %zu: %.1f ms", opens.size(), quantile(opens, 1) / 1e3));
   for (const auto& [kind, us] : firsts)
     row(kind.row, us[0], "us", text("a thread's first event, %s, p50; its second one: %.2f us", kind.what, us[1]));
 }

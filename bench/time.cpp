@@ -16,7 +16,8 @@ struct Keep final : benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs)
-      if (run.run_type == Run::RT_Iteration && !run.error_occurred) ns[run.run_name.function_name].push_back(run.GetAdjustedRealTime());
+      if (run.run_type == Run::RT_Iteration && !run.error_occurred)
+        ns[run.run_name.function_name].push_back(run.GetAdjustedRealTime());
   }
 };
 
@@ -70,9 +71,11 @@ void time_rows() {
   benchmark::RunSpecifiedBenchmarks(&kept);
   const auto ns = [&](const char* name) { return median(kept.ns.at(name)); };
   row("writer.event16_over_rdtsc", over(kept, "ring", "rdtsc"), "x", text("%.2f ns against %.2f ns", ns("ring"), ns("rdtsc")));
-  row("writer.call_over_rdtsc", over(kept, "event", "rdtsc"), "x", text("%.2f ns: a typed event's call, in an instance with rings of threads", ns("event")));
+  row("writer.call_over_rdtsc", over(kept, "event", "rdtsc"), "x",
+      text("%.2f ns: a typed event's call, in an instance with rings of threads", ns("event")));
   row("writer.lttng_over_event", over(kept, "lttng", "event"), "x",
-      rival ? text("LTTng-UST %.1f ns against %.1f ns, the same payload, both overwriting; ringside with rings of threads", ns("lttng"), ns("event"))
+      rival ? text("LTTng-UST %.1f ns against %.1f ns, the same payload, both overwriting; ringside with rings of threads",
+                   ns("lttng"), ns("event"))
             : no_rival);
   row("writer.ring_only_ns", ns("ring_only"), "ns", "the ring alone: a counter for a clock");
   row("writer.disabled_ns", ns("disabled"), "ns", "the loop around it included");

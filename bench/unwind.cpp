@@ -1,4 +1,5 @@
-// Stacks: an event that has one beside libunwind's walk alone, its bytes, and whole programs under record beside heaptrack and perf.
+// Stacks: an event that has one beside libunwind's walk alone, its bytes, and whole programs under record beside heaptrack and
+// perf.
 #include <fcntl.h>
 #include <libunwind.h>
 #include <sys/resource.h>
@@ -69,7 +70,8 @@ Took shell(const std::string& command) {
 }
 
 // The same command in turns, with `ours` and `theirs` in front.
-void compare(const char* name, const std::string& ours, const std::string& theirs, const std::string& command, bool wall, const char* what) {
+void compare(const char* name, const std::string& ours, const std::string& theirs, const std::string& command, bool wall,
+             const char* what) {
   struct Times {
     std::vector<double> wall, cpu;
     double median_of(bool wanted_wall) const { return median(wanted_wall ? wall : cpu); }
@@ -82,20 +84,24 @@ void compare(const char* name, const std::string& ours, const std::string& their
   };
   for (int i = 0; i < (quick ? 1 : 5); ++i) {
     const bool a = add(own, shell(ours + command)), b = add(other, shell(theirs + command));
-    if (!a || !b) return row(name, std::nullopt, "x", b ? "record failed, or lost events" : "the other tool is not installed, or failed");
+    if (!a || !b)
+      return row(name, std::nullopt, "x", b ? "record failed, or lost events" : "the other tool is not installed, or failed");
     add(alone, shell(command));
     ratio.push_back((wall ? own.wall : own.cpu).back() / (wall ? other.wall : other.cpu).back());
   }
-  row(name, median(ratio), "x", text("%s: %.2f s against %.2f s, alone %.2f s; %s: %.2f, %.2f and %.2f s", what, own.median_of(wall), other.median_of(wall), alone.median_of(wall),
-                                     wall ? "CPU time" : "wall time", own.median_of(!wall), other.median_of(!wall), alone.median_of(!wall)));
+  row(name, median(ratio), "x",
+      text("%s: %.2f s against %.2f s, alone %.2f s; %s: %.2f, %.2f and %.2f s", what, own.median_of(wall),
+           other.median_of(wall), alone.median_of(wall), wall ? "CPU time" : "wall time", own.median_of(!wall),
+           other.median_of(!wall), alone.median_of(!wall)));
 }
 
-// The addresses of a compiler's own code in perf's samples: named here, with inlined functions and lines where the file has them, and
-// by `perf report`, which names functions alone, and also reads the samples.
+// The addresses of a compiler's own code in perf's samples: named here, with inlined functions and lines where the file has
+// them, and by `perf report`, which names functions alone, and also reads the samples.
 void names_beside_perf(const std::string& at, const std::string& compiler) {
   const char* const name = "symbols.over_perf";
   const std::string file = "-i " + at + "/named ";
-  if (!shell("perf record -q -g -F 9999 -o " + at + "/named " + compiler).good || !shell("sh -c 'perf script --show-mmap-events " + file + "-F comm,pid,tid,ip >" + at + "/addresses 2>/dev/null'").good)
+  if (!shell("perf record -q -g -F 9999 -o " + at + "/named " + compiler).good ||
+      !shell("sh -c 'perf script --show-mmap-events " + file + "-F comm,pid,tid,ip >" + at + "/addresses 2>/dev/null'").good)
     return row(name, std::nullopt, "x", "perf is not installed, or failed");
   std::ifstream lines(at + "/addresses");
   u64 start = 0, size = 0, offset = 0;
@@ -104,7 +110,8 @@ void names_beside_perf(const std::string& at, const std::string& compiler) {
   for (std::string line; std::getline(lines, line);) {
     unsigned long long from = 0, length = 0, where = 0;
     const size_t map = line.find(": [0x"), code = line.find("r-xp /");
-    if (map != std::string::npos && code != std::string::npos && line.ends_with("/cc1plus") && std::sscanf(line.c_str() + map, ": [%llx(%llx) @ %llx", &from, &length, &where) == 3) {
+    if (map != std::string::npos && code != std::string::npos && line.ends_with("/cc1plus") &&
+        std::sscanf(line.c_str() + map, ": [%llx(%llx) @ %llx", &from, &length, &where) == 3) {
       start = from, size = length, offset = where, path = line.substr(code + 5);
       continue;
     }
@@ -124,7 +131,10 @@ void names_beside_perf(const std::string& at, const std::string& compiler) {
     other.push_back(shell("perf report " + file + "--stdio --no-children -g none -s sym").cpu);
   }
   if (own.empty()) return row(name, std::nullopt, "x", "perf saw no address of the compiler");
-  row(name, median(own) / median(other), "x", text("%zu addresses of a compiler's samples, %llu of them named, its file opened anew: %.1f ms of CPU time; perf report of the samples: %.1f ms", addresses.size(), static_cast<unsigned long long>(named), median(own) * 1e3, median(other) * 1e3));
+  row(name, median(own) / median(other), "x",
+      text("%zu addresses of a compiler's samples, %llu of them named, its file opened anew: %.1f ms of CPU time; perf report "
+           "of the samples: %.1f ms",
+           addresses.size(), static_cast<unsigned long long>(named), median(own) * 1e3, median(other) * 1e3));
 }
 
 }  // namespace
@@ -141,17 +151,25 @@ void unwind_rows() {
     unwind.push_back(deeper(depth, unwind_ns));
     ratio.push_back(event.back() / unwind.back());
   }
-  row("stack.event_over_unwind", median(ratio), "x", text("%.1f ns for an event with its stack, %.1f ns for unw_backtrace alone of %d frames; the same event without: %.1f ns", median(event), median(unwind), frames, median(plain)));
+  row("stack.event_over_unwind", median(ratio), "x",
+      text("%.1f ns for an event with its stack, %.1f ns for unw_backtrace alone of %d frames; the same event without: %.1f ns",
+           median(event), median(unwind), frames, median(plain)));
 
   char dir[] = "/dev/shm/ringside-bench-stack-XXXXXX";
   if (mkdtemp(dir) == nullptr) return;
   const std::string at = dir;
-  std::ofstream(at + "/a.cpp") << "#include <algorithm>\n#include <iostream>\n#include <map>\n#include <string>\n#include <vector>\n"
-                                  "int main(int c, char** v) { std::map<std::string, std::vector<int>> m; for (int i = 0; i < c; ++i) m[v[i]].push_back(i); std::cout << m.size(); }\n";
+  std::ofstream(at + "/a.cpp")
+      << "#include <algorithm>\n#include <iostream>\n#include <map>\n#include <string>\n#include <vector>\n"
+         "int main(int c, char** v) { std::map<std::string, std::vector<int>> m; for (int i = 0; i < c; ++i) "
+         "m[v[i]].push_back(i); std::cout << m.size(); }\n";
   // Bytes of a recording for each event more, where all stacks are the same.
-  std::ofstream(at + "/same.c") << "#include <stdlib.h>\nint main(void) { for (int i = 0; i < 100000; ++i) { void* volatile p = malloc(9); (void)p; } }\n";
+  std::ofstream(at + "/same.c") << "#include <stdlib.h>\nint main(void) { for (int i = 0; i < 100000; ++i) { void* volatile p "
+                                   "= malloc(9); (void)p; } }\n";
   const auto bytes = [&](const char* option) -> double {
-    if (!shell(std::string(RINGSIDE_COMMAND) + " record -q -b 64M -o " + at + "/same --libc malloc " + option + " -- " + at + "/a.out").good) return 0;
+    if (!shell(std::string(RINGSIDE_COMMAND) + " record -q -b 64M -o " + at + "/same --libc malloc " + option + " -- " + at +
+               "/a.out")
+             .good)
+      return 0;
     double sum = 0;
     for (const auto& file : std::filesystem::directory_iterator(at + "/same"))
       if (file.path().extension() == ".raw") sum += static_cast<double>(file.file_size());
@@ -159,15 +177,19 @@ void unwind_rows() {
   };
   if (shell("gcc -O1 -o " + at + "/a.out " + at + "/same.c").good) {
     const double with = bytes("--stack=libc:malloc"), without = bytes("");
-    row("stack.repeat_bytes", (with - without) / 1e5, "bytes", text("more for each of 100,000 allocations at one place; without stacks %.1f bytes each", without / 1e5));
+    row("stack.repeat_bytes", (with - without) / 1e5, "bytes",
+        text("more for each of 100,000 allocations at one place; without stacks %.1f bytes each", without / 1e5));
   }
   const bool made = shell("g++ -E " + at + "/a.cpp -o " + at + "/a.ii").good;
   const std::string compiler = "$(g++ -print-prog-name=cc1plus) -quiet -O1 " + at + "/a.ii -o /dev/null";
   const std::string record = std::string(RINGSIDE_COMMAND) + " record -q -b 8M --fail-on-loss -o " + at + "/data ";
   if (made) {
-    compare("malloc.over_heaptrack", record + "--libc malloc --stack=libc:malloc,libc:calloc,libc:realloc -- ", "heaptrack -o " + at + "/heaptrack ", compiler, true, "wall time of a compiler, each of 300,000 allocations with its stack");
+    compare("malloc.over_heaptrack", record + "--libc malloc --stack=libc:malloc,libc:calloc,libc:realloc -- ",
+            "heaptrack -o " + at + "/heaptrack ", compiler, true,
+            "wall time of a compiler, each of 300,000 allocations with its stack");
     names_beside_perf(at, compiler);
-    compare("sample.over_perf", record + "--sample 999 -- ", "perf record -q -g -F 999 -o " + at + "/perf.data ", compiler, false, "CPU time of a compiler and its recorder");
+    compare("sample.over_perf", record + "--sample 999 -- ", "perf record -q -g -F 999 -o " + at + "/perf.data ", compiler,
+            false, "CPU time of a compiler and its recorder");
   }
   std::filesystem::remove_all(at);
 }

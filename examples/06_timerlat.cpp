@@ -3,9 +3,11 @@
 //   06_timerlat [SECONDS [load]]      as root
 //
 // A thread on each CPU sleeps a millisecond at a time. The kernel's events tell of every sleep when its timer was to expire
-// (hrtimer_start), when its interrupt looked at it (hrtimer_expire_entry: "irq"), and when the thread ran (sched_switch: "thread").
-// load: as many system calls as the CPUs can make, all of them traced through the same ring, millions of events a second.
-// Exit code 0: every sleep was seen, no event was lost. (A sleep that is disturbed starts its timer again, and that counts again.)
+// (hrtimer_start), when its interrupt looked at it (hrtimer_expire_entry: "irq"), and when the thread ran (sched_switch:
+// "thread"). load: as many system calls as the CPUs can make, all of them traced through the same ring, millions of events a
+// second.
+// Exit code 0: every sleep was seen, no event was lost. (A sleep that is disturbed starts its timer again, and that counts
+// again.)
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -116,8 +118,9 @@ int timerlat(int seconds, bool load) {
     const Cpu& cpu = cpus[n];
     const auto us = [](double ns) { return ns / 1e3; };
     std::printf("%3zu %9llu %9llu %9.1f %7.1f %7.1f %12.1f %7.1f %7.1f\n", n, static_cast<unsigned long long>(cpu.sleeps),
-                static_cast<unsigned long long>(cpu.irq.count()), us(cpu.irq.quantile(.5)), us(cpu.irq.quantile(.99)), us(static_cast<double>(cpu.irq.max())),
-                us(cpu.awake.quantile(.5)), us(cpu.awake.quantile(.99)), us(static_cast<double>(cpu.awake.max())));
+                static_cast<unsigned long long>(cpu.irq.count()), us(cpu.irq.quantile(.5)), us(cpu.irq.quantile(.99)),
+                us(static_cast<double>(cpu.irq.max())), us(cpu.awake.quantile(.5)), us(cpu.awake.quantile(.99)),
+                us(static_cast<double>(cpu.awake.max())));
     all_seen = all_seen && cpu.irq.count() + cpu.fired >= cpu.sleeps;
   }
   std::printf("%.2f million events/s, %llu lost, %llu out of order\n", static_cast<double>(consumer.events()) / seconds / 1e6,

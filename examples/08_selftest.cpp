@@ -1,5 +1,5 @@
-// An external writer with the requests that it may take: it writes an event for each text that a reader gives it, in the ring that
-// the reader chooses, and the reader switches its event on and off.
+// An external writer with the requests that it may take: it writes an event for each text that a reader gives it, in the ring
+// that the reader chooses, and the reader switches its event on and off.
 //   ./example_08_selftest /tmp/selftest.rings &
 //   ringside mount /mnt/trace --remote test=/tmp/selftest.rings &
 //   cd /mnt/trace/remotes/test; echo 1 > tracing_on; echo 42 > write_event; cat trace
@@ -39,7 +39,9 @@ int main(int argc, char** argv) {
                           .write = [&](unsigned ring, std::string_view text) {
                             unsigned long id = 0;
                             const char* const end = text.data() + text.size();
-                            if (const auto read = std::from_chars(text.data(), end, id); read.ec != std::errc() || read.ptr != end) return EINVAL;
+                            if (const auto read = std::from_chars(text.data(), end, id);
+                                read.ec != std::errc() || read.ptr != end)
+                              return EINVAL;
                             const Selftest event{1, id};
                             if (is_on) writer.ring(ring)->write(&event, sizeof event);  // false while recording is off
                             return 0;

@@ -29,20 +29,27 @@ result<std::unique_ptr<ColumnOf>> ColumnOf::make(const std::string& name, const 
   for (const auto& type : trace.formats.all()) {
     if (!events.empty() && !matches(events, *type)) continue;
     const Field* const own = type->field(name.substr(0, name.find('.')));
-    if (own != nullptr && field != nullptr) alike = alike && own->kind == field->kind && own->is_signed == field->is_signed && own->symbols == field->symbols;
+    if (own != nullptr && field != nullptr)
+      alike = alike && own->kind == field->kind && own->is_signed == field->is_signed && own->symbols == field->symbols;
     (own != nullptr ? has : has_not) = type.get();
     if (own != nullptr && field == nullptr) field = own;
     of += (of.empty() ? "" : ",") + type->full;
   }
-  if (of.empty()) return refuse(std::errc::invalid_argument, "none of these events is in the trace: it has " + event_list(trace.formats));
-  static const std::set<std::string> of_all = {"ts", "cpu", "ring", "event", "system", "task", "comm", "thread", "tid", "pid", "process", "cgroup", "source"};
+  if (of.empty())
+    return refuse(std::errc::invalid_argument, "none of these events is in the trace: it has " + event_list(trace.formats));
+  static const std::set<std::string> of_all = {"ts",     "cpu", "ring", "event",   "system", "task",  "comm",
+                                               "thread", "tid", "pid",  "process", "cgroup", "source"};
   if (field != nullptr && has_not != nullptr && of_all.count(name) != 0) field = nullptr, alike = true;
   if (field != nullptr && has_not != nullptr)
-    return refuse(std::errc::invalid_argument, has->full + " has a field " + in_quotes(name) + ", but " + has_not->full + " has none; take the columns of one event");
-  if (!alike) return refuse(std::errc::invalid_argument, "the field " + in_quotes(name) + " has a different type in each event; take the columns of one event");
+    return refuse(std::errc::invalid_argument, has->full + " has a field " + in_quotes(name) + ", but " + has_not->full +
+                                                   " has none; take the columns of one event");
+  if (!alike)
+    return refuse(std::errc::invalid_argument,
+                  "the field " + in_quotes(name) + " has a different type in each event; take the columns of one event");
   if (field != nullptr && (field->kind == FieldKind::array || field->kind == FieldKind::loc_array))
     return refuse(std::errc::invalid_argument, has->full + "/" + name + " is an array; read it event by event");
-  made->column_ = RS_TRY(Column::compile(field != nullptr || of_all.count(name) == 0 ? of + "/" + name : name, trace.formats, trace.tasks));
+  made->column_ =
+      RS_TRY(Column::compile(field != nullptr || of_all.count(name) == 0 ? of + "/" + name : name, trace.formats, trace.tasks));
   if (made->column_->kind() == Column::Kind::text)
     made->how_ = How::text;
   else if (made->column_->kind() == Column::Kind::real)

@@ -1,5 +1,5 @@
-// Columns of a trace as arrays of Python's: whole numbers as int64, uint64 (unsigned fields of 64 bits), or int32, uint32 (fields of up to
-// 32 bits, CPUs, threads), reals as float64, texts and enums as codes (int32) with their values.
+// Columns of a trace as arrays of Python's: whole numbers as int64, uint64 (unsigned fields of 64 bits), or int32, uint32
+// (fields of up to 32 bits, CPUs, threads), reals as float64, texts and enums as codes (int32) with their values.
 #pragma once
 #include <pybind11/numpy.h>
 #include <sys/mman.h>
@@ -15,13 +15,14 @@
 
 namespace ringside::python {
 
-// Numbers that become an array. Their place is reserved once, and filled with large pages: to copy what has grown, and to touch small
-// pages one by one, would take a third of the time.
+// Numbers that become an array. Their place is reserved once, and filled with large pages: to copy what has grown, and to touch
+// small pages one by one, would take a third of the time.
 template <class T>
 class Grown {
  public:
   Grown() = default;
-  Grown(Grown&& other) noexcept : at_(std::exchange(other.at_, nullptr)), size_(std::exchange(other.size_, 0)), room_(std::exchange(other.room_, 0)) {}
+  Grown(Grown&& other) noexcept
+      : at_(std::exchange(other.at_, nullptr)), size_(std::exchange(other.size_, 0)), room_(std::exchange(other.room_, 0)) {}
   Grown& operator=(Grown&&) = delete;
   ~Grown() {
     if (at_ != nullptr) munmap(at_, room_ * sizeof(T));
@@ -51,7 +52,8 @@ class Grown {
     while (reserved == MAP_FAILED && bytes > least)
       reserved = mmap(nullptr, bytes /= 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (reserved == MAP_FAILED) throw std::bad_alloc();
-    if (bytes == most) (void)madvise(static_cast<u8*>(reserved) + large, bytes - large, MADV_HUGEPAGE);  // what is small has small pages
+    if (bytes == most)
+      (void)madvise(static_cast<u8*>(reserved) + large, bytes - large, MADV_HUGEPAGE);  // what is small has small pages
     at_ = static_cast<T*>(reserved);
     room_ = bytes / sizeof(T);
   }

@@ -32,7 +32,9 @@ struct Event {
 
 // As `report --json` shows it: enums by name where the value has one.
 py::object value_of_field(Bytes payload, const Field& field) {
-  const auto integer = [](i64 value, bool is_signed) -> py::object { return is_signed ? py::object(py::int_(value)) : py::object(py::int_(static_cast<u64>(value))); };
+  const auto integer = [](i64 value, bool is_signed) -> py::object {
+    return is_signed ? py::object(py::int_(value)) : py::object(py::int_(static_cast<u64>(value)));
+  };
   switch (field.kind) {
     case FieldKind::integer: {
       const i64 value = read_integer(payload, field);
@@ -83,9 +85,11 @@ py::str text_of(const Event& e) {
 }
 
 py::str line_of(const Event& e) {
-  const std::string time = fmt::format("{}.{:06}", e.time / 1'000'000'000, e.time / 1000 % 1'000'000), cpu = e.cpu < 0 ? "---" : fmt::format("{:03}", e.cpu);
+  const std::string time = fmt::format("{}.{:06}", e.time / 1'000'000'000, e.time / 1000 % 1'000'000),
+                    cpu = e.cpu < 0 ? "---" : fmt::format("{:03}", e.cpu);
   if (e.lost != 0) return to_str(fmt::format("[{}] {:>12}: {} events lost", cpu, time, e.lost));
-  return to_str(fmt::format("{:>16}-{:<5} [{}] {:>12}: {}: {}", e.task, e.tid, cpu, time, name_of(e), text_of(e).cast<std::string>()));
+  return to_str(
+      fmt::format("{:>16}-{:<5} [{}] {:>12}: {}: {}", e.task, e.tid, cpu, time, name_of(e), text_of(e).cast<std::string>()));
 }
 
 // Iterates over events; reads some at a time, without the GIL.
@@ -96,7 +100,9 @@ class Events {
   std::unique_ptr<Event> next() {
     if (ready_.empty()) {
       std::deque<Event> some;
-      pass_->some(256, [&](const TraceRecord& record, const RingName& ring, Reading::Got got) { some.push_back(event(record, ring, got)); });
+      pass_->some(256, [&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
+        some.push_back(event(record, ring, got));
+      });
       ready_ = std::move(some);
       if (ready_.empty()) throw py::stop_iteration();
     }
@@ -180,7 +186,8 @@ void add_quantiles(py::dict& out, const std::string& name, const std::vector<con
   put("p99", array_of(std::move(p99)));
 }
 
-py::tuple hist(const Wanted& wanted, const std::vector<std::string>& keys, const std::vector<std::string>& values, size_t most) {
+py::tuple hist(const Wanted& wanted, const std::vector<std::string>& keys, const std::vector<std::string>& values,
+               size_t most) {
   Pass pass(wanted);
   Hist::Options options;
   options.keys = keys;
@@ -231,8 +238,10 @@ Pairs pairs_of(const PairsWanted& wanted, const Trace& trace) {
 }
 
 void tell(const Pairs::Counts& c, py::dict& told) {
-  for (const auto& [name, value] : {std::pair("pairs", c.pairs), std::pair("doubtful", c.doubtful), std::pair("repeated", c.repeated), std::pair("evicted", c.evicted),
-                                    std::pair("negative", c.negative), std::pair("unmatched", c.unmatched), std::pair("waiting", c.waiting)})
+  for (const auto& [name, value] :
+       {std::pair("pairs", c.pairs), std::pair("doubtful", c.doubtful), std::pair("repeated", c.repeated),
+        std::pair("evicted", c.evicted), std::pair("negative", c.negative), std::pair("unmatched", c.unmatched),
+        std::pair("waiting", c.waiting)})
     told[name] = value;
 }
 
@@ -279,7 +288,8 @@ py::tuple heat(const Wanted& wanted, const std::string& value, const PairsWanted
       i64 whole = 0;
       if (got == Reading::Got::gap) return;
       if (column.kind() == Column::Kind::whole ? !column.number(record, ring, whole) : !column.real(record, ring, real)) return;
-      if (column.kind() == Column::Kind::real) whole = real < 0 ? -1 : real > 9e18 ? i64{9'000'000'000'000'000'000} : static_cast<i64>(real);
+      if (column.kind() == Column::Kind::real)
+        whole = real < 0 ? -1 : real > 9e18 ? i64{9'000'000'000'000'000'000} : static_cast<i64>(real);
       if (whole < 0)
         ++below;
       else
@@ -331,24 +341,30 @@ py::tuple event_types(const Wanted& wanted) {
 PYBIND11_MODULE(_ringside, m) {
   m.doc() = "The reading side of ringside; use the package ringside.";
   py::register_exception<std::system_error>(m, "_SystemError", PyExc_OSError);
-  m.attr("Error") = py::reinterpret_steal<py::object>(
-      PyErr_NewExceptionWithDoc("ringside.Error", "What was tried, on what, why it failed, what to do.", PyExc_RuntimeError, nullptr));
+  m.attr("Error") = py::reinterpret_steal<py::object>(PyErr_NewExceptionWithDoc(
+      "ringside.Error", "What was tried, on what, why it failed, what to do.", PyExc_RuntimeError, nullptr));
 
   py::class_<Wanted>(m, "Wanted")
-      .def(py::init([](std::vector<std::string> where, std::vector<std::string> events, std::string filter, std::string time, std::vector<std::string> kernel, bool follow,
-                       double look_ahead, double timeout) {
-             return Wanted{std::move(where), std::move(events), std::move(kernel), std::move(filter), std::move(time), follow, look_ahead, timeout};
+      .def(py::init([](std::vector<std::string> where, std::vector<std::string> events, std::string filter, std::string time,
+                       std::vector<std::string> kernel, bool follow, double look_ahead, double timeout) {
+             return Wanted{
+                 std::move(where), std::move(events), std::move(kernel), std::move(filter), std::move(time), follow, look_ahead,
+                 timeout};
            }),
-           py::arg("where"), py::arg("events"), py::arg("filter"), py::arg("time"), py::arg("kernel"), py::arg("follow"), py::arg("look_ahead"), py::arg("timeout"));
+           py::arg("where"), py::arg("events"), py::arg("filter"), py::arg("time"), py::arg("kernel"), py::arg("follow"),
+           py::arg("look_ahead"), py::arg("timeout"));
 
   py::class_<Event>(m, "Event", "An event, or a loss: then `lost` is not 0.")
       .def_readonly("ts", &Event::time, "nanoseconds, of CLOCK_MONOTONIC where the trace's clock can be converted")
       .def_property_readonly("name", &name_of, "\"sched:sched_switch\"; \"lost\": a loss")
-      .def_property_readonly("cpu", [](const Event& e) { return e.cpu < 0 ? py::object(py::none()) : py::object(py::int_(e.cpu)); }, "None: unknown")
+      .def_property_readonly(
+          "cpu", [](const Event& e) { return e.cpu < 0 ? py::object(py::none()) : py::object(py::int_(e.cpu)); },
+          "None: unknown")
       .def_readonly("ring", &Event::ring, "N of per_cpu/cpuN")
       .def_readonly("tid", &Event::tid, "the thread, as the reader sees it")
       .def_readonly("pid", &Event::pid, "its process")
-      .def_property_readonly("task", [](const Event& e) { return to_str(e.task); }, "the thread's name at that time")
+      .def_property_readonly(
+          "task", [](const Event& e) { return to_str(e.task); }, "the thread's name at that time")
       .def_readonly("lost", &Event::lost, "events lost here; 0: this is an event")
       .def_readonly("late", &Event::late, "one with a later time came before")
       .def_property_readonly("fields", &fields_of, "all fields, by name")
@@ -360,12 +376,13 @@ PYBIND11_MODULE(_ringside, m) {
              return value_of_field(e.bytes(), *field);
            })
       .def("__contains__", [](const Event& e, const std::string& name) { return e.field(name) != nullptr; })
-      .def("get",
-           [](const Event& e, const std::string& name, py::object otherwise) {
-             const Field* const field = e.field(name);
-             return field != nullptr ? value_of_field(e.bytes(), *field) : otherwise;
-           },
-           py::arg("name"), py::arg("default") = py::none())
+      .def(
+          "get",
+          [](const Event& e, const std::string& name, py::object otherwise) {
+            const Field* const field = e.field(name);
+            return field != nullptr ? value_of_field(e.bytes(), *field) : otherwise;
+          },
+          py::arg("name"), py::arg("default") = py::none())
       .def("__str__", &line_of)
       .def("__repr__", [](const Event& e) { return "<ringside.Event " + name_of(e) + " at " + std::to_string(e.time) + ">"; });
 
@@ -373,14 +390,18 @@ PYBIND11_MODULE(_ringside, m) {
       .def(py::init<const Wanted&>())
       .def("__iter__", [](py::object self) { return self; })
       .def("__next__", &Events::next)
-      .def_property_readonly("lost", [](Events& e) { return e.pass().reading().totals().lost; }, "events lost so far")
+      .def_property_readonly(
+          "lost", [](Events& e) { return e.pass().reading().totals().lost; }, "events lost so far")
       .def_property_readonly("notices", [](Events& e) { return e.pass().notices; })
-      .def_property_readonly("problems", [](Events& e) { return e.pass().problems(); }, "what could not be read, a sentence each");
+      .def_property_readonly(
+          "problems", [](Events& e) { return e.pass().problems(); }, "what could not be read, a sentence each");
 
-  py::class_<PairsWanted>(m, "Pairs").def(py::init([](std::string start, std::string end, std::vector<std::pair<std::string, std::string>> keys, std::string by, bool first) {
-                                            return PairsWanted{std::move(start), std::move(end), std::move(by), std::move(keys), first};
-                                          }),
-                                          py::arg("start"), py::arg("end"), py::arg("keys"), py::arg("by"), py::arg("first"));
+  py::class_<PairsWanted>(m, "Pairs")
+      .def(py::init([](std::string start, std::string end, std::vector<std::pair<std::string, std::string>> keys,
+                       std::string by, bool first) {
+             return PairsWanted{std::move(start), std::move(end), std::move(by), std::move(keys), first};
+           }),
+           py::arg("start"), py::arg("end"), py::arg("keys"), py::arg("by"), py::arg("first"));
   m.def("columns", &columns);
   m.def("hist", &hist);
   m.def("latency", &latency);

@@ -34,7 +34,8 @@ struct BinaryTest : testing::Test {
 
   // A shell's command, in `dir`.
   Outcome run(const std::string& command) const {
-    const std::string all = "cd " + dir + " && export RINGSIDE_ROOT=" + dir + "/root && { " + command + "; } >" + dir + "/out 2>" + dir + "/err";
+    const std::string all =
+        "cd " + dir + " && export RINGSIDE_ROOT=" + dir + "/root && { " + command + "; } >" + dir + "/out 2>" + dir + "/err";
     const int status = std::system(all.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir + "/out"), slurp(dir + "/err")};
   }

@@ -93,7 +93,9 @@ class CpuRingSet {
       ring.kind = RingKind::cpu;
       ring.control->kind = static_cast<u64>(RingKind::cpu);
       ring.control->gate = gate_cpu_open;
-      places_[cpu] = {ring.control, ring.subbuf(0), ring.geometry.subbuf_size(), ring.geometry.nr_subbufs(), ring.geometry.capacity(), ring};
+      places_[cpu] = {
+          ring.control, ring.subbuf(0), ring.geometry.subbuf_size(), ring.geometry.nr_subbufs(), ring.geometry.capacity(),
+          ring};
       put_place(all, cpu, places_[cpu]);
     }
   }
@@ -140,7 +142,8 @@ inline u32 make_numbered(u8* to, u32 who, u64 sequence) {
 }
 template <class W>
 RINGSIDE_INLINE Refused write_numbered(const W& writer, const CpuRings& rings, const void* payload, u32 size) {
-  return size == numbered_usual ? writer.template write<numbered_usual>(rings, rseq_area(), payload, size) : writer.write(rings, rseq_area(), payload, size);
+  return size == numbered_usual ? writer.template write<numbered_usual>(rings, rseq_area(), payload, size)
+                                : writer.write(rings, rseq_area(), payload, size);
 }
 // False: some byte is not what was written, padding behind the payload included.
 inline bool is_numbered(const u8* from, u32 room, Numbered& n) {
@@ -155,7 +158,8 @@ inline bool is_numbered(const u8* from, u32 room, Numbered& n) {
   return true;
 }
 
-// What all readers have found of one writer. With nothing lost: `count` events, whose numbers add up to 0 + 1 + ... + count - 1.
+// What all readers have found of one writer. With nothing lost: `count` events, whose numbers add up to 0 + 1 + ... + count
+// - 1.
 struct Tally {
   u64 count, sum;
   bool whole() const { return sum == (count & 1 ? count * ((count - 1) / 2) : count / 2 * (count - 1)); }
@@ -224,8 +228,8 @@ class BookReader {
   void wrong(const char* what) {
     if (books_.bad++ == 0) {
       const ReaderView& v = reader_.view();
-      std::snprintf(books_.what, sizeof books_.what, "%s (sub-buffer %u, bytes %u to %u, %u events, index %llu, left %d)", what, v.id,
-                    v.begin, v.end, v.events, static_cast<unsigned long long>(v.first_index), v.left);
+      std::snprintf(books_.what, sizeof books_.what, "%s (sub-buffer %u, bytes %u to %u, %u events, index %llu, left %d)", what,
+                    v.id, v.begin, v.end, v.events, static_cast<unsigned long long>(v.first_index), v.left);
     }
   }
 

@@ -31,7 +31,10 @@ inline bool has_gdb() { return std::system("gdb --version >/dev/null 2>&1") == 0
 
 // The frames of each stop, innermost first. The debugger follows children, and the programs that they become.
 inline std::vector<std::vector<GdbLine>> by_gdb(const std::string& program, const std::string& arguments, u32 stops = 1) {
-  std::string command = "gdb -nx -batch -ex 'set width 0' -ex 'set print frame-arguments none' -ex 'handle SIGUSR1 nostop noprint' -ex 'set follow-fork-mode child' -ex 'run " + arguments + " >/dev/null' -ex 'bt'";
+  std::string command =
+      "gdb -nx -batch -ex 'set width 0' -ex 'set print frame-arguments none' -ex 'handle SIGUSR1 nostop noprint' -ex 'set "
+      "follow-fork-mode child' -ex 'run " +
+      arguments + " >/dev/null' -ex 'bt'";
   for (u32 n = 1; n < stops; ++n) command += " -ex continue -ex bt";
   const std::string text = output_of(command + " " + program + " 2>&1 </dev/null");
   std::vector<std::vector<GdbLine>> all;
@@ -48,8 +51,10 @@ inline std::vector<std::vector<GdbLine>> by_gdb(const std::string& program, cons
     }
     found.library = rest.find(") from ") != std::string::npos;
     found.function = rest.substr(0, rest.find(" ("));
-    if (const size_t parameters = found.function.find_first_of("([", 1); parameters != std::string::npos) found.function.resize(parameters);  // without debugging information
-    if (const size_t at = rest.rfind(".cpp:"); at != std::string::npos) found.line = static_cast<u32>(std::atoi(rest.c_str() + at + 5));
+    if (const size_t parameters = found.function.find_first_of("([", 1); parameters != std::string::npos)
+      found.function.resize(parameters);  // without debugging information
+    if (const size_t at = rest.rfind(".cpp:"); at != std::string::npos)
+      found.line = static_cast<u32>(std::atoi(rest.c_str() + at + 5));
     all.back().push_back(found);
   }
   EXPECT_EQ(all.size(), stops) << text;
@@ -61,7 +66,8 @@ inline std::vector<GdbLine> from_capture_to_main(const std::vector<GdbLine>& all
   std::vector<GdbLine> out;
   for (const GdbLine& line : all) {
     const bool own = line.function.rfind("main", 0) == 0 || line.function.rfind("walker::", 0) == 0;
-    if (line.function == "walker::capture" || (own && !out.empty())) out.push_back({line.function.substr(0, line.function.find(".cold")), line.line, line.address});
+    if (line.function == "walker::capture" || (own && !out.empty()))
+      out.push_back({line.function.substr(0, line.function.find(".cold")), line.line, line.address});
     if (line.function.rfind("main", 0) == 0) break;
   }
   return out;

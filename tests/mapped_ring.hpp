@@ -1,4 +1,5 @@
-// A ring in a file, which a MappedSource maps a second time, read-only; the ring's own reader moves it on as the kernel's ioctl would.
+// A ring in a file, which a MappedSource maps a second time, read-only; the ring's own reader moves it on as the kernel's ioctl
+// would.
 #pragma once
 #include <gtest/gtest.h>
 #include <ringside/ring/reader.hpp>

@@ -9,7 +9,8 @@
 
 namespace ringside::test {
 
-// RINGSIDE_ROOT is a new directory while this object lives. Leaves the instance that the process writes to, and restores what was before.
+// RINGSIDE_ROOT is a new directory while this object lives. Leaves the instance that the process writes to, and restores what
+// was before.
 class OwnRoot {
  public:
   // memory: in memory, where mappings of rings cost no disk.

@@ -1,7 +1,8 @@
-// Reads a Perfetto trace by the rules of its importer (trace_processor 58), which drops without a word: an ftrace event without a
-// pid, a message that is neither typed nor described, an event of a CPU from 1024 on, a field whose wire type is not the
-// described one, a track event before its names are cleared or on a track that nothing describes, a slice in 512 others, a stack
-// that calls a frame, a mapping or a name by a number that its sequence does not know. slices() are those that it would find.
+// Reads a Perfetto trace by the rules of its importer (trace_processor 58), which drops without a word: an ftrace event without
+// a pid, a message that is neither typed nor described, an event of a CPU from 1024 on, a field whose wire type is not the
+// described one, a track event before its names are cleared or on a track that nothing describes, a slice in 512 others, a
+// stack that calls a frame, a mapping or a name by a number that its sequence does not know. slices() are those that it would
+// find.
 #pragma once
 #include <zlib.h>
 
@@ -74,8 +75,8 @@ struct PerfettoFile {
 
   explicit PerfettoFile(const std::string& bytes) { packets(bytes); }
 
-  // Begins and ends in order of time, those of equal times in order of the file: an end closes the slice that began last, is open
-  // and has its name and its category, as far as the end has them. Without ends that close nothing.
+  // Begins and ends in order of time, those of equal times in order of the file: an end closes the slice that began last, is
+  // open and has its name and its category, as far as the end has them. Without ends that close nothing.
   std::vector<PerfettoSlice> slices() const {
     std::vector<const PerfettoTrackEvent*> sorted;
     for (const PerfettoTrackEvent& e : track_events)
@@ -91,7 +92,8 @@ struct PerfettoFile {
         continue;
       }
       const auto closes = std::find_if(on.rbegin(), on.rend(), [&](size_t i) {
-        return (e->category.empty() || e->category == all[i].category) && (e->name.empty() || all[i].name.empty() || e->name == all[i].name);
+        return (e->category.empty() || e->category == all[i].category) &&
+               (e->name.empty() || all[i].name.empty() || e->name == all[i].name);
       });
       if (closes == on.rend()) continue;
       all[*closes].duration = static_cast<i64>(e->time - all[*closes].time);
@@ -139,7 +141,8 @@ struct PerfettoFile {
     return out;
   }
   static std::string value(protozero::pbf_reader& r, u32 type) {
-    const bool length = r.wire_type() == protozero::pbf_wire_type::length_delimited, fixed = r.wire_type() == protozero::pbf_wire_type::fixed64;
+    const bool length = r.wire_type() == protozero::pbf_wire_type::length_delimited,
+               fixed = r.wire_type() == protozero::pbf_wire_type::fixed64;
     if (type == 9 && length) return r.get_string();
     if (type == 1 && fixed) return std::to_string(r.get_double());
     if (type == 3 && !length && !fixed) return std::to_string(r.get_int64());
@@ -198,7 +201,8 @@ struct PerfettoFile {
       auto clock = s.get_message();
       u32 id = 0;
       u64 time = 0;
-      while (clock.next()) clock.tag() == 1 ? void(id = clock.get_uint32()) : clock.tag() == 2 ? void(time = clock.get_uint64()) : clock.skip();
+      while (clock.next())
+        clock.tag() == 1 ? void(id = clock.get_uint32()) : clock.tag() == 2 ? void(time = clock.get_uint64()) : clock.skip();
       if (id == 6) boottime = time;
     }
   }
@@ -220,7 +224,8 @@ struct PerfettoFile {
       if (kind == 6 || kind == 7 || kind == 19) continue;
       u64 id = 0;
       std::string text;
-      while (one.next()) one.tag() == 1 ? void(id = one.get_uint64()) : one.tag() == 2 ? void(text = one.get_string()) : one.skip();
+      while (one.next())
+        one.tag() == 1 ? void(id = one.get_uint64()) : one.tag() == 2 ? void(text = one.get_string()) : one.skip();
       s.texts[kind].try_emplace(id, text);
     }
     for (auto& m : mappings) {
@@ -331,7 +336,10 @@ struct PerfettoFile {
       auto thread = all.get_message();
       i32 tid = 0;
       std::string name;
-      while (thread.next()) thread.tag() == 1 ? void(tid = thread.get_int32()) : thread.tag() == 2 ? void(name = thread.get_string()) : thread.skip();
+      while (thread.next())
+        thread.tag() == 1   ? void(tid = thread.get_int32())
+        : thread.tag() == 2 ? void(name = thread.get_string())
+                            : thread.skip();
       threads[tid] = name;
     }
   }
@@ -484,7 +492,8 @@ struct PerfettoFile {
         } else {
           while (m.next()) {
             const std::string number = std::to_string(m.tag());
-            out.fields[number] = m.wire_type() == protozero::pbf_wire_type::length_delimited ? m.get_string() : std::to_string(m.get_int64());
+            out.fields[number] =
+                m.wire_type() == protozero::pbf_wire_type::length_delimited ? m.get_string() : std::to_string(m.get_int64());
           }
         }
       }

@@ -67,7 +67,9 @@ class RemoteWorld {
   bool write(u64 number, u32 size = 16, u32 ring = 0) {
     return writers[ring]->write(size, [&](u8* to) { std::memcpy(to, &number, 8); });
   }
-  u8* page(u32 id, u32 ring = 0) { return region + ring * buffer->plan().ring_bytes() + (id + 1) * u64{buffer->plan().subbuf_size}; }
+  u8* page(u32 id, u32 ring = 0) {
+    return region + ring * buffer->plan().ring_bytes() + (id + 1) * u64{buffer->plan().subbuf_size};
+  }
   abi::PageFooter& footer(u32 id, u32 ring = 0) {
     return *reinterpret_cast<abi::PageFooter*>(page(id, ring) + buffer->plan().subbuf_size - abi::footer_size);
   }

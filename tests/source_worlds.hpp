@@ -1,5 +1,5 @@
-// Worlds for tests of sources: each makes two rings of one kind, of `slots` sub-buffers besides the reader page, writes numbered events to
-// them, and hands out their sources.
+// Worlds for tests of sources: each makes two rings of one kind, of `slots` sub-buffers besides the reader page, writes
+// numbered events to them, and hands out their sources.
 #pragma once
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -149,7 +149,8 @@ inline constexpr u64 off = 10'000;
 enum class By { reader, peek, server };
 class InstanceWorld final : public World {
  public:
-  InstanceWorld(Rings rings, By by) : by_(by), of_cpus_(rings == Rings::cpu), clock_(of_cpus_ ? best_clock() : ClockKind::mono) {
+  InstanceWorld(Rings rings, By by)
+      : by_(by), of_cpus_(rings == Rings::cpu), clock_(of_cpus_ ? best_clock() : ClockKind::mono) {
     number_at = 8;
     InstanceOptions o;
     o.name = dir_.path + "/instance";
@@ -201,7 +202,9 @@ class InstanceWorld final : public World {
   }
   std::unique_ptr<Source> open(u32 ring) override {
     const u32 n = rings_[ring];
-    return must(by_ == By::reader ? instance_->source(n) : by_ == By::peek ? instance_->peek(n) : served_source(connection_, n));
+    return must(by_ == By::reader ? instance_->source(n)
+                : by_ == By::peek ? instance_->peek(n)
+                                  : served_source(connection_, n));
   }
   // A CPU's ring outlives its writers: it ends when another one takes its place, which it cannot while it is mapped.
   void end() override {
@@ -282,7 +285,8 @@ class RecordingWorld final : public PlainWorld {
     for (u32 ring = 0; ring < 2; ++ring) {
       MetaPageSource::Options options;
       options.name = {ring, 4700, static_cast<i32>(4711 + ring), "task", "process"};
-      sources_[ring] = std::make_unique<MetaPageSource>(rings_[ring].map(), rings_[ring].ring.geometry, ByMetaPage{&rings_[ring]}, options);
+      sources_[ring] =
+          std::make_unique<MetaPageSource>(rings_[ring].map(), rings_[ring].ring.geometry, ByMetaPage{&rings_[ring]}, options);
       must(writer_.add_ring(options.name, subbuf_size));
     }
   }
@@ -302,7 +306,10 @@ class RecordingWorld final : public PlainWorld {
     if (as_ <= Recorded::unfinished) return take(must(open_recording(data(), must(RecordingMeta::read(data())))));
     auto file = must(open_trace_dat(dat()));
     EXPECT_EQ(file.version, as_ == Recorded::dat_6 ? 6u : 7u);
-    EXPECT_EQ(file.compression, as_ == Recorded::dat_7_zlib ? "zlib" : as_ == Recorded::dat_7_zstd ? "zstd" : as_ == Recorded::dat_6 ? "" : "none");
+    EXPECT_EQ(file.compression, as_ == Recorded::dat_7_zlib   ? "zlib"
+                                : as_ == Recorded::dat_7_zstd ? "zstd"
+                                : as_ == Recorded::dat_6      ? ""
+                                                              : "none");
     return take(std::move(file.rings));
   }
   Shape shape() const override { return as_ == Recorded::finished ? Shape{subbuf_size, slots + 1} : Shape{subbuf_size}; }
@@ -410,7 +417,8 @@ class ExternalWorld final : public World {
   }
   std::unique_ptr<Source> open(u32 ring) override {
     if (!dumped_) return must(world_.buffer->source(ring));
-    auto& dump = dumps_.emplace_back(reinterpret_cast<u64*>(world_.region), reinterpret_cast<u64*>(world_.region + world_.bytes));
+    auto& dump =
+        dumps_.emplace_back(reinterpret_cast<u64*>(world_.region), reinterpret_cast<u64*>(world_.region + world_.bytes));
     const auto rings = remote::find_rings({reinterpret_cast<const u8*>(dump.data()), world_.bytes});
     EXPECT_EQ(rings.size(), 2u);
     return std::make_unique<remote::DumpSource>(rings[ring], ClockInfo{ClockKind::counter});
@@ -495,7 +503,9 @@ class KernelWorld final : public World {
       }
     });
   }
-  std::unique_ptr<Source> open(u32 ring) override { return must(open_kernel_ring({mine_.dir(), cpus_[ring]}, ClockInfo{}, way_)); }
+  std::unique_ptr<Source> open(u32 ring) override {
+    return must(open_kernel_ring({mine_.dir(), cpus_[ring]}, ClockInfo{}, way_));
+  }
   Shape shape() const override { return shape_of(Geometry(subbuf_size, slots + 2)); }  // made of whole KiB
   u32 number_of_ring(u32 ring) const override { return cpus_[ring]; }
 

@@ -9,8 +9,14 @@
 namespace ringside::test {
 
 [[noreturn]] inline void write_ticks(const char* instance, u64 count, u32 pause_us) {
-  static ringside_event event{"app", "tick", "\tfield:u64 number;\toffset:8;\tsize:8;\tsigned:0;\n", "\"number=%llu\", REC->number",
-                              ringside_gate_of("app", "tick"), 0, nullptr, nullptr};
+  static ringside_event event{"app",
+                              "tick",
+                              "\tfield:u64 number;\toffset:8;\tsize:8;\tsigned:0;\n",
+                              "\"number=%llu\", REC->number",
+                              ringside_gate_of("app", "tick"),
+                              0,
+                              nullptr,
+                              nullptr};
   if (ringside_open(instance) != 0 || ringside_register(&event) != 0) _exit(1);
   for (u64 i = 0; i < count; ++i) {
     if (pause_us != 0) usleep(pause_us);

@@ -77,7 +77,8 @@ inline std::string compressed(const std::string& dat, const std::string& by) {
       std::memcpy(data.data(), &begin, 8);
       for (u32 cpu = 0; cpu < cpus; ++cpu) {
         char* entry = data.data() + in + 8 + cpu * 20 + 4;
-        const std::string ring = dat.substr(number_at<u64>(data, static_cast<u64>(entry - data.data())), number_at<u64>(data, static_cast<u64>(entry - data.data()) + 8));
+        const std::string ring = dat.substr(number_at<u64>(data, static_cast<u64>(entry - data.data())),
+                                            number_at<u64>(data, static_cast<u64>(entry - data.data()) + 8));
         const u64 chunk = u64{page} * 2, chunks = (ring.size() + chunk - 1) / chunk;
         std::string bytes;
         for (u64 i = 0; i < chunks; ++i) bytes += sized(ring.substr(i * chunk, chunk));

@@ -7,6 +7,7 @@
 #define RINGSIDE_BENCH_LTTNG_EVENT_H
 #include <lttng/tracepoint.h>
 LTTNG_UST_TRACEPOINT_EVENT(bench, pair, LTTNG_UST_TP_ARGS(unsigned long, a, unsigned long, b),
-                           LTTNG_UST_TP_FIELDS(lttng_ust_field_integer(unsigned long, a, a) lttng_ust_field_integer(unsigned long, b, b)))
+                           LTTNG_UST_TP_FIELDS(lttng_ust_field_integer(unsigned long, a, a)
+                                                   lttng_ust_field_integer(unsigned long, b, b)))
 #endif
 #include <lttng/tracepoint-event.h>

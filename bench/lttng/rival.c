@@ -1,5 +1,5 @@
-// LTTng-UST's side of writer.lttng_over_event: for each number read, writes that number of events and answers with ns per event.
-// Answers "off" if no session has enabled the event.
+// LTTng-UST's side of writer.lttng_over_event: for each number read, writes that number of events and answers with ns per
+// event. Answers "off" if no session has enabled the event.
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
 #include <stdio.h>

@@ -13,9 +13,10 @@
 //   } while (ringside_consumer_wait(consumer));
 //   ringside_consumer_close(consumer);
 //
-// Lifetimes: hists and latencies may be closed after their consumer; until they are, what it has opened stays open, and they add
-// nothing more. A consumer, with all that was made of it, is for one thread at a time; ringside_consumer_stop may be called from any thread and from signal handlers. Texts that are
-// handed out are valid until the next call for the same consumer. `error` gets a sentence, cut to fit; it may be NULL with size 0.
+// Lifetimes: hists and latencies may be closed after their consumer; until they are, what it has opened stays open, and they
+// add nothing more. A consumer, with all that was made of it, is for one thread at a time; ringside_consumer_stop may be called
+// from any thread and from signal handlers. Texts that are handed out are valid until the next call for the same consumer.
+// `error` gets a sentence, cut to fit; it may be NULL with size 0.
 #ifndef RINGSIDE_CONSUMER_H
 #define RINGSIDE_CONSUMER_H
 
@@ -53,14 +54,16 @@ struct ringside_consumer_event {
 };
 
 // NULL: error says why.
-struct ringside_consumer* ringside_consumer_open(const struct ringside_consumer_options* options, char* error, size_t error_size);
+struct ringside_consumer* ringside_consumer_open(const struct ringside_consumer_options* options, char* error,
+                                                 size_t error_size);
 void ringside_consumer_close(struct ringside_consumer* consumer);  // NULL is fine
 
 bool ringside_consumer_next(struct ringside_consumer* consumer, struct ringside_consumer_event* event);  // false: nothing now
 bool ringside_consumer_wait(struct ringside_consumer* consumer);                                  // false: that was all
 void ringside_consumer_stop(struct ringside_consumer* consumer);
 
-// A column, as of `ringside hist`: "sched:sched_switch/prev_prio", "task", "size.log2". Its number, or -1. Lives with the consumer.
+// A column, as of `ringside hist`: "sched:sched_switch/prev_prio", "task", "size.log2". Its number, or -1. Lives with the
+// consumer.
 int ringside_consumer_column(struct ringside_consumer* consumer, const char* text, char* error, size_t error_size);
 // These read the event that next() handed out last. False: it has no such value, or one of another kind.
 bool ringside_consumer_number(struct ringside_consumer* consumer, int column, int64_t* value);
@@ -75,7 +78,8 @@ uint64_t ringside_consumer_lost(const struct ringside_consumer* consumer);
 const char* ringside_consumer_problem(struct ringside_consumer* consumer, size_t n);
 
 // Counts by one column or two ("task", or "task,event"), and quantiles of a value (NULL: none).
-struct ringside_hist* ringside_hist_open(struct ringside_consumer* consumer, const char* keys, const char* value, char* error, size_t error_size);
+struct ringside_hist* ringside_hist_open(struct ringside_consumer* consumer, const char* keys, const char* value, char* error,
+                                         size_t error_size);
 void ringside_hist_close(struct ringside_hist* hist);
 bool ringside_hist_add(struct ringside_hist* hist);      // the event that next() handed out last
 size_t ringside_hist_sort(struct ringside_hist* hist);   // the largest counts first; answers how many rows there are
@@ -85,10 +89,11 @@ double ringside_hist_sum(const struct ringside_hist* hist, size_t row);
 double ringside_hist_quantile(const struct ringside_hist* hist, size_t row, double q);  // 0 to 1
 uint64_t ringside_hist_evicted(const struct ringside_hist* hist);                       // events of keys given up for others
 
-// The time from a start to the end that belongs to it: `ringside latency`. start_key and end_key are columns, NULL both: the thread.
+// The time from a start to the end that belongs to it: `ringside latency`. start_key and end_key are columns, NULL both: the
+// thread.
 //
-struct ringside_latency* ringside_latency_open(struct ringside_consumer* consumer, const char* start, const char* end, const char* start_key,
-                                               const char* end_key, char* error, size_t error_size);
+struct ringside_latency* ringside_latency_open(struct ringside_consumer* consumer, const char* start, const char* end,
+                                               const char* start_key, const char* end_key, char* error, size_t error_size);
 void ringside_latency_close(struct ringside_latency* latency);
 // The event that next() handed out last; every one, gaps too. True: it ended a pair, which took *ns.
 bool ringside_latency_add(struct ringside_latency* latency, uint64_t* ns);

@@ -6,17 +6,17 @@
 //     if (prev.in(e)) std::cout << e.time << ' ' << prev(e) << '\n';
 //   });
 //
-// Sources: recordings, trace.dat files, instances of ringside's, sockets of ringside serve and of external writers, the kernel's events
-// (as root). Reading an instance consumes nothing; a socket hands out each event once. The kernel's events come from an instance of
-// tracefs of the consumer's own, which goes with it.
+// Sources: recordings, trace.dat files, instances of ringside's, sockets of ringside serve and of external writers, the
+// kernel's events (as root). Reading an instance consumes nothing; a socket hands out each event once. The kernel's events come
+// from an instance of tracefs of the consumer's own, which goes with it.
 // Link with ringside::consumer (CMake) or `pkg-config ringside-consumer`. The C form is ringside/consumer.h.
-// A result without a value has error().sentence: what was tried, on what, why it failed, what to do. Hostile rings and files do no harm: what cannot be
-// read is skipped and named in problems().
+// A result without a value has error().sentence: what was tried, on what, why it failed, what to do. Hostile rings and files do
+// no harm: what cannot be read is skipped and named in problems().
 // Lifetimes: a TypedField, Column, Hist or Latency holds on to what its Consumer has opened. The Consumer may be moved, and may
 // go before them: they stay valid, and what it has opened (rings, an instance of tracefs) is released with the last of them. An
 // Event, and every view of a text, is valid until the next event is asked for. Rows and groups are copies.
-// Thread-safety: a Consumer, with all that was made of it, is for one thread at a time; stop() may be called from any thread and
-// from signal handlers.
+// Thread-safety: a Consumer, with all that was made of it, is for one thread at a time; stop() may be called from any thread
+// and from signal handlers.
 #pragma once
 #include <ringside/base/cxx20.hpp>
 
@@ -89,17 +89,18 @@ class Consumer {
     std::vector<std::string> where{};   // recordings, trace.dat files, instances, sockets
     std::vector<std::string> kernel{};  // live: globs over SYSTEM:EVENT
     std::string filter{};               // as of `ringside report --filter`
-    std::string time{};                 // a part, as of `ringside report --time`: "12.5s..13s", "+0.5s..+1s" after the first event
+    std::string time{};  // a part, as of `ringside report --time`: "12.5s..13s", "+0.5s..+1s" after the first event
     u64 kernel_buffer_size = 4 << 20;   // bytes for each CPU
-    // Also what this thread does itself. Without it, interrupts that come while this thread runs are not seen either: the kernel tells
-    // events apart by the thread that runs.
+    // Also what this thread does itself. Without it, interrupts that come while this thread runs are not seen either: the
+    // kernel tells events apart by the thread that runs.
     bool own_events = false;
     std::chrono::nanoseconds look_ahead = std::chrono::milliseconds(100);  // how long a stalled source may delay the others
     std::chrono::nanoseconds duration{};  // run() and wait() end after it; 0: at stop(), and where recordings end
   };
-  // Codes of errors: invalid_argument (a name, pattern or filter that is none, or a file that is no trace), bad_message (a trace
-  // that is damaged), not_supported (a version or a clock that is not known here), permission_denied and operation_not_permitted
-  // (a directory of another user, or one that others may write to), and those of the system calls, as no_such_file_or_directory.
+  // Codes of errors: invalid_argument (a name, pattern or filter that is none, or a file that is no trace), bad_message (a
+  // trace that is damaged), not_supported (a version or a clock that is not known here), permission_denied and
+  // operation_not_permitted (a directory of another user, or one that others may write to), and those of the system calls, as
+  // no_such_file_or_directory.
   static result<Consumer> open(const Options& options);
   Consumer(Consumer&&) noexcept;
   Consumer& operator=(Consumer&&) noexcept;
@@ -126,12 +127,14 @@ class Consumer {
   result<TypedField<T>> field(std::string_view path) const {
     const size_t slash = path.rfind('/');
     if (slash == std::string_view::npos)
-      return refuse(std::errc::invalid_argument, "'" + std::string(path) + "' names no field: write EVENT/FIELD, as in sched:sched_switch/prev_comm");
+      return refuse(std::errc::invalid_argument,
+                    "'" + std::string(path) + "' names no field: write EVENT/FIELD, as in sched:sched_switch/prev_comm");
     return field<T>(path.substr(0, slash), path.substr(slash + 1));
   }
   template <class T>
   result<TypedField<T>> field(std::string_view event, std::string_view name) const {
-    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::string_view>, "a field is read as a number, a bool or a std::string_view");
+    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::string_view>,
+                  "a field is read as a number, a bool or a std::string_view");
     TypedField<T> f;
     constexpr int wanted = std::is_same_v<T, std::string_view> ? 2 : std::is_floating_point_v<T> ? 1 : 0;
     const void* at = nullptr;
@@ -141,7 +144,7 @@ class Consumer {
     return f;
   }
   std::string_view name(const Event& e) const;  // "sched:sched_switch"
-  int cpu(const Event& e) const;                // where its thread ran; -1: unknown (a thread's ring, and no sched events tell it)
+  int cpu(const Event& e) const;  // where its thread ran; -1: unknown (a thread's ring, and no sched events tell it)
   int tid(const Event& e) const;                // 0: it does not say
   std::string_view task(const Event& e) const;
   std::string text(const Event& e);             // its line, as `ringside report` prints it, without a newline
@@ -190,10 +193,11 @@ class Consumer {
     explicit Hist(std::unique_ptr<State> state);
     std::unique_ptr<State> state_;
   };
-  result<Hist> hist(const std::vector<std::string>& keys, const std::vector<std::string>& values = {}, size_t most_keys = 100'000);
+  result<Hist> hist(const std::vector<std::string>& keys, const std::vector<std::string>& values = {},
+                    size_t most_keys = 100'000);
 
-  // The time from a start to the end that belongs to it, by what they have in common: `ringside latency` (src/analysis/pairs.hpp says how
-  // starts and ends meet, and what losses mean).
+  // The time from a start to the end that belongs to it, by what they have in common: `ringside latency`
+  // (src/analysis/pairs.hpp says how starts and ends meet, and what losses mean).
   struct LatencyOptions {
     std::string start{}, end{};  // "sched:sched_waking", or with a condition: "sched:sched_switch if prev_state == 0"
     std::vector<std::pair<std::string, std::string>> keys{};  // columns of the start, of the end; none: the thread
@@ -204,7 +208,8 @@ class Consumer {
    public:
     struct Counts {
       u64 pairs = 0, doubtful = 0;  // a loss fell into doubtful ones
-      u64 repeated = 0, evicted = 0, negative = 0, waiting = 0;  // starts that were not measured: started again, too many, from the future, still open
+      u64 repeated = 0, evicted = 0, negative = 0,
+          waiting = 0;              // starts that were not measured: started again, too many, from the future, still open
       u64 unmatched = 0;            // ends
     };
     struct Group {
@@ -230,8 +235,8 @@ class Consumer {
  private:
   struct State;
   explicit Consumer(std::shared_ptr<State> state);
-  result<void> find_field(std::string_view event, std::string_view name, int wanted, size_t bytes, u32& id, u32& offset, u32& size, bool& is_signed,
-                          const void*& field) const;
+  result<void> find_field(std::string_view event, std::string_view name, int wanted, size_t bytes, u32& id, u32& offset,
+                          u32& size, bool& is_signed, const void*& field) const;
   std::shared_ptr<State> state_;
 };
 

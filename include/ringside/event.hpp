@@ -19,7 +19,8 @@ using cstring = const char*;  // null reads "(null)"
 template <class T, size_t N>
 using array = std::array<T, N>;
 
-// A field that holds the calls that led to the event: net::packet_in(1500, ringside::stack{}). Taken only if the event is enabled.
+// A field that holds the calls that led to the event: net::packet_in(1500, ringside::stack{}). Taken only if the event is
+// enabled.
 struct stack {};
 
 // The names that a declaration may use without a prefix.
@@ -230,8 +231,9 @@ struct Event<D, Types<T...>> {
     write_event<L::strings == 0 ? known_size(fixed) : 0>(this_thread, event, payload, size);
   }
 
-  RINGSIDE_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text, [[maybe_unused]] u32 end_of_text,
-                                  [[maybe_unused]] const void* caller, Param<T>... value) noexcept {
+  RINGSIDE_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text,
+                                        [[maybe_unused]] u32 end_of_text, [[maybe_unused]] const void* caller,
+                                        Param<T>... value) noexcept {
     [[maybe_unused]] u32 i = 0;
     (store(payload, L::table.field[i++].offset, value, text, end_of_text, caller), ...);
   }
@@ -242,8 +244,9 @@ struct Event<D, Types<T...>> {
   }
 
   template <class V>
-  RINGSIDE_INLINE static void store(u8* payload, u32 offset, [[maybe_unused]] const V& value, [[maybe_unused]] const Text*& from, [[maybe_unused]] u32& at,
-                              [[maybe_unused]] const void* caller) noexcept {
+  RINGSIDE_INLINE static void store(u8* payload, u32 offset, [[maybe_unused]] const V& value,
+                                    [[maybe_unused]] const Text*& from, [[maybe_unused]] u32& at,
+                                    [[maybe_unused]] const void* caller) noexcept {
     if constexpr (is_string<V>) {
       u32 place = at | (from->size + 1) << 16;
       __builtin_memcpy(payload + offset, &place, sizeof place);
@@ -279,8 +282,9 @@ struct EventHere : Event<DeclaredHere<Here, T...>> {
 
 // The type of the field that holds such a value.
 template <class T>
-using FieldFor = std::conditional_t<std::is_same_v<T, char*>, cstring,
-                                    std::conditional_t<(std::is_pointer_v<T> && !std::is_same_v<T, cstring>) || std::is_null_pointer_v<T>, const void*, T>>;
+using FieldFor = std::conditional_t<
+    std::is_same_v<T, char*>, cstring,
+    std::conditional_t<(std::is_pointer_v<T> && !std::is_same_v<T, cstring>) || std::is_null_pointer_v<T>, const void*, T>>;
 template <class Here, class... V>
 EventHere<Here, FieldFor<std::decay_t<V>>...> event_here(const V&...);  // names the type, never called
 

@@ -1,6 +1,6 @@
 // Values by size, in buckets that grow with the value, as HdrHistogram's: whatever the range, any quantile is right within
-// 2^-precision of itself (0.4 % by default, as quantiles are given as the middle of their bucket). Count, sum, minimum and maximum
-// are exact. Memory: 8 bytes a bucket up to the largest value seen, 60 KiB for all of 64 bits at the default precision.
+// 2^-precision of itself (0.4 % by default, as quantiles are given as the middle of their bucket). Count, sum, minimum and
+// maximum are exact. Memory: 8 bytes a bucket up to the largest value seen, 60 KiB for all of 64 bits at the default precision.
 //
 //   Histogram h;
 //   h.add(1234);
@@ -44,7 +44,9 @@ class Histogram {
   template <class Use>
   void each(const Use& use) const {
     for (size_t i = below_.size(); i-- != 0;) {
-      if (below_[i] != 0) use(static_cast<i64>(~buckets_.high(static_cast<u32>(i))), static_cast<i64>(~buckets_.low(static_cast<u32>(i))), below_[i]);
+      if (below_[i] != 0)
+        use(static_cast<i64>(~buckets_.high(static_cast<u32>(i))), static_cast<i64>(~buckets_.low(static_cast<u32>(i))),
+            below_[i]);
     }
     for (u32 i = 0; i < above_.size(); ++i) {
       if (above_[i] != 0) use(static_cast<i64>(buckets_.low(i)), static_cast<i64>(buckets_.high(i)), above_[i]);

@@ -1,5 +1,5 @@
-// Log-linear buckets, as HdrHistogram's: each power of two in 2^precision equal parts, values below 2^precision on their own. So a
-// bucket is never wider than 2^-precision of its values, and a few instructions compute its number from a value.
+// Log-linear buckets, as HdrHistogram's: each power of two in 2^precision equal parts, values below 2^precision on their own.
+// So a bucket is never wider than 2^-precision of its values, and a few instructions compute its number from a value.
 #pragma once
 #include <ringside/base/cxx20.hpp>
 
@@ -22,7 +22,9 @@ struct LogBuckets {
     if (bucket < (1u << precision)) return bucket;
     return ((bucket & ((1u << precision) - 1)) + (u64{1} << precision)) << ((bucket >> precision) - 1);
   }
-  u64 high(u32 bucket) const { return bucket < (1u << precision) ? bucket : low(bucket) + (u64{1} << ((bucket >> precision) - 1)) - 1; }
+  u64 high(u32 bucket) const {
+    return bucket < (1u << precision) ? bucket : low(bucket) + (u64{1} << ((bucket >> precision) - 1)) - 1;
+  }
 };
 
 }  // namespace ringside

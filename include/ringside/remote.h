@@ -21,15 +21,16 @@
 //
 // A process: ringside_process_open and _write, at the end.
 //
-// Contexts. One context writes to a ring; a handler that interrupts it may write, too, but such an event is refused and counted while one
-// is open (`nested`). Another context, on any processor, swaps or pushes: one at a time, and never in the middle of another.
-// Neither waits for the other. A ring that is full overwrites its oldest sub-buffer, and the reader counts what it missed.
+// Contexts. One context writes to a ring; a handler that interrupts it may write, too, but such an event is refused and counted
+// while one is open (`nested`). Another context, on any processor, swaps or pushes: one at a time, and never in the middle of
+// another. Neither waits for the other. A ring that is full overwrites its oldest sub-buffer, and the reader counts what it
+// missed.
 //
 // Limits. 32-bit atomics (load, store, compare-and-swap without a library): ARMv7-M and later, RV32A, i486 and later. Without
 // them (ARMv6-M, RV32I) or to save them, define RINGSIDE_SINGLE_CORE before the include: then both contexts are on one
-// processor, and RINGSIDE_LOCK() and RINGSIDE_UNLOCK(), your macros, disable and enable its interrupts, for a few instructions. No
-// 64-bit atomics, no division, no library: memcpy and memset alone. On 32 bits the meta-page's counters (not its events) may be
-// read torn when their low half wraps. 3 to 4,095 sub-buffers a ring. A lap has 20 bits: a reader that stands still in the
+// processor, and RINGSIDE_LOCK() and RINGSIDE_UNLOCK(), your macros, disable and enable its interrupts, for a few instructions.
+// No 64-bit atomics, no division, no library: memcpy and memset alone. On 32 bits the meta-page's counters (not its events) may
+// be read torn when their low half wraps. 3 to 4,095 sub-buffers a ring. A lap has 20 bits: a reader that stands still in the
 // middle of a swap while the ring goes round 2^20 times may take a later page for the one that it wanted; its index tells.
 #ifndef RINGSIDE_REMOTE_H
 #define RINGSIDE_REMOTE_H
@@ -66,9 +67,11 @@ static inline const char* ringside_descriptor_check(const void* blob, size_t byt
   if (ringside_get32(blob, 16) - 1 > 1) return "its layout is neither page footers nor a meta-page";
   if (ringside_get32(blob, 20) > 3) return "its clock is unknown";
   subbuf = ringside_get32(blob, 24);
-  if (subbuf < 4096 || subbuf > 262144 || (subbuf & (subbuf - 1))) return "its sub-buffer size is no power of two from 4096 to 262144";
+  if (subbuf < 4096 || subbuf > 262144 || (subbuf & (subbuf - 1)))
+    return "its sub-buffer size is no power of two from 4096 to 262144";
   if (ringside_get64(blob, 32) > region_bytes) return "it describes more memory than there is";
-  if ((size_t)ringside_get64(blob, 32) != ringside_get64(blob, 32)) return "it describes more memory than this processor can address";
+  if ((size_t)ringside_get64(blob, 32) != ringside_get64(blob, 32))
+    return "it describes more memory than this processor can address";
   rings = ringside_get32(blob, 28);
   if (rings == 0) return "it has no rings";
   for (at = 48, ring = 0; ring < rings; ++ring) {
@@ -86,7 +89,8 @@ static inline const char* ringside_descriptor_check(const void* blob, size_t byt
       uint64_t offset = ringside_get64(blob, at + 8 + (size_t)k * 8);  // the meta-page, then the sub-buffers
       if (offset & (subbuf - 1)) return "an offset is no multiple of the sub-buffer size";
       if (offset < free) return "sub-buffers overlap or do not ascend";
-      if (offset > ringside_get64(blob, 32) || ringside_get64(blob, 32) - offset < subbuf) return "a sub-buffer reaches beyond the region";
+      if (offset > ringside_get64(blob, 32) || ringside_get64(blob, 32) - offset < subbuf)
+        return "a sub-buffer reaches beyond the region";
       free = offset + subbuf;
     }
     at += 16 + (size_t)pages * 8;
@@ -111,8 +115,8 @@ static inline uint32_t ringside_ring_pages(const void* blob, uint32_t index) {
 
 // Ring `index` of a checked descriptor, empty and disabled. The blob stays where it is while the ring is used. region: where
 // this side has it, aligned to 8; words: ringside_ring_pages of them, which no other side sees.
-static inline void ringside_ring_init(struct ringside_ring* r, const void* blob, uint32_t index, void* region, struct ringside_page* words,
-                                      uint64_t (*clock)(void*), void* context) {
+static inline void ringside_ring_init(struct ringside_ring* r, const void* blob, uint32_t index, void* region,
+                                      struct ringside_page* words, uint64_t (*clock)(void*), void* context) {
   size_t at = ringside_descriptor_ring(blob, index);
   __builtin_memset(r, 0, sizeof *r);
   r->region = (uint8_t*)region;
@@ -147,8 +151,9 @@ struct ringside_piece {
 
 // CRC-32 as in Ethernet and zlib.
 static inline uint32_t ringside_crc32(const void* data, uint32_t bytes, uint32_t crc) {
-  static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4, 0x4DB26158, 0x5005713C,
-                                     0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C, 0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
+  static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4,
+                                     0x4DB26158, 0x5005713C, 0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
+                                     0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
   uint32_t i;
   crc = ~crc;
   for (i = 0; i < bytes; ++i) {
@@ -159,9 +164,10 @@ static inline uint32_t ringside_crc32(const void* data, uint32_t bytes, uint32_t
   return ~crc;
 }
 
-static inline void ringside_stream_send(struct ringside_stream* s, uint32_t kind, uint32_t ring, uint64_t first, uint32_t events,
-                                        const struct ringside_piece* piece, uint32_t n) {
-  uint32_t h[10] = {0x52465352, kind | ring << 16, s->sequence++, 0, (uint32_t)first, (uint32_t)(first >> 32), events, 0, 0, 0}, i;
+static inline void ringside_stream_send(struct ringside_stream* s, uint32_t kind, uint32_t ring, uint64_t first,
+                                        uint32_t events, const struct ringside_piece* piece, uint32_t n) {
+  uint32_t h[10] = {0x52465352, kind | ring << 16, s->sequence++, 0, (uint32_t)first, (uint32_t)(first >> 32), events, 0, 0, 0},
+           i;
   for (i = 0; i < n; ++i) {
     h[3] += piece[i].bytes;
     h[7] = ringside_crc32(piece[i].data, piece[i].bytes, h[7]);
@@ -172,9 +178,10 @@ static inline void ringside_stream_send(struct ringside_stream* s, uint32_t kind
     if (piece[i].bytes) s->put(s->context, piece[i].data, piece[i].bytes);
 }
 
-// clock: 2, the writer's own, with that number of ticks a second (0: it counts no time); 0 and 1: the reader's time stamp counter,
-// the reader's CLOCK_MONOTONIC in ns. hello and events may be repeated, for readers that come late.
-static inline void ringside_stream_hello(struct ringside_stream* s, uint32_t clock, uint32_t subbuf_size, uint64_t ticks_per_second) {
+// clock: 2, the writer's own, with that number of ticks a second (0: it counts no time); 0 and 1: the reader's time stamp
+// counter, the reader's CLOCK_MONOTONIC in ns. hello and events may be repeated, for readers that come late.
+static inline void ringside_stream_hello(struct ringside_stream* s, uint32_t clock, uint32_t subbuf_size,
+                                         uint64_t ticks_per_second) {
   uint32_t hello[6] = {1, clock, subbuf_size, 0, (uint32_t)ticks_per_second, (uint32_t)(ticks_per_second >> 32)};
   struct ringside_piece piece = {hello, sizeof hello};
   ringside_stream_send(s, 1, 0, 0, 0, &piece, 1);
@@ -185,7 +192,8 @@ static inline uint32_t ringside_text_bytes(const char* text) {
   return n + 1;
 }
 // id: the first two bytes of its payloads; format: the text of a tracefs format file.
-static inline void ringside_stream_event(struct ringside_stream* s, uint32_t id, const char* system, const char* name, const char* format) {
+static inline void ringside_stream_event(struct ringside_stream* s, uint32_t id, const char* system, const char* name,
+                                         const char* format) {
   struct ringside_piece pieces[4];
   pieces[0].data = &id, pieces[0].bytes = 4;
   pieces[1].data = system, pieces[1].bytes = ringside_text_bytes(system);
@@ -255,7 +263,8 @@ struct ringside_process;
 // NULL: errno says why. The texts are copied. Its service is a thread of its own, with descriptors of its own.
 struct ringside_process* ringside_process_open(const struct ringside_process_options* options);
 void ringside_process_close(struct ringside_process* process);  // NULL is fine
-// The path at which a writer of this name is found without being named (`ringside mount`: remotes/NAME). Returns 0, or an errno.
+// The path at which a writer of this name is found without being named (`ringside mount`: remotes/NAME). Returns 0, or an
+// errno.
 int ringside_process_announced_path(const char* name, char* path, size_t size);
 // Writes an event into a ring, which belongs to one thread and its signal handlers. False: no reader is attached, it has fewer
 // rings, or the ring refused the event and counted it.

@@ -186,10 +186,12 @@ static inline void ringside_ring_reset(struct ringside_ring* r) {
 
 // A ring for a stream: nr_pages sub-buffers of subbuf_size bytes (4,096 to 262,144, a power of two) in `memory`, aligned to 8.
 // words: nr_pages of them. Answers false for sizes that are not possible.
-static inline bool ringside_ring_init_stream(struct ringside_ring* r, void* memory, struct ringside_page* words, uint32_t nr_pages,
-                                             uint32_t subbuf_size, uint64_t (*clock)(void*), void* context) {
+static inline bool ringside_ring_init_stream(struct ringside_ring* r, void* memory, struct ringside_page* words,
+                                             uint32_t nr_pages, uint32_t subbuf_size, uint64_t (*clock)(void*), void* context) {
   __builtin_memset(r, 0, sizeof *r);
-  if (nr_pages < 3 || nr_pages > RINGSIDE_SLOT_IDS || subbuf_size < 4096 || subbuf_size > 262144 || (subbuf_size & (subbuf_size - 1))) return false;
+  if (nr_pages < 3 || nr_pages > RINGSIDE_SLOT_IDS || subbuf_size < 4096 || subbuf_size > 262144 ||
+      (subbuf_size & (subbuf_size - 1)))
+    return false;
   r->region = (uint8_t*)memory;
   r->page = words;
   r->clock = clock;
@@ -369,8 +371,8 @@ static inline uint32_t ringside_ring_filled(struct ringside_ring* r, bool* left)
   return r->stood ? ringside_load(ringside_ring_commit(r, r->own)) : 0;
 }
 
-// For the service. read: data bytes of the reader page that the reader has read. Only when that is all of it, and the writer has
-// left it, the reader gets another page, whose number *id tells.
+// For the service. read: data bytes of the reader page that the reader has read. Only when that is all of it, and the writer
+// has left it, the reader gets another page, whose number *id tells.
 static inline enum ringside_swap ringside_ring_swap(struct ringside_ring* r, uint32_t read, uint32_t* id) {
   uint32_t before = r->own, filled;
   uint64_t lost;

@@ -16,10 +16,10 @@
 // C99 with extensions that GCC 12 and Clang 14 have in each mode (_Generic, __typeof__, __VA_OPT__); no warnings with -std=c99
 // -pedantic -Wall -Wextra. In C++ include <ringside/trace.hpp>.
 //
-// Field types: _Bool, char, every integer, float, double, enums, void* (the address), const char* (a string), ringside_stack (the
-// calls that led to the event: pass ringside_here), and arrays of the numbers as in (uint8_t[6], mac). At most 32 fields and 4,000
-// bytes with the 8 common ones and the strings' NULs; strings are shortened to fit, NULL reads "(null)". A name that C has for
-// something else takes an underscore behind it, which the trace does not show: (int, class_), (int, default_).
+// Field types: _Bool, char, every integer, float, double, enums, void* (the address), const char* (a string), ringside_stack
+// (the calls that led to the event: pass ringside_here), and arrays of the numbers as in (uint8_t[6], mac). At most 32 fields
+// and 4,000 bytes with the 8 common ones and the strings' NULs; strings are shortened to fit, NULL reads "(null)". A name that
+// C has for something else takes an underscore behind it, which the trace does not show: (int, class_), (int, default_).
 //
 // Cost while disabled: one load and a predicted branch (from -O1). Arguments are evaluated: guard costly ones with
 // `if (net_packet_in_enabled())`.
@@ -48,8 +48,8 @@ extern "C" {
 // ---------------------------------------------------------------------------------------------------------------------------
 // The binary interface
 
-// One byte per hash of "system:event", shared with the controllers. 0: every event with this hash is disabled. There are 4,096; the
-// array has a page of its own, of 64 KiB with some kernels.
+// One byte per hash of "system:event", shared with the controllers. 0: every event with this hash is disabled. There are 4,096;
+// the array has a page of its own, of 64 KiB with some kernels.
 #if defined(__x86_64__) || defined(__i386__)
 #define RINGSIDE_GATE_BYTES 4096
 #else
@@ -75,13 +75,13 @@ struct ringside_event {
 // errno. Idempotent; may be called before the library's own constructors ran. Not for signal handlers.
 int ringside_register(struct ringside_event* event);
 
-// Writes the event: `size` bytes from `payload` (8 to 4,000), of which the first 8, the common ones, are the library's to fill in.
-// Whole or not at all; false: refused, and counted. From any thread and any signal handler.
+// Writes the event: `size` bytes from `payload` (8 to 4,000), of which the first 8, the common ones, are the library's to fill
+// in. Whole or not at all; false: refused, and counted. From any thread and any signal handler.
 bool ringside_write(struct ringside_event* event, void* payload, uint32_t size);
 
 // The number of the stack of calls that led to `caller`, a return address of this thread, written to the ring as ringside:stack
-// unless it holds that stack already. 0: it could not be taken, which is counted. For call sites; from any thread and any signal
-// handler.
+// unless it holds that stack already. 0: it could not be taken, which is counted. For call sites; from any thread and any
+// signal handler.
 uint64_t ringside_stack_of(const void* caller);
 
 // ---------------------------------------------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ uint64_t ringside_stack_of(const void* caller);
 
 // Makes this process write into the instance `name` (created if missing; 1 to 63 letters, digits, '-', '_', '.'). NULL: the one
 // that is open, else the one in the environment's RINGSIDE_INSTANCE, else the one named "default". The variable is read by this
-// call, so it may be set in main, by setenv. Returns 0 or a negative errno: EINVAL for a bad name, EBUSY if another one is open,
-// EOPNOTSUPP if this processor does not have the instance's clock, EACCES or ENOSPC from the file system. Not for signal
+// call, so it may be set in main, by setenv. Returns 0 or a negative errno: EINVAL for a bad name, EBUSY if another one is
+// open, EOPNOTSUPP if this processor does not have the instance's clock, EACCES or ENOSPC from the file system. Not for signal
 // handlers.
 int ringside_open(const char* name);
 
@@ -281,8 +281,8 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
 #endif
 
 // ---------------------------------------------------------------------------------------------------------------------------
-// Macros that walk a list of fields, each in parentheses: EACH(m, (a, b), (c, d), ) is m(a, b) m(c, d); LIST puts commas between.
-// A list ends in an empty argument: so no macro is called with less arguments than C99 wants.
+// Macros that walk a list of fields, each in parentheses: EACH(m, (a, b), (c, d), ) is m(a, b) m(c, d); LIST puts commas
+// between. A list ends in an empty argument: so no macro is called with less arguments than C99 wants.
 
 #define RINGSIDE_AGAIN_1(...) RINGSIDE_AGAIN_2(RINGSIDE_AGAIN_2(RINGSIDE_AGAIN_2(RINGSIDE_AGAIN_2(__VA_ARGS__))))
 #define RINGSIDE_AGAIN_2(...) RINGSIDE_AGAIN_3(RINGSIDE_AGAIN_3(RINGSIDE_AGAIN_3(RINGSIDE_AGAIN_3(__VA_ARGS__))))
@@ -333,9 +333,10 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
 #define RINGSIDE_IS_ARRAY(T) (RINGSIDE_CODE(T) >> 16)
 #define RINGSIDE_IS_STRING(T) ((RINGSIDE_CODE(T) >> 8) == RINGSIDE_STRING)
 
-#define RINGSIDE_CHECK(T, name)                                                                                        \
-  __extension__ _Static_assert(!RINGSIDE_IS_ARRAY(T) || !__builtin_types_compatible_p(__typeof__(T), __typeof__(RINGSIDE_A(T) + 0)), \
-                 "ringside: '" #name "': write arrays as (uint8_t[6], mac), strings as (const char*, path)");
+#define RINGSIDE_CHECK(T, name)                                                                             \
+  __extension__ _Static_assert(                                                                             \
+      !RINGSIDE_IS_ARRAY(T) || !__builtin_types_compatible_p(__typeof__(T), __typeof__(RINGSIDE_A(T) + 0)), \
+      "ringside: '" #name "': write arrays as (uint8_t[6], mac), strings as (const char*, path)");
 #define RINGSIDE_MEMBER(T, name) __typeof__(__extension__ _Generic(RINGSIDE_A(T), const char* : (uint32_t)0, default : RINGSIDE_A(T))) name;
 #define RINGSIDE_FIELD(T, name)                                                                     \
   {#name, RINGSIDE_CODE(T) >> 8 & 255, RINGSIDE_CODE(T) & 255,                                      \
@@ -439,15 +440,16 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
 #define RINGSIDE_EVENT_PRINT(system, name, print, ...) RINGSIDE_EVENT_NAMED(system, name, system##_##name, print, __VA_ARGS__)
 
 #define RINGSIDE_EVENT_NAMED(system_, name_, id, print, ...)                                                                 \
-  __extension__ _Static_assert((0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__)) <= RINGSIDE_FIELDS_MAX, "ringside: at most 32 fields");        \
+  __extension__ _Static_assert((0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__)) <= RINGSIDE_FIELDS_MAX,                          \
+                               "ringside: at most 32 fields");                                                               \
   RINGSIDE_EACH(RINGSIDE_CHECK, __VA_ARGS__)                                                                                 \
   struct ringside_layout_##id {                                                                                              \
     uint32_t ringside_common[2];                                                                                             \
     RINGSIDE_EACH(RINGSIDE_MEMBER, __VA_ARGS__)                                                                              \
     unsigned char ringside_end[];                                                                                            \
   };                                                                                                                         \
-  __extension__ _Static_assert(RINGSIDE_FIXED(id) RINGSIDE_EACH(RINGSIDE_NUL, __VA_ARGS__) <= RINGSIDE_PAYLOAD_MAX,                        \
-                 "ringside: the fields of an event take at most 4,000 bytes");                                               \
+  __extension__ _Static_assert(RINGSIDE_FIXED(id) RINGSIDE_EACH(RINGSIDE_NUL, __VA_ARGS__) <= RINGSIDE_PAYLOAD_MAX,          \
+                               "ringside: the fields of an event take at most 4,000 bytes");                                 \
   __attribute__((weak)) struct ringside_event ringside_event_##id = {#system_, #name_, NULL, NULL, 0, 0, NULL, NULL};        \
   static inline const struct ringside_field* ringside_fields_##id(void) {                                                    \
     typedef struct ringside_layout_##id ringside_layout __attribute__((unused));                                             \
@@ -456,7 +458,7 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
     return fields;                                                                                                           \
   }                                                                                                                          \
   __attribute__((constructor)) static void ringside_register_##id(void) {                                                    \
-    static char room[64 + sizeof #system_ + sizeof #name_ RINGSIDE_EACH(RINGSIDE_ROOM, __VA_ARGS__)];                                                          \
+    static char room[64 + sizeof #system_ + sizeof #name_ RINGSIDE_EACH(RINGSIDE_ROOM, __VA_ARGS__)];                        \
     ringside_prepare(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__), print, room); \
   }                                                                                                                          \
   __attribute__((noinline, unused)) static void ringside_write_##id RINGSIDE_PARAMETERS(__VA_ARGS__) {                       \

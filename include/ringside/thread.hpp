@@ -37,7 +37,8 @@ inline constexpr u64 not_attached = ~u64{0};
 struct ThisThread {
   u64 on_cpus_at = not_attached;  // the epoch since which it writes to the rings of CPUs
   i32 tid = 0;
-  u32 borrowed = 0;    // a child of vfork runs on this thread, and the kernel has dropped its registration: its events go to a ring of their own
+  u32 borrowed = 0;     // a child of vfork runs on this thread, and the kernel has dropped its registration: its events go to a
+                        // ring of their own
   bool inside = false;  // inside one of our own calls, which may be traced: events from there are refused
 
   RINGSIDE_INLINE bool on_cpus() const noexcept { return on_cpus_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
@@ -67,15 +68,17 @@ Refused append_slowly(const CpuSide& side, const void* payload, u32 size) noexce
 
 // no_ring: the thread does not write to the rings of CPUs (yet). `as`: as for write_slowly.
 template <u32 known = 0>
-RINGSIDE_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
-  // In this order: if the epoch is still that of the attachment, id, rings and the thread's number belong to one instance, also where
-  // a handler has just attached the thread.
+RINGSIDE_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event, i32 as, void* payload,
+                                      u32 size) noexcept {
+  // In this order: if the epoch is still that of the attachment, id, rings and the thread's number belong to one instance, also
+  // where a handler has just attached the thread.
   const u64 at = __atomic_load_n(&t.on_cpus_at, __ATOMIC_ACQUIRE);
   const u32 id = put_common(event, as != 0 ? as : __atomic_load_n(&t.tid, __ATOMIC_RELAXED), payload);
   const CpuSide* const side = __atomic_load_n(&cpu_side, __ATOMIC_ACQUIRE);
   if (RINGSIDE_UNLIKELY(at != __atomic_load_n(&epoch.now, __ATOMIC_RELAXED))) return Refused::no_ring;
   if (RINGSIDE_UNLIKELY(id == 0)) return Refused::disabled;
-  return append_usually<Rseq, Hardware, known>(*side->rings, side->area, payload, size) ? Refused::no : append_slowly(*side, payload, size);
+  return append_usually<Rseq, Hardware, known>(*side->rings, side->area, payload, size) ? Refused::no
+                                                                                        : append_slowly(*side, payload, size);
 }
 #endif
 
@@ -86,7 +89,8 @@ bool write_slowly(const ringside_event& event, void* payload, u32 size, Refused 
 
 // known: known_size(size) if the payload always has the same size.
 template <u32 known = 0>
-RINGSIDE_INLINE bool write_event([[maybe_unused]] const ThisThread& t, const ringside_event& event, void* payload, u32 size) noexcept {
+RINGSIDE_INLINE bool write_event([[maybe_unused]] const ThisThread& t, const ringside_event& event, void* payload,
+                                 u32 size) noexcept {
   Refused why = Refused::no_ring;
 #if RINGSIDE_RSEQ
   why = write_to_cpus<known>(t, event, 0, payload, size);

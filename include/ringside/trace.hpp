@@ -15,10 +15,10 @@
 // ringside_open(name), or ringside_open(nullptr) for the variable's (ringside.h). Without either nothing is written.
 //
 // Cost while disabled: one load and a predicted branch at the call. Arguments are evaluated but not converted (those of
-// RINGSIDE_TRACE are not evaluated); guard costly ones with `if (net::packet_in.enabled())`. Safety: every call may be made from
-// any thread and from signal handlers, never blocks, never throws, and reports no error. An event that the ring refuses (full,
-// too big, recording off) is counted there. Exception: marker formats with vsnprintf, and is as safe in a signal handler as the
-// C library's vsnprintf. Not for: text that must not be lost (use a log).
+// RINGSIDE_TRACE are not evaluated); guard costly ones with `if (net::packet_in.enabled())`. Safety: every call may be made
+// from any thread and from signal handlers, never blocks, never throws, and reports no error. An event that the ring refuses
+// (full, too big, recording off) is counted there. Exception: marker formats with vsnprintf, and is as safe in a signal handler
+// as the C library's vsnprintf. Not for: text that must not be lost (use a log).
 #pragma once
 #if __cplusplus < 201703L
 #error "ringside/trace.hpp needs C++17: compile with -std=c++17 or later; <ringside/ringside.h> takes C99 and every C++"
@@ -160,7 +160,9 @@ RINGSIDE_EVENT_AS("ringside", counter, nullptr, (i64, counter_value), (std::stri
 // A slice of this thread's time. Slices of one track must nest. Names are copied.
 RINGSIDE_INLINE void span_begin(std::string_view name) noexcept { events::span('B', name); }
 RINGSIDE_INLINE void span_end(std::string_view name) noexcept { events::span('E', name); }
-RINGSIDE_INLINE void span_begin(std::string_view name, std::string_view track) noexcept { events::track_span('B', name, track); }
+RINGSIDE_INLINE void span_begin(std::string_view name, std::string_view track) noexcept {
+  events::track_span('B', name, track);
+}
 RINGSIDE_INLINE void span_end(std::string_view name, std::string_view track) noexcept { events::track_span('E', name, track); }
 
 // A point in time.

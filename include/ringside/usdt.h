@@ -1,22 +1,23 @@
-/* With RINGSIDE_USDT defined before <ringside/trace.hpp> or <ringside/ringside.h>, each place that writes an event is a USDT probe,
-   too: bpftrace, perf and `ringside record -e usdt:PROGRAM:SYSTEM:EVENT` can attach to it, whether the event is enabled or not.
+/* With RINGSIDE_USDT defined before <ringside/trace.hpp> or <ringside/ringside.h>, each place that writes an event is a USDT
+   probe, too: bpftrace, perf and `ringside record -e usdt:PROGRAM:SYSTEM:EVENT` can attach to it, whether the event is enabled
+   or not.
 
      provider    the system         probe   the event; both as declared, with an underscore behind a name that has one
-     arguments   the fields in order: integers, bool, char and enums by value, float and double as their bits, texts and arrays by
-                 address; 0 for ringside::stack. An event with more than 12 fields has none.
+     arguments   the fields in order: integers, bool, char and enums by value, float and double as their bits, texts and arrays
+   by address; 0 for ringside::stack. An event with more than 12 fields has none.
 
-   It costs a nop, a note of some 100 bytes in the file (none in memory), and the arguments: they are evaluated for it even while
-   the event is disabled. RINGSIDE_TRACE makes no probes, as it evaluates none. */
+   It costs a nop, a note of some 100 bytes in the file (none in memory), and the arguments: they are evaluated for it even
+   while the event is disabled. RINGSIDE_TRACE makes no probes, as it evaluates none. */
 #ifndef RINGSIDE_USDT_H
 #define RINGSIDE_USDT_H
 
-#define RINGSIDE_USDT_PROBE(system, name, operand, ...)                                                                              \
-  RINGSIDE_USDT_JOIN(RINGSIDE_USDT_,                                                                                                 \
-                     RINGSIDE_USDT_PICK(__VA_ARGS__ many, many, many, many, many, many, many, many, many, many, many, many, many,    \
-                                        many, many, many, many, many, many, many, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0))      \
+#define RINGSIDE_USDT_PROBE(system, name, operand, ...)                                                                       \
+  RINGSIDE_USDT_JOIN(RINGSIDE_USDT_, RINGSIDE_USDT_PICK(__VA_ARGS__ many, many, many, many, many, many, many, many, many,     \
+                                                        many, many, many, many, many, many, many, many, many, many, many, 12, \
+                                                        11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0))                             \
   (system, name, operand, __VA_ARGS__)
-#define RINGSIDE_USDT_PICK(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, _17, _18, _19, _20, _21, _22, _23, \
-                           _24, _25, _26, _27, _28, _29, _30, _31, _32, n, ...)                                                      \
+#define RINGSIDE_USDT_PICK(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, _17, _18, _19, _20, _21, \
+                           _22, _23, _24, _25, _26, _27, _28, _29, _30, _31, _32, n, ...)                                  \
   n
 #define RINGSIDE_USDT_JOIN(a, b) RINGSIDE_USDT_JOIN_(a, b)
 #define RINGSIDE_USDT_JOIN_(a, b) a##b
@@ -52,8 +53,8 @@
 #define RINGSIDE_USDT_11(system, name, ...) RINGSIDE_USDT_SOME(system, name, RINGSIDE_USDT_TEXT_11, __VA_ARGS__)
 #define RINGSIDE_USDT_12(system, name, ...) RINGSIDE_USDT_SOME(system, name, RINGSIDE_USDT_TEXT_12, __VA_ARGS__)
 
-/* SystemTap's note, version 3: the probe's address, that of .stapsdt.base, no semaphore; provider, name, arguments. The note goes
-   with the section of its code ("?"), of which the linker keeps one. */
+/* SystemTap's note, version 3: the probe's address, that of .stapsdt.base, no semaphore; provider, name, arguments. The note
+   goes with the section of its code ("?"), of which the linker keeps one. */
 #define RINGSIDE_USDT_NOTE(system, name, text, ...)                                                \
   __asm__ __inline__ __volatile__("990: nop\n"                                                     \
                                   ".pushsection .note.stapsdt,\"?\",\"note\"\n"                    \
@@ -101,7 +102,8 @@ RINGSIDE_INLINE auto operand_of(const T& value) noexcept {
 template <class T>
 using Operand = decltype(operand_of(std::declval<const std::decay_t<T>&>()));
 template <class T>
-inline constexpr int operand_size = std::is_integral_v<Operand<T>> && std::is_signed_v<Operand<T>> ? int{sizeof(Operand<T>)} : -int{sizeof(Operand<T>)};
+inline constexpr int operand_size =
+    std::is_integral_v<Operand<T>>&& std::is_signed_v<Operand<T>> ? int{sizeof(Operand<T>)} : -int{sizeof(Operand<T>)};
 
 }  // namespace detail
 }  // namespace ringside

@@ -28,7 +28,9 @@ bool is_kernel_address(u64 value) { return value >= 0xFFFF'8000'0000'0000 && val
 
 }  // namespace
 
-tl::unexpected<Error> Column::wrong(const std::string& why) const { return mistyped(std::errc::invalid_argument, in_quotes(text_) + ": " + why); }
+tl::unexpected<Error> Column::wrong(const std::string& why) const {
+  return mistyped(std::errc::invalid_argument, in_quotes(text_) + ": " + why);
+}
 
 // How to read the column in one type of event; without a type: in most of them.
 Column::Access Column::lower(const EventType* type, Kind& kind) const {
@@ -163,14 +165,18 @@ result<void> Column::bind() {
   }
   if (!any_event) return wrong(none_matches(event_, *formats_));
   if (array) return wrong(in_quotes(name_) + " is an array, and an array has no single value");
-  if (const auto is = std::find_if(formats_->all().begin(), formats_->all().end(), [&](const auto& type) { return name_ == type->name || name_ == type->full; });
+  if (const auto is = std::find_if(formats_->all().begin(), formats_->all().end(),
+                                   [&](const auto& type) { return name_ == type->name || name_ == type->full; });
       event_.empty() && is != formats_->all().end() && !is_builtin(name_)) {
     std::vector<std::string> own;
     for (const Field& f : (*is)->fields) own.push_back(f.name);
-    return wrong(own.empty() ? "this is an event, and has no fields" : "this is an event; name one of its fields, as in " + (*is)->full + "/" + own[0] + ": " + short_list(own));
+    return wrong(own.empty() ? "this is an event, and has no fields"
+                             : "this is an event; name one of its fields, as in " + (*is)->full + "/" + own[0] + ": " +
+                                   short_list(own));
   }
   if (!is_builtin(name_) && name_ != "thread" && name_ != "process")
-    return wrong(event_.empty() ? "no event here has a field " + in_quotes(name_) + near_names(name_, *formats_) : "there is no such field" + did_you_mean(nearest(name_, names)) + fields);
+    return wrong(event_.empty() ? "no event here has a field " + in_quotes(name_) + near_names(name_, *formats_)
+                                : "there is no such field" + did_you_mean(nearest(name_, names)) + fields);
   if (lower(last, kind_).op == Op::absent && name_ != "system") return wrong(in_quotes(name_) + " is for filters only");
   if (name_ == "thread") show_ = Show::thread;
   if (name_ == "process") show_ = Show::process;
@@ -184,7 +190,8 @@ result<void> Column::take_modifier(const std::string& modifier) {
   symbols_.clear();
   show_ = Show::plain;
   if (modifier.starts_with("buckets=")) {
-    if (!whole_number(std::string_view(modifier).substr(8), step_) || step_ < 1) return wrong("buckets= needs a whole number, 1 or more");
+    if (!whole_number(std::string_view(modifier).substr(8), step_) || step_ < 1)
+      return wrong("buckets= needs a whole number, 1 or more");
     modifier_ = Modifier::linear;
   } else if (modifier == "log2") {
     modifier_ = Modifier::log2;
@@ -249,7 +256,9 @@ bool Column::text(const TraceRecord& record, const RingName& ring, std::string_v
       out = tasks_->cgroup(thread_of(access.type, read_common(record.payload)), ring);
       return true;
     case Op::source:
-      out = !ring.buffer.empty() ? std::string_view(ring.buffer) : ring.kernel ? std::string_view("kernel") : std::string_view("program");
+      out = !ring.buffer.empty() ? std::string_view(ring.buffer)
+            : ring.kernel        ? std::string_view("kernel")
+                                 : std::string_view("program");
       return true;
     case Op::system:
       out = access.type->system;
@@ -304,7 +313,9 @@ i64 Column::begin(i64 bucket) const {
   return bucket == 0 ? 0 : bucket <= -64 ? INT64_MIN : -(i64{1} << (-bucket - 1));
 }
 
-std::string Column::show_number(i64 value, bool is_signed) { return is_signed ? std::to_string(value) : std::to_string(static_cast<u64>(value)); }
+std::string Column::show_number(i64 value, bool is_signed) {
+  return is_signed ? std::to_string(value) : std::to_string(static_cast<u64>(value));
+}
 
 std::string Column::show(u64 key, const Texts& texts) const {
   if (kind_ == Kind::text) return std::string(texts.text(key));
@@ -324,10 +335,13 @@ std::string Column::show_modified(u64 key) const {
       if (value > 0) return value >= 64 ? "[2^63, 2^64)" : fmt::format("[{}, {})", u64{1} << (value - 1), u64{1} << value);
       return value <= -64 ? "[-2^63, -2^62)" : fmt::format("[{}, {})", -(i64{1} << (-value - 1)), -(i64{1} << (-value - 2)));
     case Modifier::linear:
-      return is_signed_ ? fmt::format("[{}, {})", static_cast<__int128>(value) * step_, (static_cast<__int128>(value) + 1) * step_)
-                        : fmt::format("[{}, {})", static_cast<unsigned __int128>(key) * static_cast<u64>(step_), (static_cast<unsigned __int128>(key) + 1) * static_cast<u64>(step_));
+      return is_signed_
+                 ? fmt::format("[{}, {})", static_cast<__int128>(value) * step_, (static_cast<__int128>(value) + 1) * step_)
+                 : fmt::format("[{}, {})", static_cast<unsigned __int128>(key) * static_cast<u64>(step_),
+                               (static_cast<unsigned __int128>(key) + 1) * static_cast<u64>(step_));
     case Modifier::sym:
-      if (const auto* const symbol = const_cast<Formats*>(formats_)->symbols().find(key)) return fmt::format("{}+{:#x}", symbol->name, key - symbol->address);
+      if (const auto* const symbol = const_cast<Formats*>(formats_)->symbols().find(key))
+        return fmt::format("{}+{:#x}", symbol->name, key - symbol->address);
       return fmt::format("{:#x}", key);
     case Modifier::execname: {
       const Task* const task = tasks_->find(value);
@@ -344,7 +358,11 @@ std::string Column::show_plain(u64 key) const {
     case Show::thread:
     case Show::process: {
       const Task* const task = tasks_->find(value);
-      return fmt::format("{}-{}", task == nullptr ? "<...>" : show_ == Show::thread ? task->name : task->process, tasks_->show(value));
+      return fmt::format("{}-{}",
+                         task == nullptr         ? "<...>"
+                         : show_ == Show::thread ? task->name
+                                                 : task->process,
+                         tasks_->show(value));
     }
     case Show::event: {
       const EventType* type = formats_->find(static_cast<u32>(value));
@@ -374,11 +392,14 @@ std::string Column::show_plain(u64 key) const {
 }
 
 nlohmann::ordered_json Column::json(u64 key, const Texts& texts) const {
-  const bool plain = kind_ == Kind::whole && show_ == Show::plain && (modifier_ == Modifier::none || modifier_ == Modifier::divide || buckets());
+  const bool plain = kind_ == Kind::whole && show_ == Show::plain &&
+                     (modifier_ == Modifier::none || modifier_ == Modifier::divide || buckets());
   const auto whole = static_cast<i64>(key);
   if (show_ == Show::stack) return formats_->stacks()->functions(static_cast<u32>(key));
   const bool address = plain && !is_signed_ && modifier_ == Modifier::none && is_kernel_address(key);
-  const std::string text = plain && buckets() ? show_number(begin(whole), is_signed_) : address ? show_number(whole, is_signed_) : show(key, texts);
+  const std::string text = plain && buckets() ? show_number(begin(whole), is_signed_)
+                           : address          ? show_number(whole, is_signed_)
+                                              : show(key, texts);
   const bool number = kind_ == Kind::real ? text.find_first_of("ni") == std::string::npos
                                           : plain && (buckets() || symbols_.empty() || text == show_number(whole, is_signed_));
   return number ? nlohmann::ordered_json::parse(text) : nlohmann::ordered_json(text);

@@ -7,14 +7,14 @@
 //
 //   text = [ EVENT "/" ] NAME { "." MODIFIER }
 //
-// EVENT is a glob over SYSTEM:EVENT or the event's name: records of other events have no such value. NAME is a field of the event,
-// else one of
+// EVENT is a glob over SYSTEM:EVENT or the event's name: records of other events have no such value. NAME is a field of the
+// event, else one of
 //   stack, stack[N] · ts · cpu, CPU · ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · cgroup · common_type
-// stack is the event's stack by its functions, stack[0] the innermost one, stack[1] its caller; events without one have no value.
-// cpu is absent where it is unknown: rings of threads without sched events. ring is N of per_cpu/cpuN. syscall: a call by its name.
-// tid and pid are the thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they
-// differ. As in filters and in the kernel's histograms, a field comes first; but "event" alone always names the event, though
-// sys_enter_epoll_ctl has a field of that name. MODIFIER:
+// stack is the event's stack by its functions, stack[0] the innermost one, stack[1] its caller; events without one have no
+// value. cpu is absent where it is unknown: rings of threads without sched events. ring is N of per_cpu/cpuN. syscall: a call
+// by its name. tid and pid are the thread's number as the reader sees it, common_pid is the recorded one: in other PID
+// namespaces they differ. As in filters and in the kernel's histograms, a field comes first; but "event" alone always names the
+// event, though sys_enter_epoll_ctl has a field of that name. MODIFIER:
 //   log2         whole numbers by their power of two        buckets=N    by multiples of N
 //   hex          shown in hex                               sym          shown as the kernel's function at that address
 //   execname     the name of the thread with this number    usecs, msecs times, divided
@@ -104,7 +104,27 @@ class Column {
   i64 begin(i64 bucket) const;
 
  private:
-  enum class Op : u8 { unknown, absent, integer, time, cpu, ring, recorded, thread, tid, process, event, real, text, task, cgroup, source, system, stack, frame };
+  enum class Op : u8 {
+    unknown,
+    absent,
+    integer,
+    time,
+    cpu,
+    ring,
+    recorded,
+    thread,
+    tid,
+    process,
+    event,
+    real,
+    text,
+    task,
+    cgroup,
+    source,
+    system,
+    stack,
+    frame
+  };
   enum class Modifier : u8 { none, log2, linear, hex, sym, execname, divide };
   enum class Show : u8 { plain, thread, process, event, stack, syscall };
   struct Access {

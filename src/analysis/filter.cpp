@@ -135,9 +135,11 @@ class FilterParser {
       at_ = end + 1;
     }
     skip();
-    if (const auto colon = text_.find(": ", at_); colon != std::string_view::npos && text_.find_first_of(" ()&|!=<>~\"'", leaf.at) > colon) {
+    if (const auto colon = text_.find(": ", at_);
+        colon != std::string_view::npos && text_.find_first_of(" ()&|!=<>~\"'", leaf.at) > colon) {
       const std::string rest(text_.substr(colon + 2));
-      return fail("a filter names no event; -e does: -e " + std::string(text_.substr(leaf.at, colon - leaf.at)) + " -f '" + rest + "'");
+      return fail("a filter names no event; -e does: -e " + std::string(text_.substr(leaf.at, colon - leaf.at)) + " -f '" +
+                  rest + "'");
     }
     const auto* const found = std::find_if(std::begin(compares), std::end(compares), [&](const auto& c) {
       return text_.substr(at_, c.first.size()) == c.first;
@@ -204,7 +206,8 @@ class FilterParser {
       return;
     }
     u64 unit = 1;
-    for (const auto& [suffix, ns] : {std::pair<std::string_view, u64>{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}}) {
+    for (const auto& [suffix, ns] :
+         {std::pair<std::string_view, u64>{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}}) {
       if (!text.ends_with(suffix)) continue;
       text.remove_suffix(suffix.size());
       unit = ns;
@@ -235,7 +238,8 @@ class FilterParser {
 std::optional<char> Filter::character_in(const Value& value) {
   if (value.quote != '\'') return std::nullopt;
   if (value.text.size() == 1) return value.text[0];
-  constexpr std::pair<std::string_view, char> escapes[] = {{"\\n", '\n'}, {"\\t", '\t'}, {"\\r", '\r'}, {"\\0", '\0'}, {"\\\\", '\\'}};
+  constexpr std::pair<std::string_view, char> escapes[] = {
+      {"\\n", '\n'}, {"\\t", '\t'}, {"\\r", '\r'}, {"\\0", '\0'}, {"\\\\", '\\'}};
   for (const auto& [text, c] : escapes)
     if (text == value.text) return c;
   return std::nullopt;
@@ -244,7 +248,8 @@ std::optional<char> Filter::character_in(const Value& value) {
 std::string Filter::why_no_number(const Leaf& leaf, Op op, const Names* names) {
   const std::string& text = leaf.value.text;
   if (op == Op::time && text.starts_with('+'))
-    return "ts is the time as report prints it; a time after the first event is a range: --time " + (leaf.compare == Compare::less || leaf.compare == Compare::less_equal ? ".." + text : text + "..");
+    return "ts is the time as report prints it; a time after the first event is a range: --time " +
+           (leaf.compare == Compare::less || leaf.compare == Compare::less_equal ? ".." + text : text + "..");
   std::string known;
   if (names != nullptr) {
     for (const auto& [named, name] : *names) known += (known.empty() ? ", nor one of its names: " : ", ") + name;
@@ -263,7 +268,8 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
   // System calls have paths in the memory of their program, which is gone.
   const bool path = leaf.field == "filename" || leaf.field == "pathname" || leaf.field == "oldname" || leaf.field == "newname";
   if (leaf.compare == Compare::glob)
-    return refused("~ is for texts, and " + leaf.field + " is a number" + (path ? ", the address of a path; record --libc io COMMAND has paths as texts, in libc:open" : ""));
+    return refused("~ is for texts, and " + leaf.field + " is a number" +
+                   (path ? ", the address of a path; record --libc io COMMAND has paths as texts, in libc:open" : ""));
   const __int128 one = 1;
   const __int128 min = is_signed ? -(one << (bits - 1)) : 0, max = is_signed ? (one << (bits - 1)) - 1 : (one << bits) - 1;
   const auto range = [&](__int128 low, __int128 high) {
@@ -289,7 +295,8 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
         if (leaf.compare != Compare::equal && leaf.compare != Compare::unequal)
           return refused("with a name " + leaf.field + " is compared by == and != only");
         // A value has the width of its field; a name's value has 64 bits.
-        const __int128 n = is_signed ? static_cast<__int128>(named) : static_cast<__int128>(static_cast<u64>(named) & static_cast<u64>(max));
+        const __int128 n =
+            is_signed ? static_cast<__int128>(named) : static_cast<__int128>(static_cast<u64>(named) & static_cast<u64>(max));
         range(n, n);
       }
       if (out.kind != Lowered::Kind::absent) {
@@ -302,7 +309,8 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
     if (!c) return refused(why_no_number(leaf, step.op, names));
     number = is_signed ? i64{static_cast<signed char>(*c)} : i64{static_cast<u8>(*c)};
   }
-  if (value.number == Value::Number::real) return refused(leaf.field + " is a whole number; " + in_quotes(value.text) + " is not, or has over 64 bits");
+  if (value.number == Value::Number::real)
+    return refused(leaf.field + " is a whole number; " + in_quotes(value.text) + " is not, or has over 64 bits");
   if (value.is_time && step.op != Op::time && !leaf.field.ends_with("_ns"))
     return refused("a time is for ts and fields that end in _ns; " + leaf.field + " is a plain number");
   switch (leaf.compare) {
@@ -376,7 +384,9 @@ Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
     Lowered out = lower_text(leaf, Op::text, nullptr);
     if (out.kind == Lowered::Kind::refused) return out;
     if (type == nullptr) return {};
-    const std::string& text = name == "system" ? type->system : leaf.value.text.find(':') != std::string::npos ? type->full : type->name;
+    const std::string& text = name == "system"                                 ? type->system
+                              : leaf.value.text.find(':') != std::string::npos ? type->full
+                                                                               : type->name;
     out.kind = Lowered::Kind::constant;
     out.value = text_matches(leaf, text) != out.negated;
     return out;
@@ -423,7 +433,8 @@ Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
       }
       return lower_number(leaf, step, 8 * field->size, field->is_signed, &field->symbols);
     case FieldKind::floating:
-      if (leaf.value.number == Value::Number::none || leaf.compare == Compare::glob || leaf.compare == Compare::bits || leaf.value.is_time) {
+      if (leaf.value.number == Value::Number::none || leaf.compare == Compare::glob || leaf.compare == Compare::bits ||
+          leaf.value.is_time) {
         out.why = leaf.field + " is a floating number: it is compared with numbers, by == != < <= > >=";
         return out;
       }
@@ -470,8 +481,14 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
       check(type.get());
     }
     if (!known) {
-      return tl::unexpected<Error>(error_at(text, leaf.at, !any ? none_matches(text.substr(leaf.at, text.find('/', leaf.at) - leaf.at), formats)
-                                                    : (leaf.events.empty() ? "no event here has a field " : in_quotes(text.substr(leaf.at, text.find('/', leaf.at) - leaf.at)) + " has no field ") + in_quotes(leaf.field) + (leaf.events.empty() ? near_names(leaf.field, formats) : did_you_mean(nearest(leaf.field, names))), std::errc::no_such_file_or_directory));
+      return tl::unexpected<Error>(error_at(
+          text, leaf.at,
+          !any ? none_matches(text.substr(leaf.at, text.find('/', leaf.at) - leaf.at), formats)
+               : (leaf.events.empty() ? "no event here has a field "
+                                      : in_quotes(text.substr(leaf.at, text.find('/', leaf.at) - leaf.at)) + " has no field ") +
+                     in_quotes(leaf.field) +
+                     (leaf.events.empty() ? near_names(leaf.field, formats) : did_you_mean(nearest(leaf.field, names))),
+          std::errc::no_such_file_or_directory));
     }
     if (!fits) return tl::unexpected<Error>(error_at(text, leaf.value_at, why));
   }
@@ -504,8 +521,8 @@ bool Filter::kernel_may(const EventType& type) const {
     const Value& value = leaf.value;
     if (field == nullptr) {
       if (leaf.field == "comm" || leaf.field == "COMM") return value.quote != 0 && leaf.compare != Compare::glob;
-      return (leaf.field == "common_pid" || leaf.field == "cpu" || leaf.field == "CPU") && value.number == Value::Number::whole && !value.is_time &&
-             value.whole >= 0 && value.whole <= INT32_MAX;
+      return (leaf.field == "common_pid" || leaf.field == "cpu" || leaf.field == "CPU") &&
+             value.number == Value::Number::whole && !value.is_time && value.whole >= 0 && value.whole <= INT32_MAX;
     }
     if (field->kind == FieldKind::text || field->kind == FieldKind::loc_text)
       return value.quote != 0 && (leaf.compare != Compare::glob || field->kind == FieldKind::loc_text);
@@ -513,7 +530,8 @@ bool Filter::kernel_may(const EventType& type) const {
     const u32 bits = 8 * field->size;
     if (field->kind != FieldKind::integer || value.number != Value::Number::whole || value.is_time || bits > 64) return false;
     const __int128 one = 1;
-    return field->is_signed ? value.whole >= -(one << (bits - 1)) && value.whole < one << (bits - 1) : value.whole >= 0 && value.whole < one << bits;
+    return field->is_signed ? value.whole >= -(one << (bits - 1)) && value.whole < one << (bits - 1)
+                            : value.whole >= 0 && value.whole < one << bits;
   });
 }
 
@@ -525,7 +543,8 @@ void Filter::build(u32 id, Program& program) {
   program.entry = emit(root_, program.type, accept, reject);
   program.built = true;
   program.reach = 1;
-  for (size_t i = first; i < steps_.size(); ++i) program.reach = steps_[i].op != Op::integer || program.reach == 0 ? 0 : std::max(program.reach, steps_[i].integer.reach());
+  for (size_t i = first; i < steps_.size(); ++i)
+    program.reach = steps_[i].op != Op::integer || program.reach == 0 ? 0 : std::max(program.reach, steps_[i].integer.reach());
 }
 
 bool Filter::matches_any(const TraceRecord& record, const RingName& ring) {
@@ -533,7 +552,8 @@ bool Filter::matches_any(const TraceRecord& record, const RingName& ring) {
   i32 at = program.entry;
   while (at >= 0) {
     const Step& step = steps_[static_cast<size_t>(at)];
-    const bool met = step.op == Op::integer ? step.meets(static_cast<u64>(step.integer(record.payload))) : test(step, record, ring, program.type);
+    const bool met = step.op == Op::integer ? step.meets(static_cast<u64>(step.integer(record.payload)))
+                                            : test(step, record, ring, program.type);
     at = met ? step.yes : step.no;
   }
   return at == accept;
@@ -605,10 +625,12 @@ bool Filter::test(const Step& step, const TraceRecord& record, const RingName& r
       if (stacks == nullptr || record.stack == 0) return false;
       if (leaf.frame < 0) return text_matches(leaf, stacks->text(record.stack));
       const auto& functions = stacks->functions(record.stack);
-      return static_cast<size_t>(leaf.frame) < functions.size() && text_matches(leaf, functions[static_cast<size_t>(leaf.frame)]);
+      return static_cast<size_t>(leaf.frame) < functions.size() &&
+             text_matches(leaf, functions[static_cast<size_t>(leaf.frame)]);
     }
     case Op::source:
-      return text_matches(leaf, ring.kernel ? "kernel" : "program") || (!ring.buffer.empty() && text_matches(leaf, ring.buffer));
+      return text_matches(leaf, ring.kernel ? "kernel" : "program") ||
+             (!ring.buffer.empty() && text_matches(leaf, ring.buffer));
   }
   return false;
 }

@@ -10,13 +10,13 @@
 // stack is the text of the event's stack: its functions, innermost first, with ; between them (stack ~ "*parse*"); stack[0] the
 // innermost function, stack[1] its caller.
 //
-// NAME is a field of the event, else one of: stack · ts · cpu, CPU, ring · source (kernel, program, a buffer's name) · comm, COMM, task ·
-// pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count. pid and tid are the
-// thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they differ. As in the kernel,
-// an event's own field comes first, so pid in sched_wakeup is the woken thread's; COMM and common_pid always belong to the
-// thread that ran. In the events of system calls `syscall` is the call, by name or number. VALUE is a number (10, -1, 0x1f, 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a
-// text ("...", '...' or a bare word) or a character ('c', '\n'). For an enum it may be a name from the print fmt. `&`: has one
-// of these bits.
+// NAME is a field of the event, else one of: stack · ts · cpu, CPU, ring · source (kernel, program, a buffer's name) · comm,
+// COMM, task · pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count. pid and tid
+// are the thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they differ. As in the
+// kernel, an event's own field comes first, so pid in sched_wakeup is the woken thread's; COMM and common_pid always belong to
+// the thread that ran. In the events of system calls `syscall` is the call, by name or number. VALUE is a number (10, -1, 0x1f,
+// 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a text ("...", '...' or a bare word) or a character
+// ('c', '\n'). For an enum it may be a name from the print fmt. `&`: has one of these bits.
 //
 // Differences from the kernel's filters: numbers compare as numbers (300 equals no byte, -1 no unsigned field; the kernel cuts
 // them to the field's width), and "*1" finds the end of a text in a fixed array (in the kernel, the end of the array). An event
@@ -52,7 +52,8 @@ class Filter {
 
   bool matches(const TraceRecord& record, const RingName& ring) {
     const u32 id = record.number();
-    if (!programs_.knows(id, version()) || programs_[id].reach - 1 >= record.payload.size) [[unlikely]] return matches_any(record, ring);
+    if (!programs_.knows(id, version()) || programs_[id].reach - 1 >= record.payload.size) [[unlikely]]
+      return matches_any(record, ring);
     const Step* const steps = steps_.data();
     i32 at = programs_[id].entry;
     while (at >= 0) {

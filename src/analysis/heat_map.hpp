@@ -26,7 +26,9 @@ class HeatMap {
 
   HeatMap() : HeatMap(Options()) {}
   explicit HeatMap(const Options& options)
-      : most_(options.most_columns < 2 ? 2 : options.most_columns), buckets_{options.precision}, shift_(options.finest < 63 ? options.finest : 63) {}
+      : most_(options.most_columns < 2 ? 2 : options.most_columns),
+        buckets_{options.precision},
+        shift_(options.finest < 63 ? options.finest : 63) {}
 
   void add(u64 time_ns, u64 value, u64 times = 1) {
     u64 column = (time_ns >> shift_) - first_;

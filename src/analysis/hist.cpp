@@ -12,7 +12,8 @@ result<Hist> Hist::make(const Options& options, const Formats& formats, const Ta
   Hist hist(RS_TRY(Groups<Cell>::make(options.keys, options.most_keys, formats, tasks)), options.precision);
   for (const std::string& text : options.values) {
     auto column = RS_TRY(Column::compile(text, formats, tasks));
-    if (column.kind() == Column::Kind::text) return mistyped(std::errc::invalid_argument, in_quotes(text) + " is a text, and texts do not add up");
+    if (column.kind() == Column::Kind::text)
+      return mistyped(std::errc::invalid_argument, in_quotes(text) + " is a text, and texts do not add up");
     hist.values_.push_back(std::move(column));
   }
   hist.read_.resize(hist.values_.size());
@@ -56,7 +57,9 @@ bool Hist::add_values(const TraceRecord& record, const RingName& ring, u64 times
 std::vector<Hist::Row> Hist::rows(const Sort& sort) const {
   std::vector<Row> rows;
   rows.reserve(groups_.size());
-  groups_.each([&](const KeyWords& key, const Cell& cell) { rows.push_back({key, cell.count, cell.values != nullptr ? cell.values->data() : nullptr}); });
+  groups_.each([&](const KeyWords& key, const Cell& cell) {
+    rows.push_back({key, cell.count, cell.values != nullptr ? cell.values->data() : nullptr});
+  });
   std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
     if (sort.by == By::key) return sort.descending ? groups_.before(b.key, a.key) : groups_.before(a.key, b.key);
     const double x = sort.by == By::count ? static_cast<double>(a.count) : a.values[sort.value].sum();

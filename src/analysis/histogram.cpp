@@ -23,7 +23,8 @@ double Histogram::quantile(double q) const {
   u64 seen = 0;
   double found = static_cast<double>(max_);
   each([&](i64 low, i64 high, u64 count) {
-    if (seen < rank && seen + count >= rank) found = static_cast<double>(low) + (static_cast<double>(high) - static_cast<double>(low)) / 2;
+    if (seen < rank && seen + count >= rank)
+      found = static_cast<double>(low) + (static_cast<double>(high) - static_cast<double>(low)) / 2;
     seen += count;
   });
   return std::clamp(found, static_cast<double>(min_), static_cast<double>(max_));

@@ -1,5 +1,5 @@
-// A whole number at a known place of payloads, whatever its width and sign: one load of the eight bytes that hold it, a shift, a
-// mask, and no branch on its width or sign.
+// A whole number at a known place of payloads, whatever its width and sign: one load of the eight bytes that hold it, a shift,
+// a mask, and no branch on its width or sign.
 //
 //   const IntegerAt prio(field->offset, field->size, field->is_signed);
 //   i64 value = prio(record.payload);     // a number outside the payload reads as 0

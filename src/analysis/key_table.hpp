@@ -7,7 +7,8 @@
 // A full table evicts the half of its cells that counts least, and counts the evicted keys: a key that comes back begins anew.
 // So memory is bounded, a heavy key survives, and the table is exact as long as evicted().keys is 0.
 // Cells stand one behind the other. A sparse index of their numbers leads to them, by open addressing with linear probing: a
-// collision is rare, so the processor foresees that there is none. The hash is seeded, so that nobody can choose keys that collide.
+// collision is rare, so the processor foresees that there is none. The hash is seeded, so that nobody can choose keys that
+// collide.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -11,8 +11,9 @@
 namespace ringside {
 namespace {
 
-constexpr std::string_view builtins[] = {"stack", "ts",  "cpu", "CPU",        "ring",  "source", "comm",        "COMM",         "task",
-                                         "pid", "tid", "common_pid", "cgroup", "event", "system", "common_type", "common_flags", "common_preempt_count"};
+constexpr std::string_view builtins[] = {"stack",  "ts",    "cpu",    "CPU",         "ring",         "source",
+                                         "comm",   "COMM",  "task",   "pid",         "tid",          "common_pid",
+                                         "cgroup", "event", "system", "common_type", "common_flags", "common_preempt_count"};
 
 // The number of letters to change, add, remove or exchange with the next one.
 size_t distance(std::string_view a, std::string_view b) {
@@ -48,7 +49,8 @@ std::vector<std::string> nearest(std::string_view wanted, const std::vector<std:
   for (const std::string& word : words) {
     const std::string name = lower(word);
     const size_t apart = std::max(name.size(), like.size()) - std::min(name.size(), like.size());
-    const bool within = like.size() >= 3 && name.size() >= 3 && (name.find(like) != std::string::npos || like.find(name) != std::string::npos);
+    const bool within =
+        like.size() >= 3 && name.size() >= 3 && (name.find(like) != std::string::npos || like.find(name) != std::string::npos);
     const size_t d = apart <= limit ? distance(like, name) : ~size_t{0};
     if (d <= limit)
       found.emplace(d, word);
@@ -71,7 +73,8 @@ std::string short_list(const std::vector<std::string>& names) {
 
 std::string did_you_mean(const std::vector<std::string>& words) {
   std::string out;
-  for (size_t i = 0; i < words.size(); ++i) out += (i == 0 ? "; did you mean " : i + 1 == words.size() ? " or " : ", ") + words[i];
+  for (size_t i = 0; i < words.size(); ++i)
+    out += (i == 0 ? "; did you mean " : i + 1 == words.size() ? " or " : ", ") + words[i];
   return out.empty() ? out : out + "?";
 }
 
@@ -101,7 +104,8 @@ std::string near_events(const EventPattern& pattern, const std::vector<std::stri
   std::vector<std::string> near;
   if (colon != std::string::npos) {  // the event may be right, and its system not
     if (const auto at = by_name.find(name); at != by_name.end()) near = at->second;
-    for (const std::string& system : nearest(text.substr(0, colon), {systems.begin(), systems.end()})) near.push_back(system + ":*");
+    for (const std::string& system : nearest(text.substr(0, colon), {systems.begin(), systems.end()}))
+      near.push_back(system + ":*");
   } else {
     for (const std::string& system : nearest(text, {systems.begin(), systems.end()})) near.push_back(system + ":*");
     for (const std::string& event : nearest(text, names)) near.push_back(by_name[event].front());
@@ -130,11 +134,14 @@ std::string instead_of(const EventPattern& pattern, const Formats& formats) {
 }  // namespace
 
 namespace {
-constexpr std::pair<std::string_view, const char*> libc_lists[] = {{"malloc calloc realloc free", "malloc"}, {"read write open close", "io"}, {"mutex_lock", "mutex"}};
+constexpr std::pair<std::string_view, const char*> libc_lists[] = {
+    {"malloc calloc realloc free", "malloc"}, {"read write open close", "io"}, {"mutex_lock", "mutex"}};
 }
 
 std::string libc_list(std::string_view call) {
-  const auto* const found = std::find_if(std::begin(libc_lists), std::end(libc_lists), [&](const auto& list) { return !call.empty() && list.first.find(call) != std::string_view::npos; });
+  const auto* const found = std::find_if(std::begin(libc_lists), std::end(libc_lists), [&](const auto& list) {
+    return !call.empty() && list.first.find(call) != std::string_view::npos;
+  });
   return found != std::end(libc_lists) ? found->second : "";
 }
 
@@ -151,7 +158,8 @@ std::vector<std::string> libc_calls() {
 
 std::string unmatched(const EventPatterns& patterns, const Formats& formats, const std::string& where) {
   for (const EventPattern& pattern : patterns) {
-    if (std::none_of(formats.all().begin(), formats.all().end(), [&](const auto& type) { return pattern.matches(type->system, type->name); }))
+    if (std::none_of(formats.all().begin(), formats.all().end(),
+                     [&](const auto& type) { return pattern.matches(type->system, type->name); }))
       return "no event in " + where + " matches " + in_quotes(pattern.text()) + instead_of(pattern, formats);
   }
   return "";
@@ -159,10 +167,13 @@ std::string unmatched(const EventPatterns& patterns, const Formats& formats, con
 
 std::string none_matches(std::string_view events, const Formats& formats) {
   const EventPatterns patterns = patterns_or_none(events);
-  return "no event here matches " + in_quotes(events) + (patterns.empty() ? "; there are " + event_list(formats) : instead_of(*patterns.begin(), formats));
+  return "no event here matches " + in_quotes(events) +
+         (patterns.empty() ? "; there are " + event_list(formats) : instead_of(*patterns.begin(), formats));
 }
 
-bool is_builtin(std::string_view name) { return std::find(std::begin(builtins), std::end(builtins), name) != std::end(builtins); }
+bool is_builtin(std::string_view name) {
+  return std::find(std::begin(builtins), std::end(builtins), name) != std::end(builtins);
+}
 
 std::string near_names(std::string_view wanted, const Formats& formats) {
   std::vector<std::string> names(std::begin(builtins), std::end(builtins));
@@ -181,7 +192,9 @@ struct Mistyped final : std::error_category {
 constinit const Mistyped mistyped_category;
 }  // namespace
 
-tl::unexpected<Error> mistyped(std::errc code, std::string sentence) { return tl::unexpected<Error>(Error{{static_cast<int>(code), mistyped_category}, std::move(sentence)}); }
+tl::unexpected<Error> mistyped(std::errc code, std::string sentence) {
+  return tl::unexpected<Error>(Error{{static_cast<int>(code), mistyped_category}, std::move(sentence)});
+}
 bool is_mistyped(const Error& error) { return error.code.category() == mistyped_category; }
 
 std::string in_quotes(std::string_view text) {

@@ -1,4 +1,5 @@
-// The names that every record has besides the fields of its event, the events that patterns name, and suggestions for mistyped names.
+// The names that every record has besides the fields of its event, the events that patterns name, and suggestions for mistyped
+// names.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,10 +10,12 @@
 
 namespace ringside {
 
-// stack · ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count
+// stack · ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · cgroup · event · system · common_type,
+// common_flags, common_preempt_count
 bool is_builtin(std::string_view name);
 
-// Two of the events for which `asked` holds, if `name` is a field of one, and built in for the other. Null: it means the same in all.
+// Two of the events for which `asked` holds, if `name` is a field of one, and built in for the other. Null: it means the same
+// in all.
 struct Mixture {
   const EventType *with = nullptr, *without = nullptr;
   bool of_thread = false;  // in `without` it tells the thread that ran
@@ -39,7 +42,8 @@ std::vector<std::string> nearest(std::string_view wanted, const std::vector<std:
 std::string did_you_mean(const std::vector<std::string>& words);
 // "a, b, c": the first twelve, and how many there are.
 std::string short_list(const std::vector<std::string>& names);
-// Suggestions for a pattern that matches none of `all` ("SYSTEM:EVENT" each): "; did you mean ...?", or the events of its system.
+// Suggestions for a pattern that matches none of `all` ("SYSTEM:EVENT" each): "; did you mean ...?", or the events of its
+// system.
 std::string near_events(const EventPattern& pattern, const std::vector<std::string>& all);
 // A sentence about the first pattern that matches none of the events; empty if there is no such pattern.
 std::string unmatched(const EventPatterns& patterns, const Formats& formats, const std::string& where);

@@ -36,20 +36,24 @@ bool any_has(const Formats& formats, const EventPatterns& events, std::string_vi
                      [&](const auto& type) { return matches(events, *type) && type->field(field) != nullptr; });
 }
 
-// pid is the woken thread in sched_waking, and in sched_switch, which has no such field, the thread that leaves its CPU. A key of the same
-// name for both must be a field of all these events, or of none.
-result<void> one_meaning(const Pairs::Key& key, const EventPatterns& starts, const EventPatterns& ends, const Formats& formats) {
+// pid is the woken thread in sched_waking, and in sched_switch, which has no such field, the thread that leaves its CPU. A key
+// of the same name for both must be a field of all these events, or of none.
+result<void> one_meaning(const Pairs::Key& key, const EventPatterns& starts, const EventPatterns& ends,
+                         const Formats& formats) {
   const std::string name(Pairs::field_of(key.start));
   if (name != Pairs::field_of(key.end) || key.start.find('/') != std::string::npos) return {};
-  const Mixture mixed = find_mixture(name, formats, [&](const EventType& type) { return matches(starts, type) || matches(ends, type); });
+  const Mixture mixed =
+      find_mixture(name, formats, [&](const EventType& type) { return matches(starts, type) || matches(ends, type); });
   if (!mixed) return {};
   std::vector<std::string> fields;
   for (const Field& f : mixed.without->fields) fields.push_back(f.name);
   fields = nearest(name, fields);
   for (std::string& field : fields) field = matches(ends, *mixed.without) ? name + "=" + field : field + "=" + name;
-  const std::string other = !mixed.of_thread ? "" : "; " + name + "=" + (name == "comm" ? "task" : "common_pid") + " is that thread";
-  return mistyped(std::errc::invalid_argument, mixed.without->full + " has no field " + in_quotes(name) + ", which is one of " + mixed.with->full + "; " + mixed.rest() +
-                                                   " would be taken" + other + did_you_mean(fields));
+  const std::string other =
+      !mixed.of_thread ? "" : "; " + name + "=" + (name == "comm" ? "task" : "common_pid") + " is that thread";
+  return mistyped(std::errc::invalid_argument, mixed.without->full + " has no field " + in_quotes(name) + ", which is one of " +
+                                                   mixed.with->full + "; " + mixed.rest() + " would be taken" + other +
+                                                   did_you_mean(fields));
 }
 
 bool any_matches(const Formats& formats, const EventPatterns& events) {
@@ -63,7 +67,8 @@ result<Column> column_of(const std::string& events, const std::string& text, con
 
 Pairs::Copy copy_of(const TraceRecord& record, size_t most = longest_copy) {
   Pairs::Copy copy{record.time, record.lost, record.source, record.ids, record.cpu, record.stack};
-  if (record.lost == 0) copy.payload.assign(record.payload.data, record.payload.data + std::min<size_t>(record.payload.size, most));
+  if (record.lost == 0)
+    copy.payload.assign(record.payload.data, record.payload.data + std::min<size_t>(record.payload.size, most));
   return copy;
 }
 
@@ -78,7 +83,8 @@ std::pair<std::string, std::string> Pairs::split(std::string_view text) {
 result<Pairs> Pairs::make(const Options& options, const Formats& formats, const Tasks& tasks) {
   Pairs pairs(options);
   const auto has = [&](const std::string& start, const std::string& end) {
-    return any_matches(formats, patterns_or_none(split(start).first)) && any_matches(formats, patterns_or_none(split(end).first));
+    return any_matches(formats, patterns_or_none(split(start).first)) &&
+           any_matches(formats, patterns_or_none(split(end).first));
   };
   if (options.otherwise && !has(options.start, options.end) && has(options.otherwise->start, options.otherwise->end)) {
     pairs.options_.start = options.otherwise->start;
@@ -99,10 +105,13 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   formats_ = &formats;
   std::random_device random;
   seed_ = u64{random()} << 32 | random();
-  const auto side = [&](const std::string& text, std::string& events, EventPatterns& patterns, std::optional<Filter>& condition) -> result<void> {
+  const auto side = [&](const std::string& text, std::string& events, EventPatterns& patterns,
+                        std::optional<Filter>& condition) -> result<void> {
     std::string test;
     std::tie(events, test) = split(text);
-    if (events.empty()) return mistyped(std::errc::invalid_argument, "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
+    if (events.empty())
+      return mistyped(std::errc::invalid_argument,
+                      "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
     patterns = RS_TRY(EventPatterns::parse(events));
     if (!any_matches(formats, patterns)) return refuse(std::errc::no_such_file_or_directory, none_matches(events, formats));
     if (test.empty()) return {};
@@ -112,13 +121,16 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   RS_TRY(side(options_.start, start_events_, starts_, start_if_));
   RS_TRY(side(options_.end, end_events_, ends_, end_if_));
   if (options_.keys.empty()) options_.keys.push_back({"common_pid", "common_pid"});
-  if (options_.keys.size() > most_keys) return mistyped(std::errc::invalid_argument, "a pair has at most " + std::to_string(most_keys) + " keys in common");
+  if (options_.keys.size() > most_keys)
+    return mistyped(std::errc::invalid_argument, "a pair has at most " + std::to_string(most_keys) + " keys in common");
   for (const Key& key : options_.keys) {
     RS_TRY(one_meaning(key, starts_, ends_, formats));
     auto start = RS_TRY(column_of(start_events_, key.start, formats, tasks));
     auto end = RS_TRY(column_of(end_events_, key.end, formats, tasks));
     if (start.kind() != end.kind())
-      return mistyped(std::errc::invalid_argument, in_quotes(key.start) + " of the start and " + in_quotes(key.end) + " of the end are not both the same kind: text, floating number or whole number");
+      return mistyped(std::errc::invalid_argument,
+                      in_quotes(key.start) + " of the start and " + in_quotes(key.end) +
+                          " of the end are not both the same kind: text, floating number or whole number");
     start_keys_.push_back(std::move(start));
     end_keys_.push_back(std::move(end));
     const auto is = [&](std::initializer_list<std::string_view> names) {
@@ -145,7 +157,9 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
   else if (event == "start" || event == "end")
     by_start_ = event == "start";
   else
-    by_start_ = std::none_of(formats.all().begin(), formats.all().end(), [&, of = patterns_or_none(event)](const auto& type) { return matches(of, *type) && is_end(*type); });
+    by_start_ = std::none_of(formats.all().begin(), formats.all().end(), [&, of = patterns_or_none(event)](const auto& type) {
+      return matches(of, *type) && is_end(*type);
+    });
   if (!event.empty() && event != "start" && event != "end") name = by;
   by_ = RS_TRY(column_of(by_start_ ? start_events_ : end_events_, name, formats, tasks));
   return {};
@@ -259,7 +273,8 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
   }
   ++counts_.pairs;
   bool doubtful = waiting.losses != static_cast<u32>(counts_.losses);
-  if (doubtful && waiting.source == record.source && on_one_ring(ring)) doubtful = waiting.ring_losses != ring_of(record.source).losses;
+  if (doubtful && waiting.source == record.source && on_one_ring(ring))
+    doubtful = waiting.ring_losses != ring_of(record.source).losses;
   counts_.doubtful += doubtful;
   const bool counts = !doubtful || !options_.sure;
   if (counts) {
@@ -343,8 +358,8 @@ void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting&
   admit(std::move(slow));
 }
 
-// Whether an event that met no start of this part may meet one from before it. Not, if it is known that another one of its key came
-// since the part began.
+// Whether an event that met no start of this part may meet one from before it. Not, if it is known that another one of its key
+// came since the part began.
 bool Pairs::is_edge(const Words& key, u32 hash) {
   std::optional<Words>& seen = edges_->seen[hash % edges_->seen.size()];
   if (seen && same_key(*seen, key)) return false;
@@ -355,11 +370,13 @@ bool Pairs::is_edge(const Words& key, u32 hash) {
 void Pairs::add_end(const Words& key, const TraceRecord& record) {
   Edges& e = *edges_;
   const u32 size = std::min<u32>(record.payload.size, longest_copy);
-  e.ends.push_back({key, e.starts.size(), record.time, order_, e.payloads.size(), size, record.source, record.ids, record.stack, static_cast<u32>(counts_.losses), ring_of(record.source).losses, record.cpu});
+  e.ends.push_back({key, e.starts.size(), record.time, order_, e.payloads.size(), size, record.source, record.ids, record.stack,
+                    static_cast<u32>(counts_.losses), ring_of(record.source).losses, record.cpu});
   e.payloads.insert(e.payloads.end(), record.payload.data, record.payload.data + size);
 }
 
-bool Pairs::append(const Pairs& part, const std::function<const RingName&(u32)>& ring, const std::function<void(const TraceRecord&)>& use) {
+bool Pairs::append(const Pairs& part, const std::function<const RingName&(u32)>& ring,
+                   const std::function<void(const TraceRecord&)>& use) {
   if (!part.fits() || waiting_.size() + part.edges_->most_open > options_.most_waiting) return false;
   const u64 order = order_, losses = counts_.losses;
   const Edges& edges = *part.edges_;
@@ -424,7 +441,8 @@ void Pairs::take_over(const Pairs& part) {
   without_group_ += part.without_group_;
   for (u32 source = 0; source < part.rings_.size(); ++source) ring_of(source).losses += part.rings_[source].losses;
   const auto add = [&](auto... which) { ((counts_.*which += part.counts_.*which), ...); };
-  add(&Counts::starts, &Counts::ends, &Counts::pairs, &Counts::doubtful, &Counts::repeated, &Counts::negative, &Counts::unmatched, &Counts::without_key, &Counts::losses, &Counts::lost);
+  add(&Counts::starts, &Counts::ends, &Counts::pairs, &Counts::doubtful, &Counts::repeated, &Counts::negative,
+      &Counts::unmatched, &Counts::without_key, &Counts::losses, &Counts::lost);
 }
 
 void Pairs::lose(const TraceRecord& record) {
@@ -449,7 +467,8 @@ void Pairs::remember(const TraceRecord& record) {
   copy.cpu = record.cpu;
   copy.stack = record.stack;
   copy.payload.clear();
-  if (record.lost == 0) copy.payload.assign(record.payload.data, record.payload.data + std::min<size_t>(record.payload.size, longest_copy));
+  if (record.lost == 0)
+    copy.payload.assign(record.payload.data, record.payload.data + std::min<size_t>(record.payload.size, longest_copy));
 }
 
 Pairs::Counts Pairs::counts() const {

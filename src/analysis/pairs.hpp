@@ -37,8 +37,8 @@
 //   pairs.append(*part, ring, use);           // in the order of the parts: pairs is then as if it had taken all of them
 //
 // Only the first event of a key in a part can meet a start that was open before. A part keeps these events for append(), its
-// edges, and as it remembers few keys, some that are not the first; those change nothing. Memory: the words of a start's key, 96
-// bytes and the payload of an end without one.
+// edges, and as it remembers few keys, some that are not the first; those change nothing. Memory: the words of a start's key,
+// 96 bytes and the payload of an end without one.
 #pragma once
 #include <functional>
 #include <optional>
@@ -76,7 +76,8 @@ class Pairs {
     std::string start{}, end{};
     std::optional<Sides> otherwise{};  // in a trace that has no event of the above
     std::vector<Key> keys{};
-    std::string by{};  // a column; "start/..." or "end/..." names its side. Else the end's field, the start's, the end's built-in name
+    std::string
+        by{};  // a column; "start/..." or "end/..." names its side. Else the end's field, the start's, the end's built-in name
     size_t most_waiting = 100'000, most_groups = 10'000;
     u32 slowest = 10;   // pairs kept
     u32 context = 0;    // records kept with each of them: the last of its ring before the end
@@ -133,9 +134,11 @@ class Pairs {
   bool has_parts() const { return !options_.first && options_.context == 0; }
   // An empty one, for a part of the same trace with formats and tasks of its own.
   result<Pairs> part(const Formats& formats, const Tasks& tasks) const;
-  // Takes over what the next part found. ring(source): of the trace; use(end): after each pair that counts and began before the part.
-  // False: a table may have been too small, or a pair is kept whose stack's number means nothing here; neither Pairs is of use then.
-  bool append(const Pairs& part, const std::function<const RingName&(u32)>& ring, const std::function<void(const TraceRecord&)>& use);
+  // Takes over what the next part found. ring(source): of the trace; use(end): after each pair that counts and began before the
+  // part. False: a table may have been too small, or a pair is kept whose stack's number means nothing here; neither Pairs is
+  // of use then.
+  bool append(const Pairs& part, const std::function<const RingName&(u32)>& ring,
+              const std::function<void(const TraceRecord&)>& use);
   std::vector<Column> columns() const;  // of its keys and its group
   std::vector<const Filter*> conditions() const;
 
@@ -267,7 +270,9 @@ class Pairs {
   void lose(const TraceRecord& record);
   const Group* group(const TraceRecord& record, const RingName& ring, u32 at, u64& key);
   void keep(const TraceRecord& record, const RingName& ring, const Waiting& waiting, Slow slow);
-  bool on_one_ring(const RingName& ring) const { return by_ring_ || (by_cpu_ && !ring.of_a_thread()) || (by_thread_ && ring.of_a_thread()); }
+  bool on_one_ring(const RingName& ring) const {
+    return by_ring_ || (by_cpu_ && !ring.of_a_thread()) || (by_thread_ && ring.of_a_thread());
+  }
 
   Options options_;
   const Formats* formats_ = nullptr;

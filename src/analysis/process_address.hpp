@@ -10,7 +10,9 @@ struct ProcessAddress {
   bool operator==(const ProcessAddress& o) const { return process == o.process && address == o.address; }
 };
 struct ProcessAddressHash {
-  size_t operator()(const ProcessAddress& key) const { return (key.address ^ static_cast<u64>(key.process) << 32) * 0x9E3779B97F4A7C15 >> 7; }
+  size_t operator()(const ProcessAddress& key) const {
+    return (key.address ^ static_cast<u64>(key.process) << 32) * 0x9E3779B97F4A7C15 >> 7;
+  }
 };
 
 }  // namespace ringside

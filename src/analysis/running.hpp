@@ -1,5 +1,6 @@
 // The CPU on which a thread runs at a time, told by the kernel's sched events of the same trace: for threads whose rings are no
-// CPU's. sched_switch tells the threads that run from now on and no longer, sched_migrate_task the CPU that a thread runs on next.
+// CPU's. sched_switch tells the threads that run from now on and no longer, sched_migrate_task the CPU that a thread runs on
+// next.
 //
 //   running.see(record, ring);   // every record in its order; sets record.cpu where it is known
 //

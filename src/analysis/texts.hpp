@@ -18,7 +18,9 @@ class Texts {
     numbers_.emplace(texts_.back(), n);
     return n;
   }
-  std::string_view text(u64 number) const { return number < texts_.size() ? std::string_view(texts_[number]) : std::string_view(); }
+  std::string_view text(u64 number) const {
+    return number < texts_.size() ? std::string_view(texts_[number]) : std::string_view();
+  }
   size_t size() const { return texts_.size(); }
 
  private:

@@ -30,14 +30,17 @@ constexpr i64 clone_thread = 0x10000;
 
 void ThreadNames::find(u32 id, Kind& kind) {
   kind.known = true;
-  tells_changes_ = std::any_of(formats_.all().begin(), formats_.all().end(),
-                               [](const auto& type) { return type->full == "sched:sched_process_exec" || type->full == "task:task_rename"; });
+  tells_changes_ = std::any_of(formats_.all().begin(), formats_.all().end(), [](const auto& type) {
+    return type->full == "sched:sched_process_exec" || type->full == "task:task_rename";
+  });
   const EventType* const type = formats_.find(id);
   if (type == nullptr) return;
   for (const Named& one : all) {
     const Field* const tid = type->full == one.event ? type->field(one.tid) : nullptr;
     const Field* const name = tid != nullptr ? type->field(one.name) : nullptr;
-    if (name == nullptr || tid->kind != FieldKind::integer || (name->kind != FieldKind::text && name->kind != FieldKind::loc_text)) continue;
+    if (name == nullptr || tid->kind != FieldKind::integer ||
+        (name->kind != FieldKind::text && name->kind != FieldKind::loc_text))
+      continue;
     kind.tid[kind.threads] = IntegerAt(tid->offset, tid->size, tid->is_signed);
     kind.name[kind.threads++] = name;
     kind.is_path = std::strcmp(one.name, "filename") == 0;
@@ -56,7 +59,10 @@ void ThreadNames::learn_birth(const TraceRecord& record, const Kind& kind) {
   const auto child = static_cast<i32>(kind.tid[fork ? 1 : 0](record.payload));
   const i32 maker = fork ? static_cast<i32>(kind.tid[0](record.payload)) : read_common(record.payload).tid;
   if (child <= 0 || maker <= 0 || child == maker) return;
-  tasks_.begin(child, maker, fork ? Birth::either : (kind.flags(record.payload) & clone_thread) != 0 ? Birth::thread : Birth::process);
+  tasks_.begin(child, maker,
+               fork                                               ? Birth::either
+               : (kind.flags(record.payload) & clone_thread) != 0 ? Birth::thread
+                                                                  : Birth::process);
 }
 
 void ThreadNames::learn(const TraceRecord& record, const Kind& kind) {

@@ -1,8 +1,9 @@
 // Names of threads at each moment of a trace, from the kernel's events that have them: switches and wake-ups, forks, exec,
 // task:task_rename. And the process of a thread and its parent, from task:task_newtask; sched:sched_process_fork does not tell
-// threads and processes apart, and names the parent alone. A short-lived thread has its name from its fork or first switch on, a thread that executes another program
-// the program's from there on. Before the first such event a thread has the name that it was recorded with: its last one. A trace
-// without exec and task_rename does not say when a name ends: there, events name only threads that have no other name.
+// threads and processes apart, and names the parent alone. A short-lived thread has its name from its fork or first switch on,
+// a thread that executes another program the program's from there on. Before the first such event a thread has the name that it
+// was recorded with: its last one. A trace without exec and task_rename does not say when a name ends: there, events name only
+// threads that have no other name.
 //
 //   names.see(record, ring);   // every record in its order, before it is used
 //

@@ -5,7 +5,9 @@
 namespace ringside {
 namespace {
 
-u64 value_of(Bytes payload, const Field* field) { return field != nullptr ? static_cast<u64>(read_integer(payload, *field)) : 0; }
+u64 value_of(Bytes payload, const Field* field) {
+  return field != nullptr ? static_cast<u64>(read_integer(payload, *field)) : 0;
+}
 
 }  // namespace
 
@@ -48,14 +50,17 @@ void Unfreed::take(const TraceRecord& record, const RingName& ring, u32 root) {
   const auto process = tasks_.process(thread_of(event.type, read_common(record.payload)), ring);
   const u64 pointer = value_of(record.payload, event.pointer), size = value_of(record.payload, event.size);
   Block block{size, record.time, record.stack, root};
-  if (event.count != nullptr) block.bytes = static_cast<u64>(std::min<unsigned __int128>(static_cast<unsigned __int128>(size) * value_of(record.payload, event.count), ~u64{0}));
+  if (event.count != nullptr)
+    block.bytes = static_cast<u64>(
+        std::min<unsigned __int128>(static_cast<unsigned __int128>(size) * value_of(record.payload, event.count), ~u64{0}));
   if (event.what == What::frees) {
     if (pointer != 0) free({process, pointer}, ~u64{0});
     return;
   }
   if (event.what == What::reallocates) {
     const u64 old = value_of(record.payload, event.old), took = value_of(record.payload, event.duration);
-    if (old != 0 && (pointer != 0 || size == 0)) free({process, old}, record.time - std::min(record.time, old == pointer ? 0 : took));
+    if (old != 0 && (pointer != 0 || size == 0))
+      free({process, old}, record.time - std::min(record.time, old == pointer ? 0 : took));
   }
   if (pointer != 0) add({process, pointer}, block);
 }

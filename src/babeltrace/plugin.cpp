@@ -61,7 +61,8 @@ bt_value_map_foreach_entry_const_func_status param(const char* key, const bt_val
     out.problem = "there is no parameter \"" + name + "\": there are inputs, events, filter, follow and totals";
   }
   if (!good && out.problem.empty()) out.problem = "the parameter \"" + name + "\" has a value of the wrong type";
-  return out.problem.empty() ? BT_VALUE_MAP_FOREACH_ENTRY_CONST_FUNC_STATUS_OK : BT_VALUE_MAP_FOREACH_ENTRY_CONST_FUNC_STATUS_INTERRUPT;
+  return out.problem.empty() ? BT_VALUE_MAP_FOREACH_ENTRY_CONST_FUNC_STATUS_OK
+                             : BT_VALUE_MAP_FOREACH_ENTRY_CONST_FUNC_STATUS_INTERRUPT;
 }
 
 result<std::unique_ptr<Reading>> open(const Wanted& wanted) {
@@ -72,17 +73,20 @@ result<std::unique_ptr<Reading>> open(const Wanted& wanted) {
   options.only = std::move(events);
   options.time.sleep = [](u64) {};  // babeltrace2 sleeps when it is told to come again
   auto reading = Reading::open(std::move(options));
-  if (reading && wanted.follow != 0) (*reading)->follow(100'000'000, wanted.follow < 0 ? 0 : static_cast<u64>(wanted.follow * 1e9));
+  if (reading && wanted.follow != 0)
+    (*reading)->follow(100'000'000, wanted.follow < 0 ? 0 : static_cast<u64>(wanted.follow * 1e9));
   return reading;
 }
 
-bt_component_class_initialize_method_status initialize(bt_self_component_source* self, bt_self_component_source_configuration*, const bt_value* given, void*) {
+bt_component_class_initialize_method_status initialize(bt_self_component_source* self, bt_self_component_source_configuration*,
+                                                       const bt_value* given, void*) {
   bt_self_component* const component = bt_self_component_source_as_self_component(self);
   Params params;
   (void)bt_value_map_foreach_entry_const(given, param, &params);
   if (params.problem.empty()) {
     // An error comes now, and not in the middle of a graph.
-    if (auto tried = open({params.wanted.where, params.wanted.events, params.wanted.filter, 0, ""}); !tried) params.problem = tried.error().sentence;
+    if (auto tried = open({params.wanted.where, params.wanted.events, params.wanted.filter, 0, ""}); !tried)
+      params.problem = tried.error().sentence;
   }
   if (!params.problem.empty()) {
     tell(component, params.problem);
@@ -98,7 +102,9 @@ void finalize(bt_self_component_source* self) {
   delete static_cast<Wanted*>(bt_self_component_get_data(bt_self_component_source_as_self_component(self)));
 }
 
-bt_message_iterator_class_initialize_method_status iterator_initialize(bt_self_message_iterator* self, bt_self_message_iterator_configuration*, bt_self_component_port_output*) {
+bt_message_iterator_class_initialize_method_status iterator_initialize(bt_self_message_iterator* self,
+                                                                       bt_self_message_iterator_configuration*,
+                                                                       bt_self_component_port_output*) {
   bt_self_component* const component = bt_self_message_iterator_borrow_component(self);
   auto reading = open(*static_cast<const Wanted*>(bt_self_component_get_data(component)));
   if (!reading) {
@@ -122,7 +128,8 @@ void write_totals(const std::string& path, Reading& reading) {
   for (const std::string& doubt : totals.missing.doubts) out << doubt << '\n';
 }
 
-bt_message_iterator_class_next_method_status next(bt_self_message_iterator* self, bt_message_array_const messages, u64 capacity, u64* count) {
+bt_message_iterator_class_next_method_status next(bt_self_message_iterator* self, bt_message_array_const messages, u64 capacity,
+                                                  u64* count) {
   auto& rings = *static_cast<Rings*>(bt_self_message_iterator_get_data(self));
   try {
     *count = rings.next(messages, capacity);
@@ -142,7 +149,8 @@ struct Sink {
   bt_message_iterator* messages = nullptr;
 };
 
-bt_component_class_initialize_method_status sink_initialize(bt_self_component_sink* self, bt_self_component_sink_configuration*, const bt_value* given, void*) {
+bt_component_class_initialize_method_status sink_initialize(bt_self_component_sink* self, bt_self_component_sink_configuration*,
+                                                            const bt_value* given, void*) {
   bt_self_component* const component = bt_self_component_sink_as_self_component(self);
   const bt_value* const path = bt_value_map_borrow_entry_value_const(given, "path");
   if (path == nullptr || !bt_value_is_string(path) || bt_value_map_get_size(given) != 1) {
@@ -154,12 +162,15 @@ bt_component_class_initialize_method_status sink_initialize(bt_self_component_si
     tell(component, recorder.error().sentence);
     return BT_COMPONENT_CLASS_INITIALIZE_METHOD_STATUS_ERROR;
   }
-  if (bt_self_component_sink_add_input_port(self, "in", nullptr, nullptr) != BT_SELF_COMPONENT_ADD_PORT_STATUS_OK) return BT_COMPONENT_CLASS_INITIALIZE_METHOD_STATUS_ERROR;
+  if (bt_self_component_sink_add_input_port(self, "in", nullptr, nullptr) != BT_SELF_COMPONENT_ADD_PORT_STATUS_OK)
+    return BT_COMPONENT_CLASS_INITIALIZE_METHOD_STATUS_ERROR;
   bt_self_component_set_data(component, new Sink{std::move(*recorder)});
   return BT_COMPONENT_CLASS_INITIALIZE_METHOD_STATUS_OK;
 }
 
-Sink& sink_of(bt_self_component_sink* self) { return *static_cast<Sink*>(bt_self_component_get_data(bt_self_component_sink_as_self_component(self))); }
+Sink& sink_of(bt_self_component_sink* self) {
+  return *static_cast<Sink*>(bt_self_component_get_data(bt_self_component_sink_as_self_component(self)));
+}
 
 void sink_finalize(bt_self_component_sink* self) {
   Sink* const sink = &sink_of(self);
@@ -169,7 +180,8 @@ void sink_finalize(bt_self_component_sink* self) {
 
 bt_component_class_sink_graph_is_configured_method_status sink_configured(bt_self_component_sink* self) {
   bt_self_component_port_input* const port = bt_self_component_sink_borrow_input_port_by_index(self, 0);
-  return bt_message_iterator_create_from_sink_component(self, port, &sink_of(self).messages) == BT_MESSAGE_ITERATOR_CREATE_FROM_SINK_COMPONENT_STATUS_OK
+  return bt_message_iterator_create_from_sink_component(self, port, &sink_of(self).messages) ==
+                 BT_MESSAGE_ITERATOR_CREATE_FROM_SINK_COMPONENT_STATUS_OK
              ? BT_COMPONENT_CLASS_SINK_GRAPH_IS_CONFIGURED_METHOD_STATUS_OK
              : BT_COMPONENT_CLASS_SINK_GRAPH_IS_CONFIGURED_METHOD_STATUS_ERROR;
 }

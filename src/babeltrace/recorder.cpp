@@ -15,7 +15,9 @@ namespace {
 
 constexpr u32 longest_text = 16384, largest_payload = 60000;
 
-bool is(const bt_field_class* of, bt_field_class_type type) { return bt_field_class_type_is(bt_field_class_get_type(of), type); }
+bool is(const bt_field_class* of, bt_field_class_type type) {
+  return bt_field_class_type_is(bt_field_class_get_type(of), type);
+}
 
 u8 size_of_integer(const bt_field_class* of) {
   const u64 bits = bt_field_class_integer_get_field_value_range(of);
@@ -29,12 +31,15 @@ std::string c_name(const std::string& name) {
 }
 
 i64 integer_of(const bt_field* field) {
-  return is(bt_field_borrow_class_const(field), BT_FIELD_CLASS_TYPE_SIGNED_INTEGER) ? bt_field_integer_signed_get_value(field) : static_cast<i64>(bt_field_integer_unsigned_get_value(field));
+  return is(bt_field_borrow_class_const(field), BT_FIELD_CLASS_TYPE_SIGNED_INTEGER)
+             ? bt_field_integer_signed_get_value(field)
+             : static_cast<i64>(bt_field_integer_unsigned_get_value(field));
 }
 
 double real_of(const bt_field* field) {
-  return is(bt_field_borrow_class_const(field), BT_FIELD_CLASS_TYPE_SINGLE_PRECISION_REAL) ? static_cast<double>(bt_field_real_single_precision_get_value(field))
-                                                                                           : bt_field_real_double_precision_get_value(field);
+  return is(bt_field_borrow_class_const(field), BT_FIELD_CLASS_TYPE_SINGLE_PRECISION_REAL)
+             ? static_cast<double>(bt_field_real_single_precision_get_value(field))
+             : bt_field_real_double_precision_get_value(field);
 }
 
 // Any field as text.
@@ -62,7 +67,8 @@ void show(const bt_field* field, fmt::memory_buffer& out, int depth = 0) {
   } else if (is(of, BT_FIELD_CLASS_TYPE_STRUCTURE)) {
     for (u64 i = 0; i < bt_field_class_structure_get_member_count(of); ++i) {
       if (i != 0) out.push_back(' ');
-      fmt::format_to(to, "{}=", bt_field_class_structure_member_get_name(bt_field_class_structure_borrow_member_by_index_const(of, i)));
+      fmt::format_to(
+          to, "{}=", bt_field_class_structure_member_get_name(bt_field_class_structure_borrow_member_by_index_const(of, i)));
       show(bt_field_structure_borrow_member_field_by_index_const(field, i), out, depth + 1);
     }
   } else if (is(of, BT_FIELD_CLASS_TYPE_OPTION)) {
@@ -79,22 +85,24 @@ std::string names_of(const bt_field_class* of) {
   for (u64 i = 0; i < bt_field_class_enumeration_get_mapping_count(of) && i < 1000; ++i) {
     const auto add = [&](const char* label, const std::string& low, const std::string& high) {
       const std::string text = label;
-      if (low == high && text.find_first_of("\"\\\n") == std::string::npos) out += (out.empty() ? "{ " : ", { ") + low + ", \"" + text + "\" }";
+      if (low == high && text.find_first_of("\"\\\n") == std::string::npos)
+        out += (out.empty() ? "{ " : ", { ") + low + ", \"" + text + "\" }";
     };
     if (is_signed) {
       const auto* const one = bt_field_class_enumeration_signed_borrow_mapping_by_index_const(of, i);
       const auto* const ranges = bt_field_class_enumeration_signed_mapping_borrow_ranges_const(one);
       for (u64 r = 0; r < bt_integer_range_set_get_range_count(bt_integer_range_set_signed_as_range_set_const(ranges)); ++r) {
         const auto* const range = bt_integer_range_set_signed_borrow_range_by_index_const(ranges, r);
-        add(bt_field_class_enumeration_mapping_get_label(bt_field_class_enumeration_signed_mapping_as_mapping_const(one)), std::to_string(bt_integer_range_signed_get_lower(range)),
-            std::to_string(bt_integer_range_signed_get_upper(range)));
+        add(bt_field_class_enumeration_mapping_get_label(bt_field_class_enumeration_signed_mapping_as_mapping_const(one)),
+            std::to_string(bt_integer_range_signed_get_lower(range)), std::to_string(bt_integer_range_signed_get_upper(range)));
       }
     } else {
       const auto* const one = bt_field_class_enumeration_unsigned_borrow_mapping_by_index_const(of, i);
       const auto* const ranges = bt_field_class_enumeration_unsigned_mapping_borrow_ranges_const(one);
       for (u64 r = 0; r < bt_integer_range_set_get_range_count(bt_integer_range_set_unsigned_as_range_set_const(ranges)); ++r) {
         const auto* const range = bt_integer_range_set_unsigned_borrow_range_by_index_const(ranges, r);
-        add(bt_field_class_enumeration_mapping_get_label(bt_field_class_enumeration_unsigned_mapping_as_mapping_const(one)), std::to_string(bt_integer_range_unsigned_get_lower(range)),
+        add(bt_field_class_enumeration_mapping_get_label(bt_field_class_enumeration_unsigned_mapping_as_mapping_const(one)),
+            std::to_string(bt_integer_range_unsigned_get_lower(range)),
             std::to_string(bt_integer_range_unsigned_get_upper(range)));
       }
     }
@@ -105,7 +113,8 @@ std::string names_of(const bt_field_class* of) {
 // A whole number of a context; `otherwise`: it has none of these names.
 i64 number_in(const bt_field* context, std::initializer_list<const char*> names, i64 otherwise) {
   for (const char* const name : names) {
-    const bt_field* const field = context != nullptr ? bt_field_structure_borrow_member_field_by_name_const(context, name) : nullptr;
+    const bt_field* const field =
+        context != nullptr ? bt_field_structure_borrow_member_field_by_name_const(context, name) : nullptr;
     if (field != nullptr && is(bt_field_borrow_class_const(field), BT_FIELD_CLASS_TYPE_INTEGER)) return integer_of(field);
   }
   return otherwise;
@@ -116,9 +125,11 @@ bool is_length_of_next(const bt_field_class* structure, u64 i) {
   if (i + 1 >= bt_field_class_structure_get_member_count(structure)) return false;
   const auto* const member = bt_field_class_structure_borrow_member_by_index_const(structure, i);
   const auto* const next = bt_field_class_structure_borrow_member_by_index_const(structure, i + 1);
-  const std::string name = bt_field_class_structure_member_get_name(member), array = bt_field_class_structure_member_get_name(next);
+  const std::string name = bt_field_class_structure_member_get_name(member),
+                    array = bt_field_class_structure_member_get_name(next);
   return is(bt_field_class_structure_member_borrow_field_class_const(member), BT_FIELD_CLASS_TYPE_UNSIGNED_INTEGER) &&
-         is(bt_field_class_structure_member_borrow_field_class_const(next), BT_FIELD_CLASS_TYPE_DYNAMIC_ARRAY) && (name == "_" + array + "_length" || name == "__" + array + "_len");
+         is(bt_field_class_structure_member_borrow_field_class_const(next), BT_FIELD_CLASS_TYPE_DYNAMIC_ARRAY) &&
+         (name == "_" + array + "_length" || name == "__" + array + "_len");
 }
 
 const std::set<std::string> told_otherwise = {"vtid", "vpid", "procname", "cpu_id", "tid", "pid", "task", "cpu"};
@@ -130,8 +141,8 @@ result<std::unique_ptr<Recorder>> Recorder::create(const std::string& dir) {
   return std::unique_ptr<Recorder>(new Recorder(std::move(writer)));
 }
 
-void Recorder::add_members(const bt_field_class* structure, u8 scope, const std::string& prefix, const std::vector<u64>& path, Kind& kind, std::string& fields, std::string& print,
-                           std::string& values) {
+void Recorder::add_members(const bt_field_class* structure, u8 scope, const std::string& prefix, const std::vector<u64>& path,
+                           Kind& kind, std::string& fields, std::string& print, std::string& values) {
   if (structure == nullptr || path.size() > 8) return;
   for (u64 i = 0; i < bt_field_class_structure_get_member_count(structure); ++i) {
     const auto* const member = bt_field_class_structure_borrow_member_by_index_const(structure, i);
@@ -157,7 +168,8 @@ void Recorder::add_members(const bt_field_class* structure, u8 scope, const std:
     if (is(of, BT_FIELD_CLASS_TYPE_INTEGER)) {
       m.kind = Member::Kind::integer;
       number(of, "");
-      const bool hex = bt_field_class_integer_get_preferred_display_base(of) == BT_FIELD_CLASS_INTEGER_PREFERRED_DISPLAY_BASE_HEXADECIMAL;
+      const bool hex =
+          bt_field_class_integer_get_preferred_display_base(of) == BT_FIELD_CLASS_INTEGER_PREFERRED_DISPLAY_BASE_HEXADECIMAL;
       show = fmt::format("{}%{}{}", hex ? "0x" : "", m.size == 8 ? "ll" : "", hex ? "x" : m.is_signed ? "d" : "u");
       const std::string names = is(of, BT_FIELD_CLASS_TYPE_ENUMERATION) ? names_of(of) : "";
       if (!names.empty()) show = "%s", value = "__print_symbolic(REC->" + name + ", " + names + ")";
@@ -174,19 +186,23 @@ void Recorder::add_members(const bt_field_class* structure, u8 scope, const std:
       if (is(of, BT_FIELD_CLASS_TYPE_ARRAY)) {
         const bt_field_class* const element = bt_field_class_array_borrow_element_field_class_const(of);
         m.is_float = is(element, BT_FIELD_CLASS_TYPE_REAL);
-        if (m.is_float) m.size = is(element, BT_FIELD_CLASS_TYPE_SINGLE_PRECISION_REAL) ? 4 : 8, type = m.size == 4 ? "__data_loc float[]" : "__data_loc double[]";
+        if (m.is_float)
+          m.size = is(element, BT_FIELD_CLASS_TYPE_SINGLE_PRECISION_REAL) ? 4 : 8,
+          type = m.size == 4 ? "__data_loc float[]" : "__data_loc double[]";
         if (is(element, BT_FIELD_CLASS_TYPE_INTEGER)) number(element, "[]"), type = "__data_loc " + type;
         if (m.size != 0) m.kind = Member::Kind::array;
       }
       show = "%s", value = "__get_str(" + name + ")";
-      if (m.kind == Member::Kind::array) value = fmt::format("__print_array(__get_dynamic_array({0}), __get_dynamic_array_len({0}) / {1}, {1})", name, m.size);
+      if (m.kind == Member::Kind::array)
+        value = fmt::format("__print_array(__get_dynamic_array({0}), __get_dynamic_array_len({0}) / {1}, {1})", name, m.size);
       if (type.empty()) type = "__data_loc char[]";
     }
     const bool located = m.kind == Member::Kind::text || m.kind == Member::Kind::array || m.kind == Member::Kind::other;
     const u32 size = located ? 4 : m.size;
     m.offset = kind.size = align_up(kind.size, size);
     kind.size += size;
-    fields += fmt::format("\tfield:{} {};\toffset:{};\tsize:{};\tsigned:{};\n", type, name, m.offset, size, m.is_signed ? 1 : 0);
+    fields +=
+        fmt::format("\tfield:{} {};\toffset:{};\tsize:{};\tsigned:{};\n", type, name, m.offset, size, m.is_signed ? 1 : 0);
     print += (print.empty() ? "" : " ") + name + "=" + show;
     values += ", " + value;
     kind.members.push_back(std::move(m));
@@ -201,14 +217,16 @@ const Recorder::Kind& Recorder::kind(const bt_event_class* of) {
   kind.size = 8;
   std::string fields, print, values;
   const bt_stream_class* const stream = bt_event_class_borrow_stream_class_const(of);
-  add_members(bt_stream_class_borrow_event_common_context_field_class_const(stream), 0, "ctx_", {}, kind, fields, print, values);
+  add_members(bt_stream_class_borrow_event_common_context_field_class_const(stream), 0, "ctx_", {}, kind, fields, print,
+              values);
   add_members(bt_event_class_borrow_specific_context_field_class_const(of), 1, "ctx_", {}, kind, fields, print, values);
   add_members(bt_event_class_borrow_payload_field_class_const(of), 2, "", {}, kind, fields, print, values);
   const char* const given = bt_event_class_get_name(of);
   const std::string name = given != nullptr ? given : fmt::format("event{}", bt_event_class_get_id(of));
   const size_t colon = name.find(':');
   const std::string event = c_name(colon == std::string::npos ? name : name.substr(colon + 1));
-  writer_.meta().events.push_back({kind.id, colon == std::string::npos ? "ctf" : c_name(name.substr(0, colon)), event, format_text(event, kind.id, fields, "\"" + print + "\"" + values), true});
+  writer_.meta().events.push_back({kind.id, colon == std::string::npos ? "ctf" : c_name(name.substr(0, colon)), event,
+                                   format_text(event, kind.id, fields, "\"" + print + "\"" + values), true});
   return kind;
 }
 
@@ -235,7 +253,9 @@ void Recorder::fill(const bt_event* event, const Kind& kind, i32 tid) {
   payload_.assign(kind.size, 0);
   std::memcpy(payload_.data(), &kind.id, sizeof kind.id);
   std::memcpy(payload_.data() + 4, &tid, sizeof tid);
-  const bt_field* const scopes[] = {bt_event_borrow_common_context_field_const(event), bt_event_borrow_specific_context_field_const(event), bt_event_borrow_payload_field_const(event)};
+  const bt_field* const scopes[] = {bt_event_borrow_common_context_field_const(event),
+                                    bt_event_borrow_specific_context_field_const(event),
+                                    bt_event_borrow_payload_field_const(event)};
   fmt::memory_buffer text;
   for (const Member& m : kind.members) {
     const bt_field* field = scopes[m.scope];
@@ -259,7 +279,8 @@ void Recorder::fill(const bt_event* event, const Kind& kind, i32 tid) {
       cut_ += n < all;
       length = static_cast<u32>(n * m.size);
       payload_.resize(at + length);
-      for (u64 i = 0; i < n; ++i) put_number(at + static_cast<u32>(i) * m.size, bt_field_array_borrow_element_field_by_index_const(field, i), m.is_float);
+      for (u64 i = 0; i < n; ++i)
+        put_number(at + static_cast<u32>(i) * m.size, bt_field_array_borrow_element_field_by_index_const(field, i), m.is_float);
     } else {
       text.clear();
       show(field, text);
@@ -294,22 +315,27 @@ result<void> Recorder::event(const bt_message* message) {
   const bt_event* const event = bt_message_event_borrow_event_const(message);
   const bt_stream* const stream = bt_event_borrow_stream_const(event);
   const bt_clock_class* const clock = bt_stream_class_borrow_default_clock_class_const(bt_stream_borrow_class_const(stream));
-  if (clock == nullptr) return refuse(std::errc::not_supported, "a stream of this trace has no clock, so its events stand in no order");
+  if (clock == nullptr)
+    return refuse(std::errc::not_supported, "a stream of this trace has no clock, so its events stand in no order");
   u64 time = bt_clock_snapshot_get_value(bt_message_event_borrow_default_clock_snapshot_const(message));
   __extension__ using u128 = unsigned __int128;
-  if (const u64 frequency = bt_clock_class_get_frequency(clock); frequency != 1'000'000'000) time = static_cast<u64>(u128{time} * 1'000'000'000 / frequency);
-  if (const u8* const id = bt_clock_class_get_uuid(clock); id != nullptr && writer_.meta().boot.empty()) {  // LTTng's: the machine's boot
+  if (const u64 frequency = bt_clock_class_get_frequency(clock); frequency != 1'000'000'000)
+    time = static_cast<u64>(u128{time} * 1'000'000'000 / frequency);
+  if (const u8* const id = bt_clock_class_get_uuid(clock);
+      id != nullptr && writer_.meta().boot.empty()) {  // LTTng's: the machine's boot
     std::string& boot = writer_.meta().boot;
     for (int i = 0; i < 16; ++i) boot += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
   }
   const bt_field* const common = bt_event_borrow_common_context_field_const(event);
-  const bt_packet* const packet = bt_stream_class_supports_packets(bt_stream_borrow_class_const(stream)) ? bt_event_borrow_packet_const(event) : nullptr;
+  const bt_packet* const packet =
+      bt_stream_class_supports_packets(bt_stream_borrow_class_const(stream)) ? bt_event_borrow_packet_const(event) : nullptr;
   const bt_field* const around = packet != nullptr ? bt_packet_borrow_context_field_const(packet) : nullptr;
   const i64 told = number_in(common, {"vtid", "tid"}, -1);
   const auto tid = static_cast<i32>(told < 0 ? 0 : told);
   const auto cpu = static_cast<i32>(number_in(around, {"cpu_id"}, number_in(common, {"cpu"}, -1)));
   for (const char* const field : {"procname", "task"}) {
-    const bt_field* const name = common != nullptr && told >= 0 ? bt_field_structure_borrow_member_field_by_name_const(common, field) : nullptr;
+    const bt_field* const name =
+        common != nullptr && told >= 0 ? bt_field_structure_borrow_member_field_by_name_const(common, field) : nullptr;
     if (name == nullptr || !is(bt_field_borrow_class_const(name), BT_FIELD_CLASS_TYPE_STRING)) continue;
     std::string& known = names_[tid];
     if (const char* const now = bt_field_string_get_value(name); known != now) {
@@ -344,7 +370,9 @@ result<void> Recorder::take(const bt_message* message) {
 
 result<void> Recorder::finish() {
   for (Ring& ring : rings_) RS_TRY(flush(ring));
-  if (cut_ != 0) writer_.meta().missing.doubts.push_back(fmt::format("{} texts and arrays of more than 16 KiB, or in events of more than 60 KB, were cut", cut_));
+  if (cut_ != 0)
+    writer_.meta().missing.doubts.push_back(
+        fmt::format("{} texts and arrays of more than 16 KiB, or in events of more than 60 KB, were cut", cut_));
   for (const auto& [stream, state] : streams_) writer_.meta().missing.refused += state.lost;  // no event follows them
   return writer_.finish(begin_ <= last_ ? last_ - begin_ : 0);
 }

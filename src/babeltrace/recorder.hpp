@@ -1,8 +1,8 @@
 // sink.ringside.recording: what babeltrace2 reads (CTF of LTTng-UST, ...) as a recording, so that every command can read it.
 //
-// A ring for each stream and CPU. An event keeps its fields and its context: structures by member (a_b), texts, arrays of numbers; what
-// is none of these (variants, options) as text. Thread, process and CPU come from the context where it has them: vtid, vpid, procname,
-// cpu_id; tid, pid, task, cpu. Discarded events are losses. Times are those of the trace's clock, in ns.
+// A ring for each stream and CPU. An event keeps its fields and its context: structures by member (a_b), texts, arrays of
+// numbers; what is none of these (variants, options) as text. Thread, process and CPU come from the context where it has them:
+// vtid, vpid, procname, cpu_id; tid, pid, task, cpu. Discarded events are losses. Times are those of the trace's clock, in ns.
 #pragma once
 #include <babeltrace2/babeltrace.h>
 
@@ -50,7 +50,8 @@ class Recorder {
 
   explicit Recorder(RecordingWriter writer) : writer_(std::move(writer)) {}
   const Kind& kind(const bt_event_class* of);
-  void add_members(const bt_field_class* structure, u8 scope, const std::string& prefix, const std::vector<u64>& path, Kind& kind, std::string& fields, std::string& print, std::string& values);
+  void add_members(const bt_field_class* structure, u8 scope, const std::string& prefix, const std::vector<u64>& path,
+                   Kind& kind, std::string& fields, std::string& print, std::string& values);
   result<Ring*> ring(const bt_stream* of, i32 cpu);
   result<void> event(const bt_message* message);
   void fill(const bt_event* event, const Kind& kind, i32 tid);

@@ -30,22 +30,27 @@ std::string c_name(const std::string& name, std::set<std::string>& taken) {
 using FieldClass = Ref<bt_field_class, bt_field_class_put_ref>;
 
 FieldClass integer_class(bt_trace_class* trace, u32 size, bool is_signed) {
-  FieldClass made_class(made(is_signed ? bt_field_class_integer_signed_create(trace) : bt_field_class_integer_unsigned_create(trace)));
+  FieldClass made_class(
+      made(is_signed ? bt_field_class_integer_signed_create(trace) : bt_field_class_integer_unsigned_create(trace)));
   bt_field_class_integer_set_field_value_range(made_class.get(), u64{8} * size);
   return made_class;
 }
 
 FieldClass real_class(bt_trace_class* trace, u32 size) {
-  return FieldClass(made(size == 4 ? bt_field_class_real_single_precision_create(trace) : bt_field_class_real_double_precision_create(trace)));
+  return FieldClass(made(size == 4 ? bt_field_class_real_single_precision_create(trace)
+                                   : bt_field_class_real_double_precision_create(trace)));
 }
 
 // A label for each name; a name of several values gets several ranges.
 FieldClass enum_class(bt_trace_class* trace, const Field& field) {
-  FieldClass out(made(field.is_signed ? bt_field_class_enumeration_signed_create(trace) : bt_field_class_enumeration_unsigned_create(trace)));
+  FieldClass out(made(field.is_signed ? bt_field_class_enumeration_signed_create(trace)
+                                      : bt_field_class_enumeration_unsigned_create(trace)));
   bt_field_class_integer_set_field_value_range(out.get(), u64{8} * field.size);
   std::vector<std::pair<std::string, std::vector<i64>>> labels;
   for (const auto& [value, name] : field.symbols) {
-    const bool fits = field.size == 8 || (field.is_signed ? value >= -(i64{1} << (8 * field.size - 1)) && value < i64{1} << (8 * field.size - 1) : value >= 0 && value < i64{1} << (8 * field.size));
+    const bool fits = field.size == 8 ||
+                      (field.is_signed ? value >= -(i64{1} << (8 * field.size - 1)) && value < i64{1} << (8 * field.size - 1)
+                                       : value >= 0 && value < i64{1} << (8 * field.size));
     if (!fits) continue;
     auto at = std::find_if(labels.begin(), labels.end(), [&, &label = name](const auto& one) { return one.first == label; });
     if (at == labels.end()) at = labels.insert(labels.end(), {name, {}});
@@ -59,7 +64,8 @@ FieldClass enum_class(bt_trace_class* trace, const Field& field) {
       bt_integer_range_set_signed_put_ref(ranges);
     } else {
       auto* const ranges = made(bt_integer_range_set_unsigned_create());
-      for (const i64 value : values) bt_integer_range_set_unsigned_add_range(ranges, static_cast<u64>(value), static_cast<u64>(value));
+      for (const i64 value : values)
+        bt_integer_range_set_unsigned_add_range(ranges, static_cast<u64>(value), static_cast<u64>(value));
       bt_field_class_enumeration_unsigned_add_mapping(out.get(), name.c_str(), ranges);
       bt_integer_range_set_unsigned_put_ref(ranges);
     }
@@ -80,21 +86,25 @@ FieldClass class_of(bt_trace_class* trace, const Field& field) {
     case FieldKind::loc_array: break;
   }
   const bool known = field.element == 1 || field.element == 2 || field.element == 4 || field.element == 8;
-  const FieldClass element = field.is_float ? real_class(trace, field.element) : integer_class(trace, known ? field.element : 1, field.is_signed);
+  const FieldClass element =
+      field.is_float ? real_class(trace, field.element) : integer_class(trace, known ? field.element : 1, field.is_signed);
   return FieldClass(made(bt_field_class_array_dynamic_create(trace, element.get(), nullptr)));
 }
 
 void set_text(bt_field* field, std::string_view text) {
   bt_field_string_clear(field);
-  if (bt_field_string_append_with_length(field, text.data(), text.size()) != BT_FIELD_STRING_APPEND_STATUS_OK) throw std::bad_alloc();
+  if (bt_field_string_append_with_length(field, text.data(), text.size()) != BT_FIELD_STRING_APPEND_STATUS_OK)
+    throw std::bad_alloc();
 }
 
 void set_integer(bt_field* field, i64 value, bool is_signed) {
-  is_signed ? bt_field_integer_signed_set_value(field, value) : bt_field_integer_unsigned_set_value(field, static_cast<u64>(value));
+  is_signed ? bt_field_integer_signed_set_value(field, value)
+            : bt_field_integer_unsigned_set_value(field, static_cast<u64>(value));
 }
 
 void set_real(bt_field* field, double value, u32 size) {
-  size == 4 ? bt_field_real_single_precision_set_value(field, static_cast<float>(value)) : bt_field_real_double_precision_set_value(field, value);
+  size == 4 ? bt_field_real_single_precision_set_value(field, static_cast<float>(value))
+            : bt_field_real_double_precision_set_value(field, value);
 }
 
 void set(bt_field* to, Bytes payload, const Field& field) {
@@ -117,12 +127,14 @@ void set(bt_field* to, Bytes payload, const Field& field) {
   for (u64 i = 0; i < n; ++i) {
     bt_field* const element = bt_field_array_borrow_element_field_by_index(to, i);
     const u8* const at = bytes.data + i * field.element;
-    field.is_float ? set_real(element, element_floating(at, field.element), field.element) : set_integer(element, element_integer(at, field.element, field.is_signed), field.is_signed);
+    field.is_float ? set_real(element, element_floating(at, field.element), field.element)
+                   : set_integer(element, element_integer(at, field.element, field.is_signed), field.is_signed);
   }
 }
 
 void append(bt_field_class* structure, const char* name, const FieldClass& member) {
-  if (bt_field_class_structure_append_member(structure, name, member.get()) != BT_FIELD_CLASS_STRUCTURE_APPEND_MEMBER_STATUS_OK) throw std::bad_alloc();
+  if (bt_field_class_structure_append_member(structure, name, member.get()) != BT_FIELD_CLASS_STRUCTURE_APPEND_MEMBER_STATUS_OK)
+    throw std::bad_alloc();
 }
 
 }  // namespace
@@ -145,7 +157,8 @@ Rings::Rings(bt_self_message_iterator* iterator, bt_self_component* component, s
     clock_gettime(CLOCK_MONOTONIC, &up);
     clock_gettime(CLOCK_REALTIME, &wall);
     const i64 offset = (wall.tv_sec - up.tv_sec) * static_cast<i64>(second) + wall.tv_nsec - up.tv_nsec;
-    bt_clock_class_set_offset(clock_.get(), offset / static_cast<i64>(second), static_cast<u64>(offset % static_cast<i64>(second)));
+    bt_clock_class_set_offset(clock_.get(), offset / static_cast<i64>(second),
+                              static_cast<u64>(offset % static_cast<i64>(second)));
   }
   bt_trace_set_name(trace_.get(), "ringside");
   bt_trace_set_environment_entry_string(trace_.get(), "tracer_name", "ringside");
@@ -163,9 +176,12 @@ Rings::Stream& Rings::stream(u32 source, const RingName& ring) {
   Stream& at = streams_[source];
   if (at.stream == nullptr) {
     at.stream.reset(made(bt_stream_create(stream_class_.get(), trace_.get())));
-    const std::string name = (ring.buffer.empty() ? "" : ring.buffer + ":") + (ring.its_cpu() >= 0 ? fmt::format("{}cpu{}", ring.kernel ? "kernel:" : "", ring.its_cpu()) : fmt::format("{}-{}", ring.task, ring.show_tid()));
+    const std::string name = (ring.buffer.empty() ? "" : ring.buffer + ":") +
+                             (ring.its_cpu() >= 0 ? fmt::format("{}cpu{}", ring.kernel ? "kernel:" : "", ring.its_cpu())
+                                                  : fmt::format("{}-{}", ring.task, ring.show_tid()));
     std::string plain;  // sink.ctf.fs names a file like this
-    for (const char c : name) plain += std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("_.:-@", c) != nullptr ? c : '_';
+    for (const char c : name)
+      plain += std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("_.:-@", c) != nullptr ? c : '_';
     bt_stream_set_name(at.stream.get(), plain.c_str());
     add(made(bt_message_stream_beginning_create(iterator_, at.stream.get())));
   }
@@ -189,13 +205,15 @@ const bt_event_class* Rings::event_class(u32 number, const EventType* type) {
   if (at != nullptr) return at;
   bt_event_class* const made_class = made(bt_event_class_create(stream_class_.get()));
   at = made_class;
-  bt_event_class_set_name(made_class, type != nullptr ? type->full.c_str() : fmt::format("unknown:{}", number & 0xFFFF).c_str());
+  bt_event_class_set_name(made_class,
+                          type != nullptr ? type->full.c_str() : fmt::format("unknown:{}", number & 0xFFFF).c_str());
   const FieldClass payload(made(bt_field_class_structure_create(trace_class_.get())));
   std::set<std::string> taken;
   if (type == nullptr || !type->parsed)
     append(payload.get(), "hex", FieldClass(made(bt_field_class_string_create(trace_class_.get()))));
   else
-    for (const Field& field : type->fields) append(payload.get(), c_name(field.name, taken).c_str(), class_of(trace_class_.get(), field));
+    for (const Field& field : type->fields)
+      append(payload.get(), c_name(field.name, taken).c_str(), class_of(trace_class_.get(), field));
   bt_event_class_set_payload_field_class(made_class, payload.get());
   bt_event_class_put_ref(made_class);  // its stream class holds it
   return at;
@@ -206,7 +224,8 @@ void Rings::fill(bt_event* event, const TraceRecord& record, const RingName& rin
   const i32 tid = thread_of(type, read_common(record.payload));
   bt_field* const context = bt_event_borrow_common_context_field(event);
   const i64 numbers[] = {record.cpu_in(ring), tasks.seen(tid, ring), tasks.seen_process(tid, ring)};
-  for (u64 i = 0; i < 3; ++i) bt_field_integer_signed_set_value(bt_field_structure_borrow_member_field_by_index(context, i), numbers[i]);
+  for (u64 i = 0; i < 3; ++i)
+    bt_field_integer_signed_set_value(bt_field_structure_borrow_member_field_by_index(context, i), numbers[i]);
   set_text(bt_field_structure_borrow_member_field_by_index(context, 3), tasks.name(tid, ring));
   bt_field* const payload = bt_event_borrow_payload_field(event);
   if (type == nullptr || !type->parsed) {
@@ -214,7 +233,8 @@ void Rings::fill(bt_event* event, const TraceRecord& record, const RingName& rin
     append_hex(record.payload, " ", hex);
     return set_text(bt_field_structure_borrow_member_field_by_index(payload, 0), {hex.data(), hex.size()});
   }
-  for (u64 i = 0; i < type->fields.size(); ++i) set(bt_field_structure_borrow_member_field_by_index(payload, i), record.payload, type->fields[i]);
+  for (u64 i = 0; i < type->fields.size(); ++i)
+    set(bt_field_structure_borrow_member_field_by_index(payload, i), record.payload, type->fields[i]);
 }
 
 void Rings::take(const TraceRecord& record, const RingName& ring, Reading::Got got) {
@@ -222,7 +242,8 @@ void Rings::take(const TraceRecord& record, const RingName& ring, Reading::Got g
   const u64 time = std::max(record.time, last_);  // a late event comes at the time of the one before it
   if (got == Reading::Got::gap) {
     close_packet(at, last_ != 0 ? last_ : time);
-    bt_message* const lost = made(bt_message_discarded_events_create_with_default_clock_snapshots(iterator_, at.stream.get(), last_ != 0 ? last_ : time, time));
+    bt_message* const lost = made(bt_message_discarded_events_create_with_default_clock_snapshots(
+        iterator_, at.stream.get(), last_ != 0 ? last_ : time, time));
     bt_message_discarded_events_set_count(lost, record.lost);
     add(lost);
     last_ = time;
@@ -232,8 +253,8 @@ void Rings::take(const TraceRecord& record, const RingName& ring, Reading::Got g
   }
   open_packet(at, time);
   const EventType* const type = reading_->trace().formats.find(record.number());
-  bt_message* const message =
-      made(bt_message_event_create_with_packet_and_default_clock_snapshot(iterator_, event_class(record.number(), type), at.packet.get(), time));
+  bt_message* const message = made(bt_message_event_create_with_packet_and_default_clock_snapshot(
+      iterator_, event_class(record.number(), type), at.packet.get(), time));
   add(message);
   fill(bt_message_event_borrow_event(message), record, ring, type);
   last_ = time;

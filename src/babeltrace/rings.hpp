@@ -1,8 +1,8 @@
 // source.ringside.rings: what can be read, as messages of babeltrace2.
 //
-// A trace with a stream for each ring; an event class for each kind of event, with its fields; cpu, tid, pid and task of an event in
-// its common context. A packet ends only where events are lost: a discarded-events message follows. Messages are in the order of time,
-// so that message begins at the time of the one before it, and ends where its ring goes on.
+// A trace with a stream for each ring; an event class for each kind of event, with its fields; cpu, tid, pid and task of an
+// event in its common context. A packet ends only where events are lost: a discarded-events message follows. Messages are in
+// the order of time, so that message begins at the time of the one before it, and ends where its ring goes on.
 #pragma once
 #include <babeltrace2/babeltrace.h>
 

@@ -15,24 +15,53 @@ namespace ringside::cli {
 namespace {
 
 // Names in other tools.
-constexpr std::pair<std::string_view, const char*> other_commands[] = {
-    {"script", "report"},  {"show", "report"},   {"dump", "report"},    {"trace", "record"}, {"strace", "syscalls"}, {"convert", "export"},
-    {"profile", "flame"},  {"annotate", "flame"}, {"start", "enable"},  {"stop", "disable"}, {"events", "list"},     {"view", "plot"},
-    {"snapshot", "trigger"}, {"sched", "latency wakeup"}, {"diff", "flame --against"}, {"extract", "export"}, {"lock", "flame --contention"}, {"mem", "flame --leaks"}};
-constexpr std::pair<std::string_view, const char*> other_options[] = {
-    {"-T", "--kstack"}, {"-C", "--filter 'cpu == 0'"}, {"--cpu", "--filter 'cpu == 0'"}, {"-t", "--pid"}, {"-p", "--tid"}, {"-s", "--sort"}, {"-m", "--buffer-size"}, {"--to", "--output"},
-    {"-d", "--duration 1s"}, {"--comm", "--filter 'task == NAME'"}, {"-R", "--kstack"}, {"--json", "--output FILE.json"}};
+constexpr std::pair<std::string_view, const char*> other_commands[] = {{"script", "report"},
+                                                                       {"show", "report"},
+                                                                       {"dump", "report"},
+                                                                       {"trace", "record"},
+                                                                       {"strace", "syscalls"},
+                                                                       {"convert", "export"},
+                                                                       {"profile", "flame"},
+                                                                       {"annotate", "flame"},
+                                                                       {"start", "enable"},
+                                                                       {"stop", "disable"},
+                                                                       {"events", "list"},
+                                                                       {"view", "plot"},
+                                                                       {"snapshot", "trigger"},
+                                                                       {"sched", "latency wakeup"},
+                                                                       {"diff", "flame --against"},
+                                                                       {"extract", "export"},
+                                                                       {"lock", "flame --contention"},
+                                                                       {"mem", "flame --leaks"}};
+constexpr std::pair<std::string_view, const char*> other_options[] = {{"-T", "--kstack"},
+                                                                      {"-C", "--filter 'cpu == 0'"},
+                                                                      {"--cpu", "--filter 'cpu == 0'"},
+                                                                      {"-t", "--pid"},
+                                                                      {"-p", "--tid"},
+                                                                      {"-s", "--sort"},
+                                                                      {"-m", "--buffer-size"},
+                                                                      {"--to", "--output"},
+                                                                      {"-d", "--duration 1s"},
+                                                                      {"--comm", "--filter 'task == NAME'"},
+                                                                      {"-R", "--kstack"},
+                                                                      {"--json", "--output FILE.json"}};
 
 // Options that other tools have, and that mean nothing here by themselves.
 constexpr struct {
   std::string_view command, option;
   const char* sentence;
 } habits[] = {
-    {"record", "-F", "a rate of samples follows it, as in perf: -F 999; filters are -f, and a command is recorded alone without trace-cmd's -F"},
-    {"record", "-g", "the calls that led to an event of the program's are --stack, to one of the kernel's --kstack; --sample 999 shows where CPU time goes, calls included"},
-    {"record", "-v", "all that there is to say is said without it; which events to leave out, as by trace-cmd's -v, is said by -f"},
+    {"record", "-F",
+     "a rate of samples follows it, as in perf: -F 999; filters are -f, and a command is recorded alone without trace-cmd's "
+     "-F"},
+    {"record", "-g",
+     "the calls that led to an event of the program's are --stack, to one of the kernel's --kstack; --sample 999 shows where "
+     "CPU time goes, calls included"},
+    {"record", "-v",
+     "all that there is to say is said without it; which events to leave out, as by trace-cmd's -v, is said by -f"},
     {"record", "-l", "a function of the kernel's is a probe: -e kprobe:FUNCTION"},
-    {"record", "-c", "what the command starts is followed without it; the rate of samples, which perf gives as a period, is --sample"},
+    {"record", "-c",
+     "what the command starts is followed without it; the rate of samples, which perf gives as a period, is --sample"},
     {"report", "-g", "the calls are printed with each event that has them; ringside flame adds them up"},
     {"report", "--sort", "report prints events, as perf script does; ringside hist KEY and ringside flame add them up"}};
 
@@ -45,7 +74,8 @@ std::vector<std::string> other_name(const std::pair<std::string_view, const char
 // Of a command that takes both: no WHERE.
 bool is_program(const std::string& word) {
   const Where where = Where::of(word);
-  return where.is(Where::Kind::nothing) ? find_command(word).has_value() : where.is(Where::Kind::trace_dat) && access(word.c_str(), X_OK) == 0;
+  return where.is(Where::Kind::nothing) ? find_command(word).has_value()
+                                        : where.is(Where::Kind::trace_dat) && access(word.c_str(), X_OK) == 0;
 }
 
 }  // namespace
@@ -121,7 +151,8 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
     bool wants = false;
     if (words[at] == "--" || option_of(command, words[at], wants) == nullptr) break;
     if (wants) ++at;
-    if (words[at - (wants ? 1 : 0)] == "--latency" && at < words.size() && find_preset(words[at]) == nullptr) ++at;  // START END
+    if (words[at - (wants ? 1 : 0)] == "--latency" && at < words.size() && find_preset(words[at]) == nullptr)
+      ++at;  // START END
   }
   if (calls != 0 && samples) words.erase(words.begin() + static_cast<std::ptrdiff_t>(calls));
   else if (calls != 0 && kernel) words[calls] = "--kstack";
@@ -135,7 +166,8 @@ std::string unknown_word(const std::vector<std::string>& arguments, const CLI::A
   if (first[0] != '-') {
     const CLI::App* const command = command_of(app, first);
     if (command == nullptr) {
-      for (const CLI::App* c : app.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); })) names.push_back(c->get_name());
+      for (const CLI::App* c : app.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); }))
+        names.push_back(c->get_name());
       const auto other = other_name(other_commands, first);
       return in_quotes(first) + " is no command of ringside" + did_you_mean(other.empty() ? nearest(first, names) : other);
     }
@@ -148,13 +180,15 @@ std::string unknown_word(const std::vector<std::string>& arguments, const CLI::A
         continue;
       }
       for (const auto& habit : habits) {
-        if (first == habit.command && word == habit.option) return "ringside " + first + " has no option " + in_quotes(word) + ": " + habit.sentence;
+        if (first == habit.command && word == habit.option)
+          return "ringside " + first + " has no option " + in_quotes(word) + ": " + habit.sentence;
       }
       for (const CLI::Option* o : command->get_options()) {
         for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
       }
       auto near = other_name(other_options, word.substr(0, word[1] == '-' ? word.find('=') : 2));
-      if (near.empty() || std::find(names.begin(), names.end(), near[0].substr(0, near[0].find(' '))) == names.end()) near = word[1] == '-' ? nearest(word, names) : std::vector<std::string>{};
+      if (near.empty() || std::find(names.begin(), names.end(), near[0].substr(0, near[0].find(' '))) == names.end())
+        near = word[1] == '-' ? nearest(word, names) : std::vector<std::string>{};
       return "ringside " + first + " has no option " + in_quotes(word) + did_you_mean(near);
     }
   }
@@ -166,8 +200,10 @@ std::string refused(const CLI::ParseError& e, const std::vector<std::string>& ar
   const std::string who = command == nullptr ? "ringside" : "ringside " + arguments[0], text = e.what();
   const std::string name = text.substr(0, text.find(": ")), rest = text.substr(std::min(text.size(), name.size() + 2));
   if (dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr) return who + " has no use for " + in_quotes(rest);
-  if (dynamic_cast<const CLI::RequiredError*>(&e) != nullptr) return who + " needs " + (command == nullptr ? "a command" : text.substr(0, text.rfind(" is required")));
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&e) != nullptr && text.find(" missing") != text.npos) return name + " needs a value";
+  if (dynamic_cast<const CLI::RequiredError*>(&e) != nullptr)
+    return who + " needs " + (command == nullptr ? "a command" : text.substr(0, text.rfind(" is required")));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&e) != nullptr && text.find(" missing") != text.npos)
+    return name + " needs a value";
   if (dynamic_cast<const CLI::ConversionError*>(&e) != nullptr && name == "Could not convert") {
     const size_t equal = std::min(rest.find(" = "), rest.size());
     const std::string option = rest.substr(0, equal), value = rest.substr(std::min(rest.size(), equal + 3));
@@ -177,7 +213,8 @@ std::string refused(const CLI::ParseError& e, const std::vector<std::string>& ar
 }
 
 std::string with_help(const std::string& sentence, const std::string& command) {
-  return sentence + (sentence.ends_with('?') ? " See ringside " : "; see ringside ") + (command.empty() ? "" : command + " ") + "--help";
+  return sentence + (sentence.ends_with('?') ? " See ringside " : "; see ringside ") + (command.empty() ? "" : command + " ") +
+         "--help";
 }
 
 }  // namespace ringside::cli

@@ -49,7 +49,8 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
   sys::Fd told(fds[0]), tell(fds[1]);
   if (pipe2(gate, O_CLOEXEC) != 0) return fail(errno, "cannot make a pipe to start " + command.front());
   sys::Fd go(gate[0]), hold(gate[1]);
-  const std::string path = find_command(command.front()).value_or("");  // its first calls are then its own, not a search of PATH
+  const std::string path =
+      find_command(command.front()).value_or("");  // its first calls are then its own, not a search of PATH
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);

@@ -35,7 +35,8 @@ void say(std::string_view sentence) { (void)put_to(STDERR_FILENO, "ringside: " +
 void say_first(const std::vector<std::string>& sentences) {
   constexpr size_t most = 10;
   for (size_t n = 0; n < std::min(sentences.size(), most); ++n) say(sentences[n]);
-  if (sentences.size() > most) say("and " + std::to_string(sentences.size() - most) + " more of such sentences; meta.json of the recording has all");
+  if (sentences.size() > most)
+    say("and " + std::to_string(sentences.size() - most) + " more of such sentences; meta.json of the recording has all");
 }
 
 int failed(const Error& error) {
@@ -46,7 +47,8 @@ int failed(const Error& error) {
 bool put(std::string_view data) {
   if (put_to(output, data)) return true;
   const int error = errno;
-  if (error != EPIPE && !output_failed.exchange(true)) failed(fail(error, output == STDOUT_FILENO ? "cannot write to standard output" : "cannot write the table").value());
+  if (error != EPIPE && !output_failed.exchange(true))
+    failed(fail(error, output == STDOUT_FILENO ? "cannot write to standard output" : "cannot write the table").value());
   return false;
 }
 
@@ -62,7 +64,8 @@ namespace {
 
 // wrong: what a text that cannot be parsed is not, and examples.
 template <class Parse>
-CLI::Option* add_number(CLI::App& app, const std::string& names, u64& value, const std::string& description, Parse parse, const char* wrong) {
+CLI::Option* add_number(CLI::App& app, const std::string& names, u64& value, const std::string& description, Parse parse,
+                        const char* wrong) {
   return app.add_option_function<std::string>(
       names,
       [&value, names, parse, wrong](const std::string& text) {

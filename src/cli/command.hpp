@@ -63,7 +63,8 @@ Command add_complete(CLI::App& app);
 
 // stderr: "ringside: sentence".
 void say(std::string_view sentence);
-void say_first(const std::vector<std::string>& sentences);  // the first ten and their total number: a thousand rings may have one problem each
+void say_first(const std::vector<std::string>&
+                   sentences);   // the first ten and their total number: a thousand rings may have one problem each
 int failed(const Error& error);  // prints it; returns exit_failure, or exit_usage if it was mistyped
 
 // Writes to stdout: all of it, or false when the reader has gone, or its disk is full, which is reported (the caller then just

@@ -27,7 +27,8 @@ struct Binary {
 Binary binary_of(int fd) {
   Binary b;
   Elf64_Ehdr header{};
-  if (!read_at(fd, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return b;
+  if (!read_at(fd, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
+    return b;
   b.elf = true;
   for (u32 n = 0; n < header.e_phnum; ++n) {
     Elf64_Phdr part{};
@@ -35,7 +36,8 @@ Binary binary_of(int fd) {
     b.loaded_by_interpreter = b.loaded_by_interpreter || part.p_type == PT_INTERP;
     Elf64_Nhdr note{};
     char name[4] = {};
-    if (part.p_type == PT_NOTE && read_at(fd, part.p_offset, note) && note.n_namesz == sizeof name && read_at(fd, part.p_offset + sizeof note, name))
+    if (part.p_type == PT_NOTE && read_at(fd, part.p_offset, note) && note.n_namesz == sizeof name &&
+        read_at(fd, part.p_offset + sizeof note, name))
       b.go = b.go || std::memcmp(name, "Go\0", sizeof name) == 0;
   }
   return b;
@@ -64,7 +66,10 @@ result<std::string> find_command(const std::string& name) {
   const auto missing = [&] {
     const bool line = name.find(' ') != std::string::npos;
     const bool here = name.find('/') == std::string::npos && access(("./" + name).c_str(), X_OK) == 0;
-    return fail(ENOENT, "cannot execute " + name + (line ? " (for a line of the shell: sh -c '" + name + "')" : here ? " (the one in this directory: ./" + name + ")" : ""));
+    return fail(ENOENT, "cannot execute " + name +
+                            (line   ? " (for a line of the shell: sh -c '" + name + "')"
+                             : here ? " (the one in this directory: ./" + name + ")"
+                                    : ""));
   };
   if (name.find('/') != std::string::npos) return access(name.c_str(), F_OK) == 0 ? result<std::string>(name) : missing();
   const char* const places = std::getenv("PATH");
@@ -89,10 +94,12 @@ std::string why_preload_fails(const std::string& path) {
     const sys::Fd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat st {};
     if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
-    if (gains_rights(fd.get(), st)) return file + " is setuid, setgid or has capabilities, so the loader preloads nothing into it";
+    if (gains_rights(fd.get(), st))
+      return file + " is setuid, setgid or has capabilities, so the loader preloads nothing into it";
     const Binary binary = binary_of(fd.get());
     if (binary.go) return file + " is a Go program, which calls the kernel without the C library";
-    if (binary.elf) return binary.loaded_by_interpreter ? "" : file + " is a static program, into which nothing can be preloaded";
+    if (binary.elf)
+      return binary.loaded_by_interpreter ? "" : file + " is a static program, into which nothing can be preloaded";
     file = interpreter_of(fd.get());
     if (file.empty()) return "";
   }

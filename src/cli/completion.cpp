@@ -1,4 +1,5 @@
-// ringside complete SHELL LINE: what may stand at the end of the line, a word a line; behind a tab what it is. Shells ask it for each Tab.
+// ringside complete SHELL LINE: what may stand at the end of the line, a word a line; behind a tab what it is. Shells ask it
+// for each Tab.
 #include <algorithm>
 
 #include "analysis/names.hpp"
@@ -41,7 +42,8 @@ Line split(std::string_view text) {
 
 class Completion {
  public:
-  Completion(const CLI::App& app, std::vector<std::string> words) : app_(app), words_(std::move(words)), typed_(words_.back()) {}
+  Completion(const CLI::App& app, std::vector<std::string> words)
+      : app_(app), words_(std::move(words)), typed_(words_.back()) {}
 
   std::string answer(bool bash, bool quoted) {
     find();
@@ -63,8 +65,10 @@ class Completion {
 
   void find() {
     if (words_.size() == 1 || (words_.size() == 2 && words_[0] == "help")) {
-      for (const CLI::App* c : app_.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); })) add(c->get_name(), c->get_description());
-      if (words_.size() == 1) add("help", "the options of a command"), add("--version", "its version"), add("--help", "all commands");
+      for (const CLI::App* c : app_.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); }))
+        add(c->get_name(), c->get_description());
+      if (words_.size() == 1)
+        add("help", "the options of a command"), add("--version", "its version"), add("--help", "all commands");
       return;
     }
     command_ = command_of(app_, words_[0]);
@@ -120,7 +124,10 @@ class Completion {
 
   void value_of(const CLI::Option& o, size_t positional = 0) {
     const std::string type = o.get_type_name(), place = o.get_positional() ? o.get_name(true) : "";
-    const auto is = [&](std::initializer_list<const char*> names) { return std::any_of(names.begin(), names.end(), [&](const char* n) { return place == n || type == n || o.check_lname(n); }); };
+    const auto is = [&](std::initializer_list<const char*> names) {
+      return std::any_of(names.begin(), names.end(),
+                         [&](const char* n) { return place == n || type == n || o.check_lname(n); });
+    };
     if (const size_t from = type.find('{'), to = type.find('}'); from != std::string::npos && to != std::string::npos) {
       for (const std::string& word : split_at(type.substr(from + 1, to - from - 1), ',')) add(word);
       if (o.check_lname("sort") && words_[0] == "hist") columns();
@@ -171,15 +178,18 @@ class Completion {
     if (!kernel_only) {
       std::vector<std::string> wheres = wheres_;
       if (words_[0] != "latency" && words_[0] != "hist") wheres.insert(wheres.end(), positionals_.begin(), positionals_.end());
-      for (size_t at = words_[0] == "hist" ? 1 : positionals_.size(); words_[0] == "hist" && at < positionals_.size(); ++at) wheres.push_back(positionals_[at]);
+      for (size_t at = words_[0] == "hist" ? 1 : positionals_.size(); words_[0] == "hist" && at < positionals_.size(); ++at)
+        wheres.push_back(positionals_[at]);
       if (wheres.empty() && !makes && is_recording(default_recording)) wheres = {default_recording};
       if (wheres.empty()) wheres = Instance::list();
       for (const std::string& text : wheres) add_events(all, text);
     }
-    const bool reads_only = words_[0] == "report" || words_[0] == "export" || words_[0] == "plot" || words_[0] == "crash" || words_[0] == "enable" || words_[0] == "disable";
+    const bool reads_only = words_[0] == "report" || words_[0] == "export" || words_[0] == "plot" || words_[0] == "crash" ||
+                            words_[0] == "enable" || words_[0] == "disable";
     if (of_programs || reads_only) return all;
     const auto kernel = kernel_events();
-    for (const KernelEvent& e : kernel ? *kernel : std::vector<KernelEvent>{}) all.push_back({0, e.system, e.name, "", false, true});
+    for (const KernelEvent& e : kernel ? *kernel : std::vector<KernelEvent>{})
+      all.push_back({0, e.system, e.name, "", false, true});
     return all;
   }
 
@@ -237,7 +247,8 @@ class Completion {
       return;
     }
     if (slash == std::string::npos) {
-      for (const char* name : {"event", "system", "task", "thread", "process", "cgroup", "cpu", "ring", "source", "ts"}) add(name, "of every event");
+      for (const char* name : {"event", "system", "task", "thread", "process", "cgroup", "cpu", "ring", "source", "ts"})
+        add(name, "of every event");
       for (const EventInfo& e : known(false)) {
         if (!typed_.empty()) add(e.system + ":" + e.name + "/", "a field of this event");
         else add(e.system + ":", "events of this system");
@@ -267,7 +278,8 @@ class Completion {
 
 int complete(const CLI::App& app, const std::string& shell, const std::string& text) {
   Line line = split(text);
-  const auto ours = std::find_if(line.words.begin(), line.words.end() - 1, [](const std::string& w) { return w.substr(w.rfind('/') + 1) == "ringside"; });
+  const auto ours = std::find_if(line.words.begin(), line.words.end() - 1,
+                                 [](const std::string& w) { return w.substr(w.rfind('/') + 1) == "ringside"; });
   if (ours == line.words.end() - 1) return exit_ok;
   put(Completion(app, {ours + 1, line.words.end()}).answer(shell == "bash", line.quoted));
   return exit_ok;

@@ -73,17 +73,21 @@ Finding fence() {
 // Do rings belong to CPUs? The check of Instance::create.
 Finding rings() {
   const RingsBecause because = why_not_cpu_rings(best_clock());
-  if (because == RingsBecause::can) return {Verdict::ok, "rings", fmt::format("of CPUs ({} possible): restartable sequences work", possible_cpus()), ""};
-  return {Verdict::warn, "rings", std::string("of threads, ") + to_string(because),
-          because == RingsBecause::no_rseq ? "rings of CPUs need glibc 2.35 with its tunable glibc.pthread.rseq on, and Linux 4.18"
-          : because == RingsBecause::clock ? "rings of CPUs need an invariant TSC"
-                                           : "this kernel is known to be wrong on arm64 before 7.0.14: rings of threads are safe"};
+  if (because == RingsBecause::can)
+    return {Verdict::ok, "rings", fmt::format("of CPUs ({} possible): restartable sequences work", possible_cpus()), ""};
+  return {
+      Verdict::warn, "rings", std::string("of threads, ") + to_string(because),
+      because == RingsBecause::no_rseq ? "rings of CPUs need glibc 2.35 with its tunable glibc.pthread.rseq on, and Linux 4.18"
+      : because == RingsBecause::clock ? "rings of CPUs need an invariant TSC"
+                                       : "this kernel is known to be wrong on arm64 before 7.0.14: rings of threads are safe"};
 }
 
 Finding pages() {
   const u64 page = sys::page_bytes();
-  if (page <= abi::largest_subbuf) return {Verdict::ok, "pages", fmt::format("of {} bytes, and so is the smallest sub-buffer", page), ""};
-  return {Verdict::fail, "pages", fmt::format("of {} bytes: more than the largest sub-buffer", page), "programs cannot be traced here; recordings can be read"};
+  if (page <= abi::largest_subbuf)
+    return {Verdict::ok, "pages", fmt::format("of {} bytes, and so is the smallest sub-buffer", page), ""};
+  return {Verdict::fail, "pages", fmt::format("of {} bytes: more than the largest sub-buffer", page),
+          "programs cannot be traced here; recordings can be read"};
 }
 
 Finding map_count() {
@@ -141,14 +145,17 @@ Finding kernel() {
 Finding tracefs() {
   auto dir = tracefs_dir();  // mounts it, like every command that needs it
   if (!dir) return {Verdict::warn, "tracefs", "not usable, so the kernel cannot be traced", dir.error().sentence};
-  if (access((*dir + "/per_cpu/cpu0/trace_pipe_raw").c_str(), R_OK) == 0) return {Verdict::ok, "tracefs", *dir + ", readable", ""};
+  if (access((*dir + "/per_cpu/cpu0/trace_pipe_raw").c_str(), R_OK) == 0)
+    return {Verdict::ok, "tracefs", *dir + ", readable", ""};
   return {Verdict::warn, "tracefs", *dir + ", not readable for this user",
           "only for tracing the kernel: run as root, or mount -o remount,gid=GROUP,mode=770 " + *dir};
 }
 
 Finding kvm() {
   if (access("/dev/kvm", R_OK | W_OK) == 0) return {Verdict::ok, "/dev/kvm", "usable: ringside guest works", ""};
-  if (errno == ENOENT) return {Verdict::warn, "/dev/kvm", "missing", "only for ringside guest: no virtualisation here, or modprobe kvm_intel or kvm_amd"};
+  if (errno == ENOENT)
+    return {Verdict::warn, "/dev/kvm", "missing",
+            "only for ringside guest: no virtualisation here, or modprobe kvm_intel or kvm_amd"};
   return {Verdict::warn, "/dev/kvm", "not usable for this user", "only for ringside guest: join the group kvm"};
 }
 
@@ -172,7 +179,11 @@ void clocks(std::vector<Finding>& all) {
     const std::string found = !c.constant ? fmt::format("no constant offset from {}, by {}", against, format_time(2 * error))
                                           : fmt::format("{}{} from {}, give or take {}", c.offset_ns < 0 ? "-" : "",
                                                         format_time(static_cast<double>(offset)), against, format_time(error));
-    Finding finding{Verdict::ok, "clock " + c.name, found + (c.merges() ? ": merges" : ours ? ": does not merge" : ": does not merge, never set"), ""};
+    Finding finding{Verdict::ok, "clock " + c.name,
+                    found + (c.merges() ? ": merges"
+                             : ours     ? ": does not merge"
+                                        : ": does not merge, never set"),
+                    ""};
     if (ours && !c.merges()) {
       finding.verdict = c.name == own ? Verdict::fail : Verdict::warn;
       const std::string other = c.name == own ? mono : own;
@@ -187,12 +198,14 @@ void clocks(std::vector<Finding>& all) {
   for (const std::string& name : Instance::list()) {
     auto instance = Instance::open(name);
     if (!instance || (*instance)->clock().kind != ClockKind::counter) continue;
-    all.push_back({Verdict::warn, "instance " + name, "its clock, counter, merges with no other", "remove it and make it with --clock tsc or mono"});
+    all.push_back({Verdict::warn, "instance " + name, "its clock, counter, merges with no other",
+                   "remove it and make it with --clock tsc or mono"});
   }
   for (const std::string& dir : kernel_instances()) {
     const std::string clock = kernel_clock_of(dir);
     if (clock.empty() || merges(clock)) continue;
-    all.push_back({Verdict::warn, "kernel instance", fmt::format("{}: its clock, {}, does not merge with a program's", dir, clock),
+    all.push_back({Verdict::warn, "kernel instance",
+                   fmt::format("{}: its clock, {}, does not merge with a program's", dir, clock),
                    fmt::format("echo {} > {}/trace_clock, which empties it", merges(own) ? own : mono, dir)});
   }
 }
@@ -245,7 +258,8 @@ Command add_doctor(CLI::App& app) {
       "  ringside doctor --json | jq '.[] | select(.merges) | .clock'\n"
       "As root it measures the kernel's clocks against the program's, in an instance of its own, and looks at all instances:\n"
       "events stand in one order where clocks merge.\n"
-      "Exits with 1 when something that ringside cannot do without is missing, or when the clock that it takes by itself does not\n"
+      "Exits with 1 when something that ringside cannot do without is missing, or when the clock that it takes by itself does "
+      "not\n"
       "merge with the kernel's.");
   return {c, [json] { return run_doctor(*json); }};
 }

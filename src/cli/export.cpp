@@ -36,7 +36,8 @@ Format format_of(const ExportOptions& options) {
   if (name == "json" || ending == "json" || ending == "jsonl") return Format::json;
   if (name == "csv" || ending == "csv") return Format::csv;
   if (name == "ctf" || ending == "ctf" || (!options.to.empty() && options.to.back() == '/')) return Format::ctf;
-  throw UsageError{"the name " + options.to + " tells no format; use an ending .dat, .pftrace, .json, .csv or .ctf (a directory), or --format"};
+  throw UsageError{"the name " + options.to +
+                   " tells no format; use an ending .dat, .pftrace, .json, .csv or .ctf (a directory), or --format"};
 }
 
 // A file that appears whole or not at all.
@@ -109,7 +110,9 @@ class JsonSink final : public Lines {
   JsonSink(WholeFile& file, const Trace& trace) : Lines(file), lines_(trace.formats, trace.tasks) {}
 
  private:
-  void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override { lines_.print(record, ring, out); }
+  void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
+    lines_.print(record, ring, out);
+  }
   JsonLines lines_;
 };
 
@@ -166,7 +169,10 @@ class CsvSink final : public Lines {
 class PerfettoSink final : public Sink {
  public:
   PerfettoSink(WholeFile& file, const Trace& trace, bool compressed, Stacks* stacks)
-      : writer_(trace.formats, trace.tasks, {.boot_offset_ns = trace.first().boot == sys::boot_id() ? sys::suspended_ns() : 0, .compressed = compressed, .stacks = stacks},
+      : writer_(trace.formats, trace.tasks,
+                {.boot_offset_ns = trace.first().boot == sys::boot_id() ? sys::suspended_ns() : 0,
+                 .compressed = compressed,
+                 .stacks = stacks},
                 [&file](std::string_view bytes) { return file.write(bytes); }) {}
   result<void> begin(u64 first_ns) override { return writer_.begin(first_ns); }
   result<void> add(const TraceRecord& record, const RingName& ring) override { return writer_.add(record, ring); }
@@ -179,7 +185,8 @@ class PerfettoSink final : public Sink {
 };
 
 std::unique_ptr<Sink> make_sink(Format format, WholeFile& file, Reading& reading, bool compressed) {
-  if (format == Format::perfetto) return std::make_unique<PerfettoSink>(file, reading.trace(), compressed, &reading.join_stacks());
+  if (format == Format::perfetto)
+    return std::make_unique<PerfettoSink>(file, reading.trace(), compressed, &reading.join_stacks());
   if (format == Format::json) {
     reading.join_stacks();
     return std::make_unique<JsonSink>(file, reading.trace());
@@ -213,36 +220,45 @@ result<int> export_events(const ExportOptions& options, Format format) {
     if (!std::exchange(begun, true)) RS_TRY(sink->begin(record.time));
     RS_TRY(sink->add(record, reading->ring(record)));
     if (reading->totals().events % 4096 != 0) continue;
-    if (asked_to_stop() && !options.recorded) return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
-    progress.update([&](double seconds) { return fmt::format("{}, {}, {:.0f} s", counted(reading->totals().events, "event"), format_size(file->bytes()), seconds); });
+    if (asked_to_stop() && !options.recorded)
+      return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
+    progress.update([&](double seconds) {
+      return fmt::format("{}, {}, {:.0f} s", counted(reading->totals().events, "event"), format_size(file->bytes()), seconds);
+    });
   }
   RS_TRY(sink->finish());
   RS_TRY(file->finish());
   progress.clear();
   const int code = say_faults(*reading, format, *sink);
   const Totals& totals = reading->complete();
-  if (!options.recorded) say(counted(totals.events, "event") + (totals.missing.nothing() ? "" : ", " + lost_count(totals.missing) + " lost") + ", " +
-      format_size(file->bytes()) + " in " + options.to + (format == Format::perfetto ? "; look with: https://ui.perfetto.dev" : ""));
+  if (!options.recorded)
+    say(counted(totals.events, "event") + (totals.missing.nothing() ? "" : ", " + lost_count(totals.missing) + " lost") + ", " +
+        format_size(file->bytes()) + " in " + options.to +
+        (format == Format::perfetto ? "; look with: https://ui.perfetto.dev" : ""));
   return code;
 }
 
 result<int> run_export(const ExportOptions& options) {
   if (options.to.empty()) {
     const std::string last = options.where.empty() ? "" : options.where.back();
-    const bool a_name = Where::of(last).is(Where::Kind::nothing) && (tells_another_format(last) || last.ends_with(".dat") || last.ends_with(".ctf"));
+    const bool a_name = Where::of(last).is(Where::Kind::nothing) &&
+                        (tells_another_format(last) || last.ends_with(".dat") || last.ends_with(".ctf"));
     throw UsageError{"export needs the file to write" + did_you_mean({"-o " + (a_name ? last : "FILE")})};
   }
   const Format format = format_of(options);
   if (format != Format::dat && !options.only.empty()) throw UsageError{"--only is for a trace.dat; choose events with -e"};
-  if (format == Format::ctf && !options.window.whole()) throw UsageError{"a CTF directory has the whole time and all CPUs; choose events with -e and -F"};
+  if (format == Format::ctf && !options.window.whole())
+    throw UsageError{"a CTF directory has the whole time and all CPUs; choose events with -e and -F"};
   if (format == Format::ctf) return export_ctf(options.where, options.events, options.filter, options.to, options.quiet);
   if (format != Format::dat) return export_events(options, format);
   if (options.where.size() > 1) throw UsageError{"a trace.dat is made of one recording"};
-  if (!options.events.empty() || !options.filter.empty() || !options.window.whole()) throw UsageError{"a trace.dat has all events of a recording; --only leaves the kernel's or the program's out"};
+  if (!options.events.empty() || !options.filter.empty() || !options.window.whole())
+    throw UsageError{"a trace.dat has all events of a recording; --only leaves the kernel's or the program's out"};
   const std::string from = options.where.empty() ? default_recording : options.where[0];
   const Where where = Where::of(from);
   if (!where.is(Where::Kind::recording) && !where.is(Where::Kind::nothing))
-    return refuse(std::errc::invalid_argument, where.text + " is " + where.what() + ", not a recording; only what ringside record has made becomes a trace.dat");
+    return refuse(std::errc::invalid_argument, where.text + " is " + where.what() +
+                                                   ", not a recording; only what ringside record has made becomes a trace.dat");
   std::vector<std::string> problems;
   auto written = RS_TRY(export_recording(from, options.to, options.only, &problems));
   say(counted(written.sub_buffers, "sub-buffer") + ", " + format_size(written.bytes) + "; look with: trace-cmd report " +
@@ -332,11 +348,16 @@ result<int> export_recorded(const std::string& dir, const std::string& file) {
 
 Command add_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* c = app.add_subcommand("export", "write events for Perfetto, trace-cmd and KernelShark, babeltrace2 and Trace Compass, as JSON or as CSV");
-  c->add_option("WHERE", options->where, "recording, trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
-  c->add_option("-o,--to,--output", options->to, "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv, .ctf (a directory)")
+  CLI::App* c = app.add_subcommand(
+      "export", "write events for Perfetto, trace-cmd and KernelShark, babeltrace2 and Trace Compass, as JSON or as CSV");
+  c->add_option("WHERE", options->where,
+                "recording, trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
+  c->add_option("-o,--to,--output", options->to,
+                "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv, .ctf "
+                "(a directory)")
       ->type_name("FILE");
-  c->add_option("--format", options->format, "perfetto, dat, json (a line for each event), csv or ctf, whatever the file's name is")
+  c->add_option("--format", options->format,
+                "perfetto, dat, json (a line for each event), csv or ctf, whatever the file's name is")
       ->check(CLI::IsMember({"perfetto", "dat", "json", "csv", "ctf"}));
   add_events(*c, options->events, "only these events");
   add_filter(*c, options->filter);
@@ -354,11 +375,14 @@ Command add_export(CLI::App& app) {
       "  ringside export -e 'libc:*' --to libc.csv\n"
       "  ringside export --time +12s..+12.1s --to slice.pftrace      a tenth of a second\n"
       "  ringside export --to build.ctf && babeltrace2 build.ctf    for Trace Compass, too\n"
-      "Perfetto: the kernel's events in its own messages, so that it shows CPUs, thread states and system calls; a program's spans and events\n"
-      "with a duration as slices, counters as counters, others as instants, fields as arguments; losses as slices on tracks of their own.\n"
+      "Perfetto: the kernel's events in its own messages, so that it shows CPUs, thread states and system calls; a program's "
+      "spans and events\n"
+      "with a duration as slices, counters as counters, others as instants, fields as arguments; losses as slices on tracks of "
+      "their own.\n"
       "CTF: written by babeltrace2, which must be installed; losses are its discarded events. Without a file:\n"
       "  babeltrace2 --plugin-path=DIR --component=source.ringside.rings --params='inputs=[\"web\"],follow=yes'\n"
-      "trace.dat: version 6 of the format; version 7 with a buffer for each where both are in it. Sub-buffers go in as they are, but for\n"
+      "trace.dat: version 6 of the format; version 7 with a buffer for each where both are in it. Sub-buffers go in as they "
+      "are, but for\n"
       "the ids of a program's events, which begin behind the kernel's. A ring's number is the CPU that trace-cmd shows.");
   return {c, [options] { return run_export(*options); }};
 }

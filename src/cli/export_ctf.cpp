@@ -45,7 +45,8 @@ u64 size_of(const std::string& dir) {
   return bytes;
 }
 
-// From 2.1 on its sink writes CTF 2 unless it is told; the sink before knows no such parameter. Our source speaks the protocol of CTF 1.8.
+// From 2.1 on its sink writes CTF 2 unless it is told; the sink before knows no such parameter. Our source speaks the protocol
+// of CTF 1.8.
 std::string ctf_version() {
   FILE* const said = popen("babeltrace2 --version 2>/dev/null", "re");
   if (said == nullptr) return "";
@@ -67,12 +68,17 @@ struct TemporaryFiles {
 
 }  // namespace
 
-result<int> export_ctf(const std::vector<std::string>& where, const std::vector<std::string>& events, const std::string& filter, const std::string& to, bool quiet) {
+result<int> export_ctf(const std::vector<std::string>& where, const std::vector<std::string>& events, const std::string& filter,
+                       const std::string& to, bool quiet) {
   std::error_code none;
   if (fs::exists(to, none) && !(fs::is_directory(to, none) && fs::is_empty(to, none)))
-    return refuse(std::errc::file_exists, "cannot write " + to + ": a CTF trace is a directory of its own, and this is there already; remove it, or choose another name");
+    return refuse(std::errc::file_exists,
+                  "cannot write " + to +
+                      ": a CTF trace is a directory of its own, and this is there already; remove it, or choose another name");
   const std::string plugin = find_babeltrace_plugin();
-  if (plugin.empty()) return refuse(std::errc::no_such_file_or_directory, "cannot find babeltrace-plugin-ringside.so for CTF: it is built where libbabeltrace2-dev is installed");
+  if (plugin.empty())
+    return refuse(std::errc::no_such_file_or_directory,
+                  "cannot find babeltrace-plugin-ringside.so for CTF: it is built where libbabeltrace2-dev is installed");
   {  // what cannot be opened is said in our own words
     Reading::Options open = reading_of(where, filter);
     open.only = parse_events(events);
@@ -82,12 +88,15 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   const TemporaryFiles part{name + ".part" + std::to_string(getpid()), name + ".totals" + std::to_string(getpid())};
   catch_signals();  // from here on there are things to clean up
-  auto child = Child::start({"babeltrace2", "--log-level=F", "--plugin-path=" + plugin, "--component=source.ringside.rings",
-                             "--params=inputs=" + quoted(where) + ",events=" + quoted(events) + ",filter=" + quoted(filter) + ",totals=" + quoted(part.totals),
-                             "--component=sink.ctf.fs", "--params=path=" + quoted(part.dir) + ",assume-single-trace=yes,quiet=yes" + ctf_version()},
-                            {});
+  auto child = Child::start(
+      {"babeltrace2", "--log-level=F", "--plugin-path=" + plugin, "--component=source.ringside.rings",
+       "--params=inputs=" + quoted(where) + ",events=" + quoted(events) + ",filter=" + quoted(filter) +
+           ",totals=" + quoted(part.totals),
+       "--component=sink.ctf.fs", "--params=path=" + quoted(part.dir) + ",assume-single-trace=yes,quiet=yes" + ctf_version()},
+      {});
   if (!child)
-    return refuse(std::errc::no_such_file_or_directory, child.error().sentence + "; CTF is written by babeltrace2: install the package of that name");
+    return refuse(std::errc::no_such_file_or_directory,
+                  child.error().sentence + "; CTF is written by babeltrace2: install the package of that name");
   Progress progress(quiet);
   std::optional<int> code;
   bool stopping = false;
@@ -96,17 +105,23 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
     progress.update([&](double seconds) { return fmt::format("{}, {:.0f} s", format_size(size_of(part.dir)), seconds); });
   }
   progress.clear();
-  if (*code != 0 || stopping) return refuse(std::errc::io_error, stopping ? to + " was not written: interrupted" : "babeltrace2 could not write " + to + "; it said why above");
+  if (*code != 0 || stopping)
+    return refuse(std::errc::io_error, stopping ? to + " was not written: interrupted"
+                                                : "babeltrace2 could not write " + to + "; it said why above");
   std::ifstream told(part.totals);
   u64 written = 0, lost = 0;
-  if (!(told >> written >> lost)) return refuse(std::errc::io_error, "babeltrace2 did not read to the end, so " + to + " was not written");
-  if (!fs::exists(part.dir + "/metadata", none)) return refuse(std::errc::no_message, "there are no events to write, and a CTF trace without events is none; " + to + " was not written");
+  if (!(told >> written >> lost))
+    return refuse(std::errc::io_error, "babeltrace2 did not read to the end, so " + to + " was not written");
+  if (!fs::exists(part.dir + "/metadata", none))
+    return refuse(std::errc::no_message,
+                  "there are no events to write, and a CTF trace without events is none; " + to + " was not written");
   fs::rename(part.dir, name, none);
   if (none) return fail(none.value(), "cannot put " + to + " in place");
   std::string doubt;
   bool problems = false;
   for (std::getline(told, doubt); std::getline(told, doubt); problems = true) say(doubt);
-  say(counted(written, "event") + (lost != 0 ? ", " + format_count(lost) + " lost" : "") + ", " + format_size(size_of(name)) + " in " + to + "; look with: babeltrace2 " + to);
+  say(counted(written, "event") + (lost != 0 ? ", " + format_count(lost) + " lost" : "") + ", " + format_size(size_of(name)) +
+      " in " + to + "; look with: babeltrace2 " + to);
   return problems ? exit_failure : exit_ok;
 }
 

@@ -7,6 +7,7 @@
 namespace ringside::cli {
 
 // The exit code. `to`: a directory that is not there yet, or is empty.
-result<int> export_ctf(const std::vector<std::string>& where, const std::vector<std::string>& events, const std::string& filter, const std::string& to, bool quiet);
+result<int> export_ctf(const std::vector<std::string>& where, const std::vector<std::string>& events, const std::string& filter,
+                       const std::string& to, bool quiet);
 
 }  // namespace ringside::cli

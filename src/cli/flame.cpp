@@ -33,7 +33,8 @@ class Gathered {
   static result<std::unique_ptr<Gathered>> make(const FlameOptions& options, Trace& trace, Stacks& stacks) {
     auto g = std::unique_ptr<Gathered>(new Gathered(trace, stacks));
     g->all_ = !options.run.events.empty() || !options.run.filter.empty();
-    for (const auto& type : trace.formats.all()) g->samples_only_ = g->samples_only_ || (type->full == "ringside:sample" && !g->all_);
+    for (const auto& type : trace.formats.all())
+      g->samples_only_ = g->samples_only_ || (type->full == "ringside:sample" && !g->all_);
     if (options.root != "none") g->root_.emplace(RS_TRY(Column::compile(options.root, trace.formats, trace.tasks)));
     if (!options.latency.empty()) {
       Pairs::Options pair = pair_of(options.latency, options.keys);
@@ -49,7 +50,8 @@ class Gathered {
       g->unit_ = "bytes";
     } else if (options.by != "count") {
       g->by_.emplace(RS_TRY(Column::compile(options.by, trace.formats, trace.tasks)));
-      if (g->by_->kind() == Column::Kind::text) return mistyped(std::errc::invalid_argument, in_quotes(options.by) + " is a text, and texts do not add up");
+      if (g->by_->kind() == Column::Kind::text)
+        return mistyped(std::errc::invalid_argument, in_quotes(options.by) + " is a text, and texts do not add up");
       g->unit_ = g->by_->unit() == Column::Unit::ns ? "ns" : g->by_->unit() == Column::Unit::bytes ? "bytes" : options.by;
     }
     return g;
@@ -92,17 +94,21 @@ class Gathered {
   const std::string& unit() const { return unit_; }
   std::vector<std::string> remarks() const {
     std::vector<std::string> out;
-    if (without_stack_ != 0) out.push_back(counted(without_stack_, "event has", "events have") + " no stack; they show as [no stack]");
+    if (without_stack_ != 0)
+      out.push_back(counted(without_stack_, "event has", "events have") + " no stack; they show as [no stack]");
     if (without_value_ != 0) out.push_back(counted(without_value_, "event has", "events have") + " no such field");
     if (negative_ != 0) out.push_back(counted(negative_, "event has", "events have") + " a negative value, and are left out");
     if (unfreed_) {
       const Unfreed::Counts& c = unfreed_->counts();
-      out.push_back(fmt::format("allocations {} = freed {} + replaced {} + left {}; frees of what was allocated before the trace or elsewhere: {}", format_count(c.allocations),
-                                format_count(c.frees), format_count(c.replaced), format_count(unfreed_->left()), format_count(c.unmatched)));
+      out.push_back(fmt::format(
+          "allocations {} = freed {} + replaced {} + left {}; frees of what was allocated before the trace or elsewhere: {}",
+          format_count(c.allocations), format_count(c.frees), format_count(c.replaced), format_count(unfreed_->left()),
+          format_count(c.unmatched)));
     }
     if (pairs_) {
       const Pairs::Counts c = pairs_->counts();
-      out.push_back(fmt::format("{}; {} still open; {} lost between", counted(c.pairs, "pair"), counted(c.waiting, "start is", "starts are"), counted(c.lost, "event was", "events were")));
+      out.push_back(fmt::format("{}; {} still open; {} lost between", counted(c.pairs, "pair"),
+                                counted(c.waiting, "start is", "starts are"), counted(c.lost, "event was", "events were")));
     }
     return out;
   }
@@ -170,7 +176,9 @@ result<Side> gather(const FlameOptions& options, RunOptions from) {
   Gathered& g = *part.gathered;
   part.code = part.run->go([&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, true); },
                            [&](const Totals& totals, double, bool last) {
-                             return last ? "" : fmt::format("{}, {}; Ctrl-C ends\n", counted(totals.events, "event"), counted(g.fold().size(), "different stack"));
+                             return last ? ""
+                                         : fmt::format("{}, {}; Ctrl-C ends\n", counted(totals.events, "event"),
+                                                       counted(g.fold().size(), "different stack"));
                            },
                            [&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, false); });
   g.end();
@@ -195,18 +203,22 @@ std::string title_of(const FlameOptions& options) {
   if (out.empty()) out = options.run.events.empty() ? default_recording : "live";
   for (const std::string& list : options.run.events) out += " -e " + list;
   if (!options.run.filter.empty()) out += " -f '" + options.run.filter + "'";
-  if (!options.latency.empty()) out += " time from " + options.latency[0] + (options.latency.size() > 1 ? " to " + options.latency[1] : "");
+  if (!options.latency.empty())
+    out += " time from " + options.latency[0] + (options.latency.size() > 1 ? " to " + options.latency[1] : "");
   if (options.leaks) out += ", not freed";
   if (options.contention) out += ", waits for mutexes";
   return out;
 }
 
 result<int> run_flame(FlameOptions options) {
-  if (options.folded + options.pprof + options.run.json > 1) throw UsageError{"--folded, --pprof and --json exclude each other"};
+  if (options.folded + options.pprof + options.run.json > 1)
+    throw UsageError{"--folded, --pprof and --json exclude each other"};
   if (!options.keys.empty() && options.latency.empty()) throw UsageError{"--key belongs to --latency"};
   if (options.leaks && !options.latency.empty()) throw UsageError{"--leaks and --latency exclude each other"};
-  if (options.contention && (options.leaks || !options.latency.empty())) throw UsageError{"--contention excludes --leaks and --latency"};
-  if (options.by != "count" && (options.contention || options.leaks || !options.latency.empty())) throw UsageError{"--by has no meaning beside --leaks, --contention and --latency, which have weights of their own"};
+  if (options.contention && (options.leaks || !options.latency.empty()))
+    throw UsageError{"--contention excludes --leaks and --latency"};
+  if (options.by != "count" && (options.contention || options.leaks || !options.latency.empty()))
+    throw UsageError{"--by has no meaning beside --leaks, --contention and --latency, which have weights of their own"};
   if (!options.against.empty() && (options.folded || options.pprof)) throw UsageError{"--against is for the page and --json"};
   options.run.where.insert(options.run.where.end(), options.run.inputs.begin(), options.run.inputs.end());
   options.run.inputs.clear();
@@ -243,8 +255,15 @@ result<int> run_flame(FlameOptions options) {
   } else if (options.pprof) {
     const bool counts = g.unit() == "events";
     bytes = RS_TRY(pprof(g.fold(), stacks, g.roots(),
-                         {counts ? "samples" : options.leaks ? "inuse_space" : options.contention ? "contention" : options.latency.empty() ? options.by : "delay",
-                          counts ? "count" : g.unit() == "ns" ? "nanoseconds" : g.unit(), options.root, totals.first_ns, totals.last_ns, "ringside flame " + title_of(options)}));
+                         {counts                    ? "samples"
+                          : options.leaks           ? "inuse_space"
+                          : options.contention      ? "contention"
+                          : options.latency.empty() ? options.by
+                                                    : "delay",
+                          counts             ? "count"
+                          : g.unit() == "ns" ? "nanoseconds"
+                                             : g.unit(),
+                          options.root, totals.first_ns, totals.last_ns, "ringside flame " + title_of(options)}));
   } else {
     bytes = RS_TRY(flame_page(tree, {title_of(options), g.unit(), options.against}));
   }
@@ -260,14 +279,18 @@ result<int> run_flame(FlameOptions options) {
     say(options.leaks        ? "nothing is left unfreed, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
         : options.contention ? "no mutex was locked here, or nothing was recorded: ringside record --stack --libc mutex COMMAND"
                       : "no event here has a stack: ringside record --stack, --kstack or --sample records them");
-  say(fmt::format("{} with {}, lost {}{}", counted(g.fold().count(), "event"), counted(g.fold().size(), "different stack"), lost_count(totals.missing),
-                  to == "-" ? "" : nothing ? "; " + to + " was not written" : "; " + to + " (" + format_size(bytes.size()) + ")"));
+  say(fmt::format("{} with {}, lost {}{}", counted(g.fold().count(), "event"), counted(g.fold().size(), "different stack"),
+                  lost_count(totals.missing),
+                  to == "-" ? ""
+                  : nothing ? "; " + to + " was not written"
+                            : "; " + to + " (" + format_size(bytes.size()) + ")"));
   return nothing && to != "-" && part.code == exit_ok ? exit_failure : part.code;
 }
 
 }  // namespace
 
-result<int> flame_of_latency(const RunOptions& run, const std::vector<std::string>& latency, const std::string& keys, const std::string& to) {
+result<int> flame_of_latency(const RunOptions& run, const std::vector<std::string>& latency, const std::string& keys,
+                             const std::string& to) {
   FlameOptions options;
   options.run = run;
   options.latency = latency;
@@ -280,18 +303,34 @@ Command add_flame(CLI::App& app) {
   auto options = std::make_shared<FlameOptions>();
   CLI::App* c = app.add_subcommand("flame", "stacks added up: a flame graph as one web page, folded text, or for pprof");
   add_run(*c, options->run);
-  c->add_option("--by", options->by, "what an event weighs: count, or the value of a field")->capture_default_str()->type_name("count|FIELD");
-  c->add_option("--root", options->root, "what stands at the bottom of each stack: a column (task, process, thread, event, cgroup, cpu, ...), or none")->capture_default_str()->type_name("COLUMN");
-  c->add_option("--latency", options->latency, "the time between two events, by the start's stack, and on top of it that of the end, from its caller up: START END, or a NAME of ringside latency")
+  c->add_option("--by", options->by, "what an event weighs: count, or the value of a field")
+      ->capture_default_str()
+      ->type_name("count|FIELD");
+  c->add_option("--root", options->root,
+                "what stands at the bottom of each stack: a column (task, process, thread, event, cgroup, cpu, ...), or none")
+      ->capture_default_str()
+      ->type_name("COLUMN");
+  c->add_option("--latency", options->latency,
+                "the time between two events, by the start's stack, and on top of it that of the end, from its caller up: "
+                "START END, or a NAME of ringside latency")
       ->expected(1, 2)
       ->type_name("START END");
-  c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
+  c->add_option(
+       "-k,--key", options->keys,
+       "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")
+      ->type_name("FIELD");
   c->add_flag("--leaks", options->leaks, "what was allocated and not freed, by bytes (record --stack --libc malloc)");
-  c->add_flag("--contention", options->contention, "waits for mutexes by the stack that waited, and on top of it that of the thread that locked it last before (record --stack --libc mutex)");
-  c->add_option("--against", options->against, "compare with this recording: red has grown, blue has shrunk")->type_name("WHERE");
-  c->add_flag("--folded", options->folded, "text: outermost;...;innermost WEIGHT a line, for flamegraph.pl, speedscope, inferno");
+  c->add_flag("--contention", options->contention,
+              "waits for mutexes by the stack that waited, and on top of it that of the thread that locked it last before "
+              "(record --stack --libc mutex)");
+  c->add_option("--against", options->against, "compare with this recording: red has grown, blue has shrunk")
+      ->type_name("WHERE");
+  c->add_flag("--folded", options->folded,
+              "text: outermost;...;innermost WEIGHT a line, for flamegraph.pl, speedscope, inferno");
   c->add_flag("--pprof", options->pprof, "a gzipped profile for go tool pprof, Pyroscope, Grafana");
-  c->add_option("-o,--output", options->to, "the file; an older one is replaced; - is stdout (default: flame.html; profile.pb.gz; text: stdout)")->type_name("FILE");
+  c->add_option("-o,--output", options->to,
+                "the file; an older one is replaced; - is stdout (default: flame.html; profile.pb.gz; text: stdout)")
+      ->type_name("FILE");
   c->footer(
       "Examples:\n"
       "  ringside flame                               ./ringside.data as ./flame.html, for any browser\n"
@@ -304,10 +343,13 @@ Command add_flame(CLI::App& app) {
       "  ringside flame new --against old             what became slower\n"
       "  ringside flame --folded | flamegraph.pl >x.svg\n"
       "  ringside flame --pprof && go tool pprof -http : profile.pb.gz\n"
-      "Without -e: the samples, if there are any (record --sample), else all events that have a stack. Stacks come with events by\n"
-      "record --stack (programs) and --kstack (the kernel), options of the kernel's own recorders too. A name is looked up in the file\n"
+      "Without -e: the samples, if there are any (record --sample), else all events that have a stack. Stacks come with events "
+      "by\n"
+      "record --stack (programs) and --kstack (the kernel), options of the kernel's own recorders too. A name is looked up in "
+      "the file\n"
       "that ran, if its build id is still the same, in its debug file, or in the saved kallsyms; what has no name shows as\n"
-      "FILE+OFFSET, and is counted. DEBUGINFOD_URLS: where debug files are fetched from. On the page: click zooms, / searches,\n"
+      "FILE+OFFSET, and is counted. DEBUGINFOD_URLS: where debug files are fetched from. On the page: click zooms, / "
+      "searches,\n"
       "v inverts, t is a table.");
   return {c, [options] { return run_flame(*options); }};
 }

@@ -105,8 +105,9 @@ void follow(const GuestOptions& options, guest::Guest& guest, const SourceFeed& 
       const Counters c = of_guest.counters();
       const double rate = static_cast<double>(c.written - shown) / (seconds - shown_s);
       shown = c.written, shown_s = seconds;
-      return fmt::format("{:6.1f} s  {} events/s, {} written, {} lost, {} interrupts", seconds, format_count(static_cast<u64>(rate)),
-                         format_count(c.written), format_count(c.overrun), format_count(guest.vm().ticks()));
+      return fmt::format("{:6.1f} s  {} events/s, {} written, {} lost, {} interrupts", seconds,
+                         format_count(static_cast<u64>(rate)), format_count(c.written), format_count(c.overrun),
+                         format_count(guest.vm().ticks()));
     });
     (void)guest.buffer().wait(wake_percent, std::chrono::milliseconds(20));
     run.poll();
@@ -125,7 +126,9 @@ result<int> run_guest(const GuestOptions& options) {
   InstanceFeed monitor(*own.instance);
   SourceFeed of_guest(guest.vm().events());
   auto source = RS_TRY(guest.buffer().source(0));
-  of_guest.add({std::move(source), {first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside"}, static_cast<u64>(guest.tsc_offset().ahead)});
+  of_guest.add({std::move(source),
+                {first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside"},
+                static_cast<u64>(guest.tsc_offset().ahead)});
   const auto made = RS_TRY(RecordingRun::create(options.out, own.instance->clock(), 0, options.compress));
   RecordingRun& run = *made;
   run.meta().command = {"guest", options.image};
@@ -145,7 +148,8 @@ result<int> run_guest(const GuestOptions& options) {
     say(sentence);
     code = exit_failure;
   };
-  if (!guest.vm().wait_end(nanoseconds(options.patience_ns))) complain("the guest's program does not end; what it wrote until now is recorded");
+  if (!guest.vm().wait_end(nanoseconds(options.patience_ns)))
+    complain("the guest's program does not end; what it wrote until now is recorded");
   else if (guest.vm().status() < 0) complain("the guest has ended before its time: " + guest.vm().why());
   auto finished = run.finish();
   Told().doubts(run);
@@ -154,8 +158,10 @@ result<int> run_guest(const GuestOptions& options) {
     const auto offset = guest.tsc_offset();
     say_summary(run, options.out);
     say(fmt::format("{} interrupts; the guest's ring: {}", format_count(guest.vm().ticks()), identity(of_guest.counters())));
-    say(offset.ahead == 0 && offset.error == 0 ? "its time stamp counter is ours"
-                                               : fmt::format("its time stamp counter is {} ticks ahead of this machine's, at most {} wrong; shown in our time", offset.ahead, offset.error));
+    say(offset.ahead == 0 && offset.error == 0
+            ? "its time stamp counter is ours"
+            : fmt::format("its time stamp counter is {} ticks ahead of this machine's, at most {} wrong; shown in our time",
+                          offset.ahead, offset.error));
   }
   if (code != exit_ok || !finished) return exit_failure;
   if (!run.missing().proved()) return exit_failure;
@@ -167,8 +173,11 @@ result<int> run_guest(const GuestOptions& options) {
 Command add_guest(CLI::App& app) {
   auto options = std::make_shared<GuestOptions>();
   CLI::App* c = app.add_subcommand("guest", "run a guest in a virtual machine and record what it writes");
-  c->add_option("IMAGE", options->image, "a static ELF file with ringside/guest/guest.hpp, or demo, the one that comes along")->required();
-  c->add_option("ARGUMENT", options->arguments, "up to 4 numbers for the guest; demo: how many steps (0: until it is stopped), and 1 for steps that compute nothing")
+  c->add_option("IMAGE", options->image, "a static ELF file with ringside/guest/guest.hpp, or demo, the one that comes along")
+      ->required();
+  c->add_option(
+       "ARGUMENT", options->arguments,
+       "up to 4 numbers for the guest; demo: how many steps (0: until it is stopped), and 1 for steps that compute nothing")
       ->type_name("");
   add_events(*c, options->events, "events of the kernel beside");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of the guest's ring (default 4M)");

@@ -27,7 +27,8 @@ struct HistOptions {
 
 std::string show(const Column& column, double value) {
   if (column.unit() == Column::Unit::ns) return format_time(value);
-  if (column.unit() == Column::Unit::bytes) return value < 0 ? fmt::format("{:.0f} B", value) : format_size(static_cast<u64>(value));
+  if (column.unit() == Column::Unit::bytes)
+    return value < 0 ? fmt::format("{:.0f} B", value) : format_size(static_cast<u64>(value));
   // Quantiles are the middles of buckets: from a thousand on, their fractions mean nothing.
   if (value >= 1000 && value < 1e18) return format_count(static_cast<u64>(std::llround(value)));
   return fmt::format("{:.6g}", value);
@@ -44,7 +45,8 @@ std::optional<Hist::Sort> sort_of(const HistOptions& options) {
     sort = {Hist::By::key, 0, false};
   } else if (text != "count") {
     const auto at = std::find(options.values.begin(), options.values.end(), text);
-    if (at == options.values.end()) throw UsageError{"--sort takes count, key or one of the values (--val), not \"" + text + "\""};
+    if (at == options.values.end())
+      throw UsageError{"--sort takes count, key or one of the values (--val), not \"" + text + "\""};
     sort = {Hist::By::value, static_cast<u32>(at - options.values.begin()), true};
   }
   if (turned) sort.descending = !sort.descending;
@@ -58,22 +60,37 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
     row["count"] = rows[i].count;
     for (size_t v = 0; v < hist.values().size(); ++v) {
       const Histogram& h = rows[i].values[v];
-      row[hist.values()[v].name()] = {{"sum", rounded(h.sum(), 0)}, {"mean", rounded(h.mean())}, {"min", h.min()}, {"p50", rounded(h.quantile(.5))}, {"p90", rounded(h.quantile(.9))},
-                                      {"p99", rounded(h.quantile(.99))}, {"p999", rounded(h.quantile(.999))}, {"max", h.max()}};
+      row[hist.values()[v].name()] = {{"sum", rounded(h.sum(), 0)},
+                                      {"mean", rounded(h.mean())},
+                                      {"min", h.min()},
+                                      {"p50", rounded(h.quantile(.5))},
+                                      {"p90", rounded(h.quantile(.9))},
+                                      {"p99", rounded(h.quantile(.99))},
+                                      {"p999", rounded(h.quantile(.999))},
+                                      {"max", h.max()}};
     }
     list.push_back(std::move(row));
   }
-  return line_of(Json{{"rows", std::move(list)}, {"keys", rows.size()}, {"count", hist.count()}, {"without", hist.without()}, {"lost", totals.missing.count()},
-                      {"proved", totals.missing.proved()}, {"late", totals.late}, {"evicted_keys", hist.evicted().keys}, {"evicted", hist.evicted().count}});
+  return line_of(Json{{"rows", std::move(list)},
+                      {"keys", rows.size()},
+                      {"count", hist.count()},
+                      {"without", hist.without()},
+                      {"lost", totals.missing.count()},
+                      {"proved", totals.missing.proved()},
+                      {"late", totals.late},
+                      {"evicted_keys", hist.evicted().keys},
+                      {"evicted", hist.evicted().count}});
 }
 
 std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const HistOptions& options, const Totals& totals) {
   std::vector<Table::Column> columns;
-  for (const Column& key : hist.keys()) columns.push_back({key.name(), key.kind() == Column::Kind::text || key.of_stacks() ? Table::left : Table::right});
+  for (const Column& key : hist.keys())
+    columns.push_back({key.name(), key.kind() == Column::Kind::text || key.of_stacks() ? Table::left : Table::right});
   columns.push_back({"count", Table::right});
   const bool several = hist.values().size() > 1;
   for (const Column& value : hist.values()) {
-    for (const char* what : {"sum", "mean", "p50", "p90", "p99", "p99.9", "max"}) columns.push_back({several ? value.name() + " " + what : what, Table::right});
+    for (const char* what : {"sum", "mean", "p50", "p90", "p99", "p99.9", "max"})
+      columns.push_back({several ? value.name() + " " + what : what, Table::right});
   }
   columns.push_back({""});
   Table table(std::move(columns));
@@ -87,7 +104,8 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
     cells.push_back(format_count(row.count));
     for (size_t v = 0; v < hist.values().size(); ++v) {
       const Histogram& h = row.values[v];
-      for (const double number : {h.sum(), h.mean(), h.quantile(.5), h.quantile(.9), h.quantile(.99), h.quantile(.999), static_cast<double>(h.max())})
+      for (const double number :
+           {h.sum(), h.mean(), h.quantile(.5), h.quantile(.9), h.quantile(.99), h.quantile(.999), static_cast<double>(h.max())})
         cells.push_back(show(hist.values()[v], number));
     }
     cells.push_back(bar(static_cast<double>(row.count) / static_cast<double>(largest), 20, glyphs(options.ascii)));
@@ -96,7 +114,8 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
   std::string out = table.render(colours());
   if (shown < rows.size()) out += fmt::format("({}; -n)\n", counted(rows.size() - shown, "more key"));
   // With EVENT/ in the key, other events are not meant.
-  if (hist.without() != 0 && options.key.find('/') == std::string::npos) out += fmt::format("{} no {}\n", counted(hist.without(), "event has", "events have"), options.key);
+  if (hist.without() != 0 && options.key.find('/') == std::string::npos)
+    out += fmt::format("{} no {}\n", counted(hist.without(), "event has", "events have"), options.key);
   Totals counted = totals;
   counted.events = hist.count();
   return out + closing_line(counted, hist.evicted().keys, hist.evicted().count) + "\n";
@@ -111,22 +130,32 @@ std::string events_of_key(const std::string& key) {
 
 // A key that names events of the kernel needs no -e, unless it may mean a recording.
 void place_key(const HistOptions& options, RunOptions& run) {
-  const bool like_a_field = Where::of(options.key).is(Where::Kind::trace_dat) && options.key.find_first_of("./") == std::string::npos;
+  const bool like_a_field =
+      Where::of(options.key).is(Where::Kind::trace_dat) && options.key.find_first_of("./") == std::string::npos;
   if (is_recorded(options.key) && !like_a_field && run.where.empty() && run.inputs.empty())
-    throw UsageError{in_quotes(options.key) + " is a recording or a file, and hist takes KEY before it, such as event or EVENT/FIELD: ringside hist event " + options.key};
+    throw UsageError{
+        in_quotes(options.key) +
+        " is a recording or a file, and hist takes KEY before it, such as event or EVENT/FIELD: ringside hist event " +
+        options.key};
   const std::string events = events_of_key(options.key);
-  if (events.empty() || !run.where.empty() || !run.inputs.empty() || !run.events.empty() || (is_recording(default_recording) && run.duration_ns == 0)) return;
+  if (events.empty() || !run.where.empty() || !run.inputs.empty() || !run.events.empty() ||
+      (is_recording(default_recording) && run.duration_ns == 0))
+    return;
   const auto patterns = EventPatterns::parse(events);
   const auto known = kernel_events();
   if (!patterns || !known || patterns->empty()) return;
-  if (std::all_of(patterns->begin(), patterns->end(), [&](const EventPattern& p) { return names_some(p, *known); })) run.events = {events};
+  if (std::all_of(patterns->begin(), patterns->end(), [&](const EventPattern& p) { return names_some(p, *known); }))
+    run.events = {events};
 }
 
 // A word that names nothing was to be a second key, if it is like one.
 Error without_comma(Error error, const HistOptions& options) {
   for (const std::string& word : options.run.where) {
-    const bool like_a_key = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; });
-    if (like_a_key && Where::of(word).is(Where::Kind::nothing)) error.sentence += "; two keys take a comma: " + options.key + "," + word;
+    const bool like_a_key = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+    });
+    if (like_a_key && Where::of(word).is(Where::Kind::nothing))
+      error.sentence += "; two keys take a comma: " + options.key + "," + word;
   }
   return error;
 }
@@ -134,9 +163,12 @@ Error without_comma(Error error, const HistOptions& options) {
 // The key's field is in no event of the trace: which events of the kernel have it?
 Error explained(Error error, const HistOptions& options, const Formats& formats) {
   const std::string& key = options.key;
-  const bool recorded = !options.run.where.empty() && std::all_of(options.run.where.begin(), options.run.where.end(), is_recorded);
+  const bool recorded =
+      !options.run.where.empty() && std::all_of(options.run.where.begin(), options.run.where.end(), is_recorded);
   const auto advice = [&](const std::string& events) {
-    return recorded ? "record them: ringside record -e '" + events + "' COMMAND" : "add -e " + (events.find_first_of("*?") == events.npos ? events : "'" + events + "'") + " for the kernel, live";
+    return recorded ? "record them: ringside record -e '" + events + "' COMMAND"
+                    : "add -e " + (events.find_first_of("*?") == events.npos ? events : "'" + events + "'") +
+                          " for the kernel, live";
   };
   std::string field = key.substr(0, key.find_first_of(".,"));
   field.erase(0, field.rfind('/') + 1);
@@ -146,7 +178,8 @@ Error explained(Error error, const HistOptions& options, const Formats& formats)
   if (const EventPatterns patterns = patterns_or_none(events); known && !patterns.empty()) {
     const auto& all = formats.all();
     const bool here = std::any_of(all.begin(), all.end(), [&](const auto& type) { return matches(patterns, *type); });
-    if (here || !std::all_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return names_some(p, *known); })) return error;
+    if (here || !std::all_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return names_some(p, *known); }))
+      return error;
     error.sentence = in_quotes(events) + " names events of the kernel, and none that is here: " + advice(events);
     return error;
   }
@@ -154,9 +187,12 @@ Error explained(Error error, const HistOptions& options, const Formats& formats)
   for (const KernelEvent& event : *known) {
     const auto info = kernel_event(event);
     Formats one;
-    if (!info || info->format.find(" " + field) == std::string::npos || !one.add(info->number(), info->system, info->name, info->format)) continue;
+    if (!info || info->format.find(" " + field) == std::string::npos ||
+        !one.add(info->number(), info->system, info->name, info->format))
+      continue;
     if (!std::any_of(one.all().begin(), one.all().end(), has)) continue;
-    error.sentence += (error.sentence.ends_with('?') ? " An" : "; an") + std::string(" event of the kernel's has it: ") + advice(event.system + ":" + event.name);
+    error.sentence += (error.sentence.ends_with('?') ? " An" : "; an") + std::string(" event of the kernel's has it: ") +
+                      advice(event.system + ":" + event.name);
     break;
   }
   return error;
@@ -192,14 +228,18 @@ result<int> run_hist(const HistOptions& options, bool by_server) {
   std::vector<Column> columns = hist.keys();
   columns.insert(columns.end(), hist.values().begin(), hist.values().end());
   const bool tallied = run->trace().tallied();
-  const auto add = [tallied](Hist& to, const TraceRecord& record, const RingName& ring) { to.add(record, ring, tallied ? ShippedAsRecording::times_of(record.payload) : 1); };
+  const auto add = [tallied](Hist& to, const TraceRecord& record, const RingName& ring) {
+    to.add(record, ring, tallied ? ShippedAsRecording::times_of(record.payload) : 1);
+  };
   bool again = false;  // which keys a full table gives up depends on the order of events
-  const int code = run->add_up(hist, options.most_keys, columns, make_hist, add, [&](const Totals& totals, double, bool last) -> std::string {
-    if ((again = tallied && hist.evicted().keys != 0)) return "";
-    if (last && of_stacks) say_first(run->reading().stack_remarks());
-    const auto rows = hist.rows(*sort);
-    return options.run.json ? as_json(hist, rows, hist.keys()[0].buckets() ? rows.size() : options.count, totals) : as_table(hist, rows, options, totals);
-  });
+  const int code = run->add_up(
+      hist, options.most_keys, columns, make_hist, add, [&](const Totals& totals, double, bool last) -> std::string {
+        if ((again = tallied && hist.evicted().keys != 0)) return "";
+        if (last && of_stacks) say_first(run->reading().stack_remarks());
+        const auto rows = hist.rows(*sort);
+        return options.run.json ? as_json(hist, rows, hist.keys()[0].buckets() ? rows.size() : options.count, totals)
+                                : as_table(hist, rows, options, totals);
+      });
   return again ? run_hist(options, false) : code;
 }
 
@@ -211,10 +251,15 @@ Command add_hist(CLI::App& app) {
   c->add_option("KEY", options->key, "[EVENT/]FIELD[.MODIFIER], or two with a comma between")->required();
   options->run.push_down = true;
   add_run(*c, options->run);
-  c->add_option("-v,--val", options->values, "for each key: sum, mean, quantiles of this field; may be repeated")->type_name("FIELD")->allow_extra_args(false);
-  c->add_option("--sort", options->sort, "count, key or one of the values; with - in front: the other way round")->type_name("WHAT");
+  c->add_option("-v,--val", options->values, "for each key: sum, mean, quantiles of this field; may be repeated")
+      ->type_name("FIELD")
+      ->allow_extra_args(false);
+  c->add_option("--sort", options->sort, "count, key or one of the values; with - in front: the other way round")
+      ->type_name("WHAT");
   add_count(*c, options->count, "lines at most (buckets are all shown)")->capture_default_str();
-  c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 100'000'000));
+  c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 100'000'000));
   c->add_flag("--ascii", options->ascii, "bars of #");
   c->footer(
       "Examples:\n"
@@ -223,11 +268,14 @@ Command add_hist(CLI::App& app) {
       "  ringside hist 'libc:*/event' -v duration_ns          how long each of the C library's calls takes\n"
       "  ringside hist prev_comm,prev_state -e sched:sched_switch   the kernel, live, until Ctrl-C\n"
       "  ringside hist libc:read/duration_ns.log2 -f 'bytes == 4096' --json | jq .rows\n"
-      "Beside the fields of events there are event, system, task (comm, in events without a field of this name), thread, process, cgroup, cpu, ring, syscall (by name), source and ts. Modifiers: .log2,\n"
+      "Beside the fields of events there are event, system, task (comm, in events without a field of this name), thread, "
+      "process, cgroup, cpu, ring, syscall (by name), source and ts. Modifiers: .log2,\n"
       ".buckets=N, .hex, .sym (a kernel function), .execname (of a thread's number), .usecs and .msecs (of times).\n"
       "Sums, counts and maxima are exact, quantiles right within 1.6 %. Nothing is consumed; -e makes an instance of its own.\n"
-      "Of clickhouse:// the server adds up the events that are alike, in SQL, with the same result. All of them are fetched for --time and --cpu,\n"
-      "for ts without .buckets=N, stacks and .execname; and, where there are events of the kernel, for names of threads, processes and cgroups.");
+      "Of clickhouse:// the server adds up the events that are alike, in SQL, with the same result. All of them are fetched "
+      "for --time and --cpu,\n"
+      "for ts without .buckets=N, stacks and .execname; and, where there are events of the kernel, for names of threads, "
+      "processes and cgroups.");
   return {c, [options] { return run_hist(*options, true); }};
 }
 

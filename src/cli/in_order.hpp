@@ -21,7 +21,8 @@ class InOrder {
     turn_.wait(held, [&] { return n < next_ + ahead_ || n >= end_; });
     if (n >= end_) return false;
     waiting_.emplace(n, std::move(part));
-    for (auto first = waiting_.begin(); first != waiting_.end() && first->first == next_ && next_ < end_; first = waiting_.erase(first), ++next_) {
+    for (auto first = waiting_.begin(); first != waiting_.end() && first->first == next_ && next_ < end_;
+         first = waiting_.erase(first), ++next_) {
       gone_ = gone_ || !use_(first->second);
       if (gone_) end_ = 0;
     }

@@ -18,14 +18,16 @@ constexpr int json_schema = 1;  // the number of docs/json.md
 inline void add_json(CLI::App& app, bool& json, const std::string& what) {
   app.add_flag("--json", json, what);
   app.add_flag_callback(
-      "--json-safe", [&json] { json = json_safe = true; }, "the same, but whole numbers beyond 2^53 are texts: for JavaScript and jq before 1.7");
+      "--json-safe", [&json] { json = json_safe = true; },
+      "the same, but whole numbers beyond 2^53 are texts: for JavaScript and jq before 1.7");
 }
 
 template <class AnyJson>
 void make_safe(AnyJson& json) {
   if (json.is_structured()) {
     for (auto& inner : json) make_safe(inner);
-  } else if (json.is_number_unsigned() ? needs_text(static_cast<i64>(json.template get<u64>()), false) : json.is_number_integer() && needs_text(json.template get<i64>(), true)) {
+  } else if (json.is_number_unsigned() ? needs_text(static_cast<i64>(json.template get<u64>()), false)
+                                       : json.is_number_integer() && needs_text(json.template get<i64>(), true)) {
     json = json.dump();
   }
 }

@@ -45,11 +45,15 @@ struct Job {
 
 // START_EVENT,START_MATCH[,START_PID]/END_EVENT,END_MATCH[,FLAGS], the syntax of trace-cmd profile.
 void parse_hook(const std::string& text, Pairs::Options& pairs) {
-  const auto wrong = [&](const std::string& why) { return UsageError{"-H " + ringside::in_quotes(text) + ": " + why + "; it takes [SYSTEM:]EVENT,FIELD[,PID]/[SYSTEM:]EVENT,FIELD[,FLAGS]"}; };
+  const auto wrong = [&](const std::string& why) {
+    return UsageError{"-H " + ringside::in_quotes(text) + ": " + why +
+                      "; it takes [SYSTEM:]EVENT,FIELD[,PID]/[SYSTEM:]EVENT,FIELD[,FLAGS]"};
+  };
   const auto sides = split_at(text, '/');
   if (sides.size() != 2) throw wrong("there must be one / between start and end");
   const auto start = split_at(sides[0], ','), end = split_at(sides[1], ',');
-  if (start.size() < 2 || start.size() > 3 || end.size() < 2 || end.size() > 3) throw wrong("an event and its field on both sides");
+  if (start.size() < 2 || start.size() > 3 || end.size() < 2 || end.size() > 3)
+    throw wrong("an event and its field on both sides");
   for (const auto* side : {&start, &end}) {
     for (const std::string& part : *side) {
       if (part.empty()) throw wrong("nothing between two commas");
@@ -84,14 +88,19 @@ Job job_of(const LatencyOptions& options) {
   if (preset == nullptr && options.hook.empty() && (words.size() == 1 || one_and_where)) {
     std::vector<std::string> names;
     for (const Preset& p : all_presets()) names.emplace_back(p.name);
-    if (const auto near = nearest(words[0], names); !near.empty()) throw UsageError{"no pair of events has the name " + in_quotes(words[0]) + did_you_mean(near)};
-    if (one_and_where) throw UsageError{in_quotes(words[1]) + " is a recording or a file; latency takes START END, or the NAME of a pair, before it, and " + in_quotes(words[0]) + " is no name: there are " + short_list(names)};
+    if (const auto near = nearest(words[0], names); !near.empty())
+      throw UsageError{"no pair of events has the name " + in_quotes(words[0]) + did_you_mean(near)};
+    if (one_and_where)
+      throw UsageError{in_quotes(words[1]) +
+                       " is a recording or a file; latency takes START END, or the NAME of a pair, before it, and " +
+                       in_quotes(words[0]) + " is no name: there are " + short_list(names)};
   }
   if (!options.hook.empty()) {
     parse_hook(options.hook, pairs);
   } else {
     used = preset != nullptr ? 1 : 2;
-    if (words.size() < used) throw UsageError{"what from and what to: START END, as SYSTEM:EVENT, or one of the names that --help lists"};
+    if (words.size() < used)
+      throw UsageError{"what from and what to: START END, as SYSTEM:EVENT, or one of the names that --help lists"};
     job.pair.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(used));
     pairs = pair_of(job.pair, "");
     if (preset != nullptr) pairs.by = preset->by;
@@ -120,10 +129,15 @@ result<RunOptions> where(const Job& job, RunOptions run) {
   if (run.where.empty()) {
     const EventPatterns patterns = parse_events(lists);
     const auto all = kernel_events();
-    const bool of_libc = std::any_of(patterns.begin(), patterns.end(), [](const EventPattern& p) { return p.text().rfind("libc:", 0) == 0; });
+    const bool of_libc =
+        std::any_of(patterns.begin(), patterns.end(), [](const EventPattern& p) { return p.text().rfind("libc:", 0) == 0; });
     if (!all && !of_libc && !is_recording(default_recording)) return tl::unexpected<Error>(all.error());
-    const bool of_kernel = all && !of_libc && std::any_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return names_some(p, *all); });
-    if (of_kernel && is_recording(default_recording)) say("the kernel, live, until Ctrl-C or --duration; the recording in this directory takes its name: " + std::string(default_recording));
+    const bool of_kernel = all && !of_libc && std::any_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) {
+                             return names_some(p, *all);
+                           });
+    if (of_kernel && is_recording(default_recording))
+      say("the kernel, live, until Ctrl-C or --duration; the recording in this directory takes its name: " +
+          std::string(default_recording));
     if (!of_kernel) {
       run.where = {default_recording};
       say_of_default();
@@ -140,12 +154,14 @@ constexpr double quantiles[] = {.5, .9, .99, .999};
 
 std::string key_text(const std::vector<Pairs::Key>& keys) {
   std::string text;
-  for (const Pairs::Key& key : keys) text += (text.empty() ? "" : ",") + key.start + (key.end == key.start ? "" : "=" + key.end);
+  for (const Pairs::Key& key : keys)
+    text += (text.empty() ? "" : ",") + key.start + (key.end == key.start ? "" : "=" + key.end);
   return text;
 }
 
 // The other side's field that tells the same: next_comm for comm, as next_pid is the key for pid. Empty: there is none.
-std::string counterpart(const std::string& field, const std::vector<Pairs::Key>& keys, bool of_start, const std::set<std::string>& there) {
+std::string counterpart(const std::string& field, const std::vector<Pairs::Key>& keys, bool of_start,
+                        const std::set<std::string>& there) {
   for (const Pairs::Key& key : keys) {
     std::string from(Pairs::field_of(key.start)), to(Pairs::field_of(key.end));
     if (!of_start) std::swap(from, to);
@@ -161,10 +177,13 @@ std::string counterpart(const std::string& field, const std::vector<Pairs::Key>&
 }
 
 std::string with_word(const std::string& text, const std::string& word, const std::string& other) {
-  const auto is_letter = [&](size_t at) { return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_'); };
+  const auto is_letter = [&](size_t at) {
+    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
+  };
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    const bool here = text.compare(at, word.size(), word) == 0 && !is_letter(at + word.size()) && (at == 0 || !is_letter(at - 1));
+    const bool here =
+        text.compare(at, word.size(), word) == 0 && !is_letter(at + word.size()) && (at == 0 || !is_letter(at - 1));
     out += here ? other : text.substr(at, 1);
     at += here ? word.size() : 1;
   }
@@ -186,7 +205,9 @@ std::string of_one_side(const std::string& text, const Pairs& pairs, const Trace
       }
     }
   }
-  for (const int side : {0, 1}) std::set_difference(named[side].begin(), named[side].end(), fields[1 - side].begin(), fields[1 - side].end(), std::inserter(alone[side], alone[side].end()));
+  for (const int side : {0, 1})
+    std::set_difference(named[side].begin(), named[side].end(), fields[1 - side].begin(), fields[1 - side].end(),
+                        std::inserter(alone[side], alone[side].end()));
   if (alone[0].empty() == alone[1].empty()) return "";
   const int side = alone[0].empty() ? 1 : 0;
   const auto& options = pairs.options();
@@ -205,20 +226,31 @@ std::string of_one_side(const std::string& text, const Pairs& pairs, const Trace
     sides[side] = events + " if " + (condition.empty() ? text : "(" + condition + ") && (" + text + ")");
     whole = "'" + sides[0] + "' '" + sides[1] + "' -k " + key_text(options.keys);
   }
-  return "the filter is asked of starts and ends, each by itself, and " + in_quotes(*alone[side].begin()) + " is a field of the " + (side == 0 ? "starts" : "ends") +
+  return "the filter is asked of starts and ends, each by itself, and " + in_quotes(*alone[side].begin()) +
+         " is a field of the " + (side == 0 ? "starts" : "ends") +
          " alone: the other side is dropped, or means another thread; write " + whole;
 }
 
 class Report {
  public:
-  Report(const LatencyOptions& options, const Job& job, Trace& trace, const Pairs& pairs, const HeatMap& heat, const Missing& missing, const std::vector<std::string>& notes)
-      : options_(options), job_(job), notes_(notes), trace_(trace), pairs_(pairs), heat_(heat), counts_(pairs.counts()), missing_(missing), groups_(groups()) {}
+  Report(const LatencyOptions& options, const Job& job, Trace& trace, const Pairs& pairs, const HeatMap& heat,
+         const Missing& missing, const std::vector<std::string>& notes)
+      : options_(options),
+        job_(job),
+        notes_(notes),
+        trace_(trace),
+        pairs_(pairs),
+        heat_(heat),
+        counts_(pairs.counts()),
+        missing_(missing),
+        groups_(groups()) {}
 
   std::string text(bool last) const {
     const Glyphs how = glyphs(options_.ascii);
     const size_t width = std::min<size_t>(terminal_width(), 120);
     std::string keys;
-    for (const Pairs::Key& key : job_.pairs.keys) keys += (keys.empty() ? "" : ", ") + key.start + (key.end == key.start ? "" : "=" + key.end);
+    for (const Pairs::Key& key : job_.pairs.keys)
+      keys += (keys.empty() ? "" : ", ") + key.start + (key.end == key.start ? "" : "=" + key.end);
     std::string out = fmt::format("{}  ->  {}  ({})\n", job_.pairs.start, job_.pairs.end, keys.empty() ? "thread" : keys);
     out += table();
     // On a live screen there is room for one of them only.
@@ -237,7 +269,9 @@ class Report {
     if (!options_.run.filter.empty())
       all.push_back("no pair: the filter is asked of starts and ends, each by itself, and left none that belong together");
     else if (counts_.starts == 0 || counts_.ends == 0)
-      all.push_back(std::string("no pair: there was ") + (counts_.starts + counts_.ends == 0 ? "no start and no end" : counts_.starts == 0 ? "no start" : "no end"));
+      all.push_back(std::string("no pair: there was ") + (counts_.starts + counts_.ends == 0 ? "no start and no end"
+                                                          : counts_.starts == 0              ? "no start"
+                                                                                             : "no end"));
     else
       all.push_back("no pair: no end has the key of a start before it; -k FIELD or START_FIELD=END_FIELD names another key");
     return all;
@@ -250,9 +284,12 @@ class Report {
     pairs_.all().each([&](i64 low, i64 high, u64 count) { buckets.push_back({low, high, count}); });
     Json all = numbers_of(pairs_.all());
     all["buckets"] = std::move(buckets);
-    Json j{{"start", job_.pairs.start}, {"end", job_.pairs.end}, {"key", std::move(keys)}, {"exact", exact()}, {"pairs", c.pairs}, {"doubtful", c.doubtful},
-           {"starts", c.starts}, {"ends", c.ends}, {"repeated", c.repeated}, {"evicted", c.evicted}, {"negative", c.negative}, {"open", c.waiting},
-           {"unmatched", c.unmatched}, {"without_key", c.without_key}, {"lost", missing_.count()}, {"proved", missing_.proved()}, {"all", std::move(all)}};
+    Json j{
+        {"start", job_.pairs.start}, {"end", job_.pairs.end},        {"key", std::move(keys)},   {"exact", exact()},
+        {"pairs", c.pairs},          {"doubtful", c.doubtful},       {"starts", c.starts},       {"ends", c.ends},
+        {"repeated", c.repeated},    {"evicted", c.evicted},         {"negative", c.negative},   {"open", c.waiting},
+        {"unmatched", c.unmatched},  {"without_key", c.without_key}, {"lost", missing_.count()}, {"proved", missing_.proved()},
+        {"all", std::move(all)}};
     if (pairs_.grouped()) {
       Json groups = Json::array();
       for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i) {
@@ -260,8 +297,12 @@ class Report {
         group.update(numbers_of(groups_[i].group->times));
         groups.push_back(std::move(group));
       }
-      j.update({{"by", pairs_.by()}, {"groups", std::move(groups)}, {"all_groups", groups_.size()}, {"without_group", pairs_.without_group()},
-                {"evicted_groups", pairs_.evicted_groups().keys}, {"evicted_pairs", pairs_.evicted_groups().count}});
+      j.update({{"by", pairs_.by()},
+                {"groups", std::move(groups)},
+                {"all_groups", groups_.size()},
+                {"without_group", pairs_.without_group()},
+                {"evicted_groups", pairs_.evicted_groups().keys},
+                {"evicted_pairs", pairs_.evicted_groups().count}});
     }
     Json& slowest = j["slowest"] = Json::array();
     for (const Pairs::Slow& slow : pairs_.slowest()) {
@@ -271,9 +312,14 @@ class Report {
         const RingName& ring = trace_.timeline.name(copy.source);
         const i32 tid = tid_of(copy);
         const i32 cpu = copy.record().cpu_in(ring);
-        one[name] = {{"ts", copy.time}, {"cpu", cpu < 0 ? Json() : Json(cpu)}, {"ring", ring.ring}, {"tid", trace_.tasks.seen(tid, ring)},
-                     {"task", trace_.tasks.name(tid, ring)}, {"event", event_of(copy)}};
-        if (copy.stack != 0 && trace_.formats.stacks() != nullptr) one[name]["stack"] = trace_.formats.stacks()->functions(copy.stack);
+        one[name] = {{"ts", copy.time},
+                     {"cpu", cpu < 0 ? Json() : Json(cpu)},
+                     {"ring", ring.ring},
+                     {"tid", trace_.tasks.seen(tid, ring)},
+                     {"task", trace_.tasks.name(tid, ring)},
+                     {"event", event_of(copy)}};
+        if (copy.stack != 0 && trace_.formats.stacks() != nullptr)
+          one[name]["stack"] = trace_.formats.stacks()->functions(copy.stack);
       }
       Json& context = one["context"] = Json::array();
       JsonLines lines(trace_.formats, trace_.tasks);
@@ -291,7 +337,10 @@ class Report {
         Json& counts = columns.emplace_back(Json::array());
         for (u32 row = 0; row < heat_.rows(); ++row) counts.push_back(heat_.count(column, row));
       }
-      j["heat"] = {{"begin", heat_.begin_ns(0)}, {"column_ns", heat_.column_ns()}, {"rows", std::move(rows)}, {"columns", std::move(columns)}};
+      j["heat"] = {{"begin", heat_.begin_ns(0)},
+                   {"column_ns", heat_.column_ns()},
+                   {"rows", std::move(rows)},
+                   {"columns", std::move(columns)}};
     }
     return line_of(j);
   }
@@ -316,13 +365,15 @@ class Report {
     });
     std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
       if (a.order != b.order) return a.order > b.order;
-      return a.group->count != b.group->count ? a.group->count > b.group->count : pairs_.show_group(a.key, *a.group) < pairs_.show_group(b.key, *b.group);
+      return a.group->count != b.group->count ? a.group->count > b.group->count
+                                              : pairs_.show_group(a.key, *a.group) < pairs_.show_group(b.key, *b.group);
     });
     return rows;
   }
 
   std::string table() const {
-    std::vector<Table::Column> columns{{pairs_.grouped() ? pairs_.by() : "", Table::left}, {"count", Table::right}, {"sum", Table::right}};
+    std::vector<Table::Column> columns{
+        {pairs_.grouped() ? pairs_.by() : "", Table::left}, {"count", Table::right}, {"sum", Table::right}};
     for (const char* name : quantile_names) columns.push_back({name, Table::right});
     columns.push_back({"max", Table::right});
     Table table(std::move(columns));
@@ -332,7 +383,8 @@ class Report {
       cells.push_back(format_time(static_cast<double>(h.max())));
       table.row(std::move(cells));
     };
-    for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i) row(pairs_.show_group(groups_[i].key, *groups_[i].group), groups_[i].group->times);
+    for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i)
+      row(pairs_.show_group(groups_[i].key, *groups_[i].group), groups_[i].group->times);
     if (groups_.size() > options_.count) table.row({fmt::format("({} more)", groups_.size() - options_.count)});
     row("all", pairs_.all());
     return table.render(colours());
@@ -341,7 +393,15 @@ class Report {
   std::string slowest() const {
     const auto slowest = pairs_.slowest();
     if (slowest.empty()) return "";
-    Table table({{"slowest", Table::right}, {"start", Table::right}, {"task", Table::left}, {"cpu", Table::right}, {"end", Table::right}, {"task", Table::left}, {"cpu", Table::right}, {pairs_.grouped() ? pairs_.by() : "", Table::left}, {"key", Table::left}});
+    Table table({{"slowest", Table::right},
+                 {"start", Table::right},
+                 {"task", Table::left},
+                 {"cpu", Table::right},
+                 {"end", Table::right},
+                 {"task", Table::left},
+                 {"cpu", Table::right},
+                 {pairs_.grouped() ? pairs_.by() : "", Table::left},
+                 {"key", Table::left}});
     for (const Pairs::Slow& slow : slowest) {
       std::vector<std::string> cells{(slow.doubtful ? "? " : "") + format_time(static_cast<double>(slow.latency))};
       for (const Pairs::Copy* copy : {&slow.start, &slow.end}) {
@@ -361,7 +421,8 @@ class Report {
         if (copy.stack == 0 || trace_.formats.stacks() == nullptr) continue;
         fmt::memory_buffer lines;
         trace_.formats.stacks()->append_lines(copy.stack, lines);
-        out += fmt::format("\n{} with {}, the {}'s stack ({}):\n", format_time(static_cast<double>(slow.latency)), slow.key, name, event_of(copy));
+        out += fmt::format("\n{} with {}, the {}'s stack ({}):\n", format_time(static_cast<double>(slow.latency)), slow.key,
+                           name, event_of(copy));
         out.append(lines.data(), lines.size());
       }
       if (slow.context.empty()) continue;
@@ -378,22 +439,32 @@ class Report {
   // The fate of every start and every end, and what the numbers are worth.
   std::string closing() const {
     const Pairs::Counts& c = counts_;
-    std::string out = fmt::format("starts {} = pairs {} + repeated {} + evicted {} + negative {} + still open {}\n", format_count(c.starts), format_count(c.pairs), format_count(c.repeated),
+    std::string out = fmt::format("starts {} = pairs {} + repeated {} + evicted {} + negative {} + still open {}\n",
+                                  format_count(c.starts), format_count(c.pairs), format_count(c.repeated),
                                   format_count(c.evicted), format_count(c.negative), format_count(c.waiting));
-    out += fmt::format("ends {} = pairs {} + negative {} + without a start {}\n", format_count(c.ends), format_count(c.pairs), format_count(c.negative), format_count(c.unmatched));
+    out += fmt::format("ends {} = pairs {} + negative {} + without a start {}\n", format_count(c.ends), format_count(c.pairs),
+                       format_count(c.negative), format_count(c.unmatched));
     if (c.without_key != 0) out += format_count(c.without_key) + " of these events have no such key\n";
-    if (pairs_.without_group() != 0) out += counted(pairs_.without_group(), "pair has", "pairs have") + " no " + pairs_.by() + "\n";
+    if (pairs_.without_group() != 0)
+      out += counted(pairs_.without_group(), "pair has", "pairs have") + " no " + pairs_.by() + "\n";
     if (pairs_.evicted_groups().keys != 0)
-      out += fmt::format("{} with {} given up for others (--groups)\n", counted(pairs_.evicted_groups().keys, "group"), counted(pairs_.evicted_groups().count, "pair was", "pairs were"));
-    if (exact()) return out + (c.pairs == 0 ? "nothing was lost\n" : "nothing was lost: the numbers are exact, quantiles within 0.8 %\n");
+      out += fmt::format("{} with {} given up for others (--groups)\n", counted(pairs_.evicted_groups().keys, "group"),
+                         counted(pairs_.evicted_groups().count, "pair was", "pairs were"));
+    if (exact())
+      return out + (c.pairs == 0 ? "nothing was lost\n" : "nothing was lost: the numbers are exact, quantiles within 0.8 %\n");
     out += "NOT exact:";
     if (c.lost != 0)
-      out += fmt::format(" {} lost, in {}; {} of the pairs have such a place between start and end and {}", counted(c.lost, "event was", "events were"), counted(c.losses, "place"),
-                         format_count(c.doubtful), options_.sure ? "are left out" : "may be none (marked ?; --sure leaves them out)");
+      out += fmt::format(" {} lost, in {}; {} of the pairs have such a place between start and end and {}",
+                         counted(c.lost, "event was", "events were"), counted(c.losses, "place"), format_count(c.doubtful),
+                         options_.sure ? "are left out" : "may be none (marked ?; --sure leaves them out)");
     if (const u64 elsewhere = missing_.count() - missing_.gaps; elsewhere != 0 || !missing_.proved())
-      out += fmt::format("{} {} events are missing that nobody can place", c.lost != 0 ? ";" : "", elsewhere == 0 ? "perhaps some" : format_count(elsewhere));
-    if (c.evicted != 0) out += fmt::format("{} {} gave way to younger ones (--keys)", c.lost != 0 ? ";" : "", counted(c.evicted, "start"));
-    if (c.negative != 0) out += fmt::format("{} {} older than the start", c.lost + c.evicted != 0 ? ";" : "", counted(c.negative, "end is", "ends are"));
+      out += fmt::format("{} {} events are missing that nobody can place", c.lost != 0 ? ";" : "",
+                         elsewhere == 0 ? "perhaps some" : format_count(elsewhere));
+    if (c.evicted != 0)
+      out += fmt::format("{} {} gave way to younger ones (--keys)", c.lost != 0 ? ";" : "", counted(c.evicted, "start"));
+    if (c.negative != 0)
+      out += fmt::format("{} {} older than the start", c.lost + c.evicted != 0 ? ";" : "",
+                         counted(c.negative, "end is", "ends are"));
     return out + "\n";
   }
   bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0 && missing_.nothing(); }
@@ -420,7 +491,8 @@ class Report {
     return tid;
   }
   std::string time_of(const Pairs::Copy& copy) const {
-    return trace_.raw_times() ? std::to_string(copy.time) : fmt::format("{}.{:06}", copy.time / 1'000'000'000, copy.time % 1'000'000'000 / 1000);
+    return trace_.raw_times() ? std::to_string(copy.time)
+                              : fmt::format("{}.{:06}", copy.time / 1'000'000'000, copy.time % 1'000'000'000 / 1000);
   }
 
   const LatencyOptions& options_;
@@ -445,7 +517,8 @@ result<int> run_latency(const LatencyOptions& options) {
   const auto run = RS_TRY(AnalysisRun::open(std::move(options_there)));
   Trace& trace = run->trace();
   const Preset* const like = job.pair.size() == 2 ? preset_of(job.pair[0], job.pair[1]) : nullptr;
-  const std::string of_preset = like == nullptr ? "" : "hese are the events of the pair \"" + std::string(like->name) + "\", whose key is " + like->keys;
+  const std::string of_preset =
+      like == nullptr ? "" : "hese are the events of the pair \"" + std::string(like->name) + "\", whose key is " + like->keys;
   auto made = Pairs::make(job.pairs, trace.formats, trace.tasks);
   if (!made) {
     std::string& sentence = made.error().sentence;
@@ -454,7 +527,9 @@ result<int> run_latency(const LatencyOptions& options) {
   }
   Pairs pairs = std::move(*made);
   std::vector<std::string> notes;
-  if (like != nullptr && options.keys.empty()) notes.push_back("t" + of_preset + ", and here it is the thread that ran; write -k " + like->keys + ", or -k common_pid if this is meant");
+  if (like != nullptr && options.keys.empty())
+    notes.push_back("t" + of_preset + ", and here it is the thread that ran; write -k " + like->keys +
+                    ", or -k common_pid if this is meant");
   if (!options.run.filter.empty()) {
     if (std::string note = of_one_side(options.run.filter, pairs, trace); !note.empty()) notes.push_back(std::move(note));
   }
@@ -490,7 +565,8 @@ result<int> run_latency(const LatencyOptions& options) {
     if (!empty) return part;
     part.emplace(std::move(*empty));
     reading.take_rest([&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
-      if ((got == Reading::Got::event || record.lost != 0) && part->pairs.take(record, ring) && options.heat) part->heat.add(record.time, part->pairs.latency());
+      if ((got == Reading::Got::event || record.lost != 0) && part->pairs.take(record, ring) && options.heat)
+        part->heat.add(record.time, part->pairs.latency());
     });
     return part;
   };
@@ -511,38 +587,65 @@ result<int> run_latency(const LatencyOptions& options) {
 
 Command add_latency(CLI::App& app) {
   auto options = std::make_shared<LatencyOptions>();
-  CLI::App* c = app.add_subcommand("latency", "time between two events: quantiles, a picture, the slowest ones; live or recorded");
+  CLI::App* c =
+      app.add_subcommand("latency", "time between two events: quantiles, a picture, the slowest ones; live or recorded");
   c->add_option("WHAT", options->words,
-                "START END [WHERE...], or NAME [WHERE...] of a pair below. Events are SYSTEM:EVENT, globs with commas, and a condition if need be: 'sched:sched_switch if prev_state == 0'. WHERE: recordings, "
+                "START END [WHERE...], or NAME [WHERE...] of a pair below. Events are SYSTEM:EVENT, globs with commas, and a "
+                "condition if need be: 'sched:sched_switch if prev_state == 0'. WHERE: recordings, "
                 "trace.dats, instances; without any the kernel, live (./ringside.data if the events are not the kernel's)");
-  c->add_option("-k,--key", options->keys, "what a start and its end have in common: FIELD of both, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
-  c->add_option("-H,--hook", options->hook, "the pair as trace-cmd profile takes it: EVENT,FIELD[,PID]/EVENT,FIELD[,FLAGS]")->type_name("HOOK");
-  c->add_option("--by", options->by, "one line for each value of a column of the end or the start (start/FIELD, end/FIELD say which), none: of all")->type_name("COLUMN");
-  c->add_option("--sort", options->sort, "lines by")->check(CLI::IsMember({"max", "p99.9", "p99", "p90", "p50", "sum", "count"}))->capture_default_str()->type_name("NUMBER");
+  c->add_option("-k,--key", options->keys,
+                "what a start and its end have in common: FIELD of both, or FIELD=FIELD; up to three with commas (default: the "
+                "thread that ran)")
+      ->type_name("FIELD");
+  c->add_option("-H,--hook", options->hook, "the pair as trace-cmd profile takes it: EVENT,FIELD[,PID]/EVENT,FIELD[,FLAGS]")
+      ->type_name("HOOK");
+  c->add_option("--by", options->by,
+                "one line for each value of a column of the end or the start (start/FIELD, end/FIELD say which), none: of all")
+      ->type_name("COLUMN");
+  c->add_option("--sort", options->sort, "lines by")
+      ->check(CLI::IsMember({"max", "p99.9", "p99", "p90", "p50", "sum", "count"}))
+      ->capture_default_str()
+      ->type_name("NUMBER");
   add_count(*c, options->count, "lines at most")->capture_default_str();
-  c->add_option("--slowest", options->slowest, "this number of pairs with their times, tasks and CPUs")->check(CLI::Range(0, 10000))->capture_default_str();
-  c->add_option("--context", options->context, "with each of them this number of earlier events of the end's ring")->check(CLI::Range(0, 1000))->capture_default_str();
-  c->add_flag("--flame", options->flame, "a flame graph instead, as flame.html; --flame=FILE: there: the latency by the start's stack, and on top of it that of the end (the waker's)");
+  c->add_option("--slowest", options->slowest, "this number of pairs with their times, tasks and CPUs")
+      ->check(CLI::Range(0, 10000))
+      ->capture_default_str();
+  c->add_option("--context", options->context, "with each of them this number of earlier events of the end's ring")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  c->add_flag("--flame", options->flame,
+              "a flame graph instead, as flame.html; --flame=FILE: there: the latency by the start's stack, and on top of it "
+              "that of the end (the waker's)");
   c->add_flag("--heat", options->heat, "a heat map: how many of what latency, over time");
   c->add_flag("--ascii", options->ascii, "pictures without Unicode");
-  c->add_flag("--first", options->first, "of several starts before an end the first counts (default: the last, as in the kernel)");
+  c->add_flag("--first", options->first,
+              "of several starts before an end the first counts (default: the last, as in the kernel)");
   c->add_flag("--sure", options->sure, "leave out pairs with a loss between their events");
-  add_events(*c, options->run.events, "only these events and the pair's, for --context; the kernel's are live, alone or beside a live WHERE");
+  add_events(*c, options->run.events,
+             "only these events and the pair's, for --context; the kernel's are live, alone or beside a live WHERE");
   add_run_options(*c, options->run);
-  c->add_option("--keys", options->most_waiting, "starts that may wait for their end; then the oldest give way, and are counted")->check(CLI::Range(1, 100'000'000))->capture_default_str();
-  c->add_option("--groups", options->most_groups, "lines that are kept count of; a full table gives up those with the fewest pairs")->check(CLI::Range(2, 10'000'000))->capture_default_str();
-  c->footer("Names:\n" + preset_list() +
-            "Examples:\n"
-            "  ringside latency wakeup                  the kernel, live, as root; Ctrl-C ends with the final table\n"
-            "  ringside latency syscalls --sort sum --duration 10s\n"
-            "  ringside latency sched:sched_wakeup sched:sched_switch --key pid=next_pid trace.dat --heat\n"
-            "  ringside latency libc:malloc libc:free --key ptr ringside.data --by start/task\n"
-            "  ringside latency app:begin app:end --key request web --context 20\n"
-            "  ringside latency 'syscalls:sys_enter_*' 'syscalls:sys_exit_*' --by event --slowest 5 --json\n"
-            "  ringside latency sleep --flame ringside.data   where threads waited, and which stack woke them (record --kstack)\n"
-            "  ringside latency -H irq:irq_handler_entry,irq/irq:irq_handler_exit,irq,pg\n"
-            "An end takes the start with its key away; a second start before it takes the place of the first. Starts that nothing ended,\n"
-            "ends without a start and pairs that a loss fell into are counted, and the books under the table add up.");
+  c->add_option("--keys", options->most_waiting,
+                "starts that may wait for their end; then the oldest give way, and are counted")
+      ->check(CLI::Range(1, 100'000'000))
+      ->capture_default_str();
+  c->add_option("--groups", options->most_groups,
+                "lines that are kept count of; a full table gives up those with the fewest pairs")
+      ->check(CLI::Range(2, 10'000'000))
+      ->capture_default_str();
+  c->footer(
+      "Names:\n" + preset_list() +
+      "Examples:\n"
+      "  ringside latency wakeup                  the kernel, live, as root; Ctrl-C ends with the final table\n"
+      "  ringside latency syscalls --sort sum --duration 10s\n"
+      "  ringside latency sched:sched_wakeup sched:sched_switch --key pid=next_pid trace.dat --heat\n"
+      "  ringside latency libc:malloc libc:free --key ptr ringside.data --by start/task\n"
+      "  ringside latency app:begin app:end --key request web --context 20\n"
+      "  ringside latency 'syscalls:sys_enter_*' 'syscalls:sys_exit_*' --by event --slowest 5 --json\n"
+      "  ringside latency sleep --flame ringside.data   where threads waited, and which stack woke them (record --kstack)\n"
+      "  ringside latency -H irq:irq_handler_entry,irq/irq:irq_handler_exit,irq,pg\n"
+      "An end takes the start with its key away; a second start before it takes the place of the first. Starts that nothing "
+      "ended,\n"
+      "ends without a start and pairs that a loss fell into are counted, and the books under the table add up.");
   return {c, [options] { return run_latency(*options); }};
 }
 

@@ -89,7 +89,9 @@ result<int> list_matching(const ListOptions& options) {
   for (const KernelEvent& e : kernel ? *kernel : std::vector<KernelEvent>{}) names.push_back(e.system + ":" + e.name);
   const EventPattern& first = *wanted.begin();
   const bool is_instance = options.instance.empty() && Instance::open(first.text()).has_value();
-  throw UsageError{"no event matches " + first.text() + (is_instance ? "; the events of the instance: ringside list -i " + first.text() : near_events(first, names))};
+  throw UsageError{
+      "no event matches " + first.text() +
+      (is_instance ? "; the events of the instance: ringside list -i " + first.text() : near_events(first, names))};
 }
 
 // An instance, by the name that other commands take.
@@ -104,8 +106,11 @@ std::string user_name(uid_t uid) {
 
 // Those of other users, by their paths. only: of this user alone.
 result<std::vector<Found>> instances_of_others(const std::string& only) {
-  if (geteuid() != 0) return refuse(std::errc::permission_denied, "instances of other users are theirs alone; root sees them: sudo ringside list");
-  if (!only.empty() && getpwnam(only.c_str()) == nullptr && only.find_first_not_of("0123456789") != std::string::npos) throw UsageError{"there is no user " + in_quotes(only) + " here"};
+  if (geteuid() != 0)
+    return refuse(std::errc::permission_denied,
+                  "instances of other users are theirs alone; root sees them: sudo ringside list");
+  if (!only.empty() && getpwnam(only.c_str()) == nullptr && only.find_first_not_of("0123456789") != std::string::npos)
+    throw UsageError{"there is no user " + in_quotes(only) + " here"};
   std::vector<Found> all;
   for (const Instance::OfAnother& one : Instance::of_others()) {
     const std::string user = user_name(one.user);
@@ -156,14 +161,17 @@ class Instances {
   int print(bool as_json, const std::string& none) const {
     put(as_json ? line_of(all_) : table_.render(colours()));
     if (table_.empty()) say(none);
-    if (unknown_) say("unknown: nothing can tell whether some of its writers live; if you know that they are dead: ringside rm --force NAME");
+    if (unknown_)
+      say("unknown: nothing can tell whether some of its writers live; if you know that they are dead: ringside rm --force "
+          "NAME");
     if (stale_) say("stale: no process writes to it; look with ringside crash NAME, take away with ringside rm NAME");
     return code_;
   }
 
  private:
   static std::vector<Table::Column> columns(bool with_users) {
-    std::vector<Table::Column> all{{"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}};
+    std::vector<Table::Column> all{
+        {"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}};
     if (with_users) all.insert(all.begin(), {"user"});
     return all;
   }
@@ -204,7 +212,8 @@ result<int> list(ListOptions options) {
   }
   for (const Found& one : found) instances.add(one);
   const std::string elsewhere = geteuid() == 0 ? ", where RINGSIDE_ROOT is; those of all users: ringside list --all" : "";
-  return instances.print(options.json, others ? "no instances" + (options.user.empty() ? "" : " of " + options.user) : "no instances under " + instances_root() + elsewhere);
+  return instances.print(options.json, others ? "no instances" + (options.user.empty() ? "" : " of " + options.user)
+                                              : "no instances under " + instances_root() + elsewhere);
 }
 
 // Without a name: the only one that there is.
@@ -223,10 +232,15 @@ result<int> switch_stacks(Instance& instance, const EventPatterns& patterns, boo
     if (is_about_stacks(e) || !patterns.matches(e.system, e.name)) continue;
     (has_stack(e) ? with : without).push_back(e.system + ":" + e.name);
   }
-  const std::string from_now = instance.name() + ": events that are declared from now on " + (on ? "get a stack" : "get no stack");
+  const std::string from_now =
+      instance.name() + ": events that are declared from now on " + (on ? "get a stack" : "get no stack");
   const auto& unreached = on ? without : with;
-  say(from_now + (unreached.empty() ? "" : "; not reached, because they were declared before: " + short_list(unreached) + ". A new instance has them " + (on ? "with" : "without") + " a stack: ringside record " + (on ? "--stack " : "") + "COMMAND"));
-  if (on && !with.empty()) say(instance.name() + ": " + short_list(with) + (with.size() == 1 ? " has" : " have") + " a stack already");
+  say(from_now + (unreached.empty() ? ""
+                                    : "; not reached, because they were declared before: " + short_list(unreached) +
+                                          ". A new instance has them " + (on ? "with" : "without") +
+                                          " a stack: ringside record " + (on ? "--stack " : "") + "COMMAND"));
+  if (on && !with.empty())
+    say(instance.name() + ": " + short_list(with) + (with.size() == 1 ? " has" : " have") + " a stack already");
   return exit_ok;
 }
 
@@ -247,9 +261,12 @@ result<int> switch_events(const SwitchOptions& options, bool on) {
   }
   if (!switched.empty()) say(instance.name() + ": " + (on ? "enabled " : "disabled ") + short_list(switched));
   for (const EventPattern& pattern : patterns) {
-    const auto matches = [&](const std::string& e) { return pattern.matches(e.substr(0, e.find(':')), e.substr(e.find(':') + 1)); };
+    const auto matches = [&](const std::string& e) {
+      return pattern.matches(e.substr(0, e.find(':')), e.substr(e.find(':') + 1));
+    };
     if (std::none_of(all.begin(), all.end(), matches))
-      say(instance.name() + ": no program has declared an event that matches " + pattern.text() + " yet; one that is declared later will be " + (on ? "enabled" : "disabled") + near_events(pattern, all));
+      say(instance.name() + ": no program has declared an event that matches " + pattern.text() +
+          " yet; one that is declared later will be " + (on ? "enabled" : "disabled") + near_events(pattern, all));
   }
   return exit_ok;
 }
@@ -258,12 +275,21 @@ Command add_switch(CLI::App& app, const char* name, const char* description, boo
   auto options = std::make_shared<SwitchOptions>();
   CLI::App* c = app.add_subcommand(name, description);
   c->add_option("-i,--instance", options->instance, "the instance (default: the only one there is)");
-  c->add_option("PATTERN", options->events, "SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards; several, or commas between")->required();
-  c->add_flag("--stack", options->stack, on ? "not the events: the calls that lead to them, as a field stack of events that are declared from now on" : "not the events: their stacks, for events that are declared from now on");
-  c->footer(std::string("Examples:\n  ringside ") + name + " -i web 'net:*'   while the program runs; ringside list -i web shows the result\n  ringside " + name +
-            " malloc,free    in the only instance\n  ringside " + name + " --stack -i web 'net:*'   before the program starts, or loads what declares them\n"
-            "--stack takes effect when an event is declared. The command lists the events that were declared before; they stay as they are.\n"
-            "RINGSIDE_STACK=PATTERN, or 1 for all, in a program's environment does the same for that program's declarations.\nThe instance remembers it for programs that start later. A recorder enables the events of the kernel that it records.");
+  c->add_option("PATTERN", options->events,
+                "SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards; several, or commas between")
+      ->required();
+  c->add_flag("--stack", options->stack,
+              on ? "not the events: the calls that lead to them, as a field stack of events that are declared from now on"
+                 : "not the events: their stacks, for events that are declared from now on");
+  c->footer(
+      std::string("Examples:\n  ringside ") + name +
+      " -i web 'net:*'   while the program runs; ringside list -i web shows the result\n  ringside " + name +
+      " malloc,free    in the only instance\n  ringside " + name +
+      " --stack -i web 'net:*'   before the program starts, or loads what declares them\n"
+      "--stack takes effect when an event is declared. The command lists the events that were declared before; they stay as "
+      "they are.\n"
+      "RINGSIDE_STACK=PATTERN, or 1 for all, in a program's environment does the same for that program's declarations.\nThe "
+      "instance remembers it for programs that start later. A recorder enables the events of the kernel that it records.");
   return {c, [options, on] { return switch_events(*options, on); }};
 }
 
@@ -295,12 +321,14 @@ Command add_list(CLI::App& app) {
   c->add_option("-i,--instance", options->instance, "list this instance's events and whether they are enabled");
   c->add_option("PATTERN", options->events, "the same as -e");
   add_events(*c, options->pattern_options, "list the kernel's events (and the instance's), with their fields");
-  c->add_flag("--all", options->all, "instances of all users, by their paths: as root the default, unless RINGSIDE_ROOT is set");
+  c->add_flag("--all", options->all,
+              "instances of all users, by their paths: as root the default, unless RINGSIDE_ROOT is set");
   c->add_option("-U,--of-user", options->user, "instances of this user (as root)")->type_name("USER");
   add_json(*c, options->json, "one JSON array");
   c->footer(
       "Examples:\n"
-      "  ringside list             all instances of this user; as root, of all users: other commands take the paths that it prints\n"
+      "  ringside list             all instances of this user; as root, of all users: other commands take the paths that it "
+      "prints\n"
       "  ringside list -U www-data\n"
       "  ringside list 'sched:*'   what the kernel's scheduler can tell\n"
       "  ringside list -i web      its events");

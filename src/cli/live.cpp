@@ -14,12 +14,14 @@ namespace ringside::cli {
 
 bool is_recorded(const std::string& where) {
   const Where::Kind kind = Where::of(where).kind;
-  return kind == Where::Kind::recording || kind == Where::Kind::trace_dat || kind == Where::Kind::ctf || kind == Where::Kind::shipped;
+  return kind == Where::Kind::recording || kind == Where::Kind::trace_dat || kind == Where::Kind::ctf ||
+         kind == Where::Kind::shipped;
 }
 
 void add_run(CLI::App& app, RunOptions& options) {
   app.add_option("WHERE", options.where,
-                 "recording (a directory) or trace.dat, as a whole; or live: an instance, a socket of ringside serve or of an external writer; several are merged (default: ringside.data)");
+                 "recording (a directory) or trace.dat, as a whole; or live: an instance, a socket of ringside serve or of an "
+                 "external writer; several are merged (default: ringside.data)");
   add_events(app, options.events, "only these events; the kernel's are live, alone or beside a live WHERE");
   add_run_options(app, options);
 }
@@ -30,10 +32,12 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   add_window(app, options.window);
   add_source(app, options.source);
   app.add_flag("--own", options.own, "include kernel events that this command causes, and interrupts that come while it runs");
-  add_time(app, "--interval", options.interval_ns, "between two pictures (default 1s); not on a terminal: without it, only the last one is printed")
+  add_time(app, "--interval", options.interval_ns,
+           "between two pictures (default 1s); not on a terminal: without it, only the last one is printed")
       ->each([&options](const std::string&) { options.every = true; });
   add_duration(app, options.duration_ns, "end after this time (default: at Ctrl-C)");
-  add_time(app, "--look-ahead", options.look_ahead_ns, "how long events wait for a source that is stuck in the middle of one (default 100ms)");
+  add_time(app, "--look-ahead", options.look_ahead_ns,
+           "how long events wait for a source that is stuck in the middle of one (default 100ms)");
   add_jobs(app, options.jobs);
   app.add_flag("--once", options.once, "what is there now, then end");
   add_json(app, options.json, "each picture as one line of JSON");
@@ -135,7 +139,8 @@ void AnalysisRun::check_columns(const std::vector<Column>& columns) const {
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
     const auto near = nearest(column.field(), names);
-    throw UsageError{in_quotes(column.name()) + ": no event of -e has it" + (near.empty() ? "; there are " + short_list(names) : did_you_mean(near))};
+    throw UsageError{in_quotes(column.name()) + ": no event of -e has it" +
+                     (near.empty() ? "; there are " + short_list(names) : did_you_mean(near))};
   }
 }
 
@@ -147,8 +152,9 @@ void AnalysisRun::find_mixtures(const std::vector<Column>& columns) {
     });
     if (!mixed) continue;
     const std::string name(column.field());
-    remarks_.push_back(name + " is the field of " + mixed.with->full + " and others that have one, and " + mixed.rest() + " in the rest" +
-                       (mixed.of_thread ? std::string("; ") + (name == "comm" ? "task" : "thread") + " is always the thread that ran" : ""));
+    remarks_.push_back(
+        name + " is the field of " + mixed.with->full + " and others that have one, and " + mixed.rest() + " in the rest" +
+        (mixed.of_thread ? std::string("; ") + (name == "comm" ? "task" : "thread") + " is always the thread that ran" : ""));
   }
 }
 
@@ -167,7 +173,8 @@ void AnalysisRun::begin() {
   if (const std::string sentence = awaited(); !sentence.empty()) say(sentence);
   const auto left = [](const OpenedTrace& o) { return o.instance != nullptr && o.instance->writers() == Presence::none; };
   if (const auto& all = trace().opened; std::all_of(all.begin(), all.end(), left) && options_.duration_ns == 0)
-    say("no process writes to " + trace().first().where.text + " now; waiting for one until Ctrl-C; --once: what is there, and no waiting");
+    say("no process writes to " + trace().first().where.text +
+        " now; waiting for one until Ctrl-C; --once: what is there, and no waiting");
 }
 
 double AnalysisRun::due() {
@@ -195,9 +202,11 @@ int AnalysisRun::finish() {
 }
 
 std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events) {
-  std::string line = counted(totals.events, "event") + ", " + (totals.missing.nothing() ? "none" : lost_count(totals.missing)) + " lost";
+  std::string line =
+      counted(totals.events, "event") + ", " + (totals.missing.nothing() ? "none" : lost_count(totals.missing)) + " lost";
   if (evicted_keys != 0)
-    line += fmt::format("; {} with {} given up for others (--keys)", counted(evicted_keys, "key"), counted(evicted_events, "event was", "events were"));
+    line += fmt::format("; {} with {} given up for others (--keys)", counted(evicted_keys, "key"),
+                        counted(evicted_events, "event was", "events were"));
   if (totals.late != 0) line += fmt::format("; {} came later than --look-ahead waits", format_count(totals.late));
   return line + (totals.missing.nothing() && evicted_keys == 0 ? ": the numbers are exact" : ": the numbers lack those");
 }

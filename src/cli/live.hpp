@@ -38,7 +38,8 @@ struct RunOptions {
   std::function<bool()> over = nullptr;   // true: the end of a live run, beside Ctrl-C and --duration
   u32 jobs = 0;            // threads for a recording; 0: one core is left for others
   bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
-  std::vector<std::string> tallied{};  // a table of these columns is all that is wanted: a server may add events up (Trace::tallied)
+  std::vector<std::string>
+      tallied{};  // a table of these columns is all that is wanted: a server may add events up (Trace::tallied)
 };
 // WHERE... -e, and the options of add_run_options: -i -f --cpu --time --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
@@ -61,10 +62,12 @@ class AnalysisRun {
   // Prints the new ones; a screen keeps them for its end.
   void say_new_problems() { if (!screen_) say_problems(*reading_); }
 
-  // Fills `table`: make(trace) an empty one, add(table, record, ring) for every wanted event. A large recording is cut into parts, one
-  // for each job, whose tables are added up, if nothing depends on the order: not the columns, not the filter, no key is given up.
+  // Fills `table`: make(trace) an empty one, add(table, record, ring) for every wanted event. A large recording is cut into
+  // parts, one for each job, whose tables are added up, if nothing depends on the order: not the columns, not the filter, no
+  // key is given up.
   template <class Table, class Make, class Add, class Picture>
-  int add_up(Table& table, u64 most_keys, const std::vector<Column>& columns, const Make& make, const Add& add, const Picture& picture) {
+  int add_up(Table& table, u64 most_keys, const std::vector<Column>& columns, const Make& make, const Add& add,
+             const Picture& picture) {
     check_columns(columns);
     find_mixtures(columns);
     const auto all_parts = parts(columns);
@@ -81,7 +84,8 @@ class AnalysisRun {
       u64 keys = 0;
       bool good = true;
       for (size_t n = 0; n < tables.size(); ++n) {
-        good = good && tables[n] && tables[n]->evicted().keys == 0 && all_parts[n]->trace().timeline.problems().empty() && all_parts[n]->totals().late == 0;
+        good = good && tables[n] && tables[n]->evicted().keys == 0 && all_parts[n]->trace().timeline.problems().empty() &&
+               all_parts[n]->totals().late == 0;
         if (good) keys += tables[n]->size();
       }
       if (good && keys <= most_keys) {
@@ -95,12 +99,15 @@ class AnalysisRun {
     return go([&](const TraceRecord& record, const RingName& ring) { add(table, record, ring); }, picture);
   }
 
-  // The same for what depends on the order: make(part) makes something of each part of a large recording, and join(it) takes them
-  // over one after the other; false: it was in vain. False: go() is to read the recording, and nothing of what was joined counts.
+  // The same for what depends on the order: make(part) makes something of each part of a large recording, and join(it) takes
+  // them over one after the other; false: it was in vain. False: go() is to read the recording, and nothing of what was joined
+  // counts.
   template <class Make, class Join>
-  bool stitch(const std::vector<Column>& columns, const std::vector<const Filter*>& conditions, const Make& make, const Join& join) {
+  bool stitch(const std::vector<Column>& columns, const std::vector<const Filter*>& conditions, const Make& make,
+              const Join& join) {
     if (!has_parts(columns) || reading_->stacks_anywhere()) return false;
-    if (std::any_of(conditions.begin(), conditions.end(), [&](const Filter* filter) { return reading_->in_order(*filter); })) return false;
+    if (std::any_of(conditions.begin(), conditions.end(), [&](const Filter* filter) { return reading_->in_order(*filter); }))
+      return false;
     const u32 jobs = jobs_of(*reading_, options_.jobs);
     const auto seams = seams_for(*reading_, jobs, 8 << 20);
     if (seams.empty()) return false;
@@ -172,7 +179,8 @@ class AnalysisRun {
   bool has_parts(const std::vector<Column>& columns);  // it is a recording, and nothing here depends on the order
   // A reading of each part; none: the recording is read as one.
   std::vector<std::unique_ptr<Reading>> parts(const std::vector<Column>& columns);
-  void check_columns(const std::vector<Column>& columns) const;  // a UsageError, if no event of -e has one of them, and later ones cannot come
+  void check_columns(
+      const std::vector<Column>& columns) const;  // a UsageError, if no event of -e has one of them, and later ones cannot come
   std::string awaited() const;  // a sentence about events of -e that are not there yet; empty: all are
   double due();  // the seconds of the picture that is due now
   bool show(std::string picture);

@@ -32,9 +32,11 @@ int main(int argc, char** argv) {
       "  ringside help record                         a command's options\n"
       "\n") + common_rules());
 
-  const Command commands[] = {add_record(app), add_report(app), add_top(app), add_hist(app),  add_latency(app), add_syscalls(app), add_watch(app), add_trigger(app),
-                              add_stat(app),   add_list(app),   add_crash(app),  add_enable(app), add_disable(app), add_rm(app),  add_serve(app), add_mount(app), add_plot(app), add_flame(app), add_export(app),
-                              add_remote(app), add_recover(app), add_guest(app), add_stream(app), add_ship(app), add_doctor(app), add_manual(app), add_complete(app)};
+  const Command commands[] = {
+      add_record(app),  add_report(app), add_top(app),  add_hist(app),   add_latency(app), add_syscalls(app), add_watch(app),
+      add_trigger(app), add_stat(app),   add_list(app), add_crash(app),  add_enable(app),  add_disable(app),  add_rm(app),
+      add_serve(app),   add_mount(app),  add_plot(app), add_flame(app),  add_export(app),  add_remote(app),   add_recover(app),
+      add_guest(app),   add_stream(app), add_ship(app), add_doctor(app), add_manual(app),  add_complete(app)};
   const std::vector<std::string> arguments = arguments_of(argc, argv, app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the parser takes them from the back
@@ -44,7 +46,8 @@ int main(int argc, char** argv) {
       return exit_usage;
     }
     const bool asked_for_help = e.get_exit_code() == 0;
-    if (const std::string unknown = unknown_word(asked_for_help ? std::vector<std::string>{arguments[0]} : arguments, app); !unknown.empty()) {
+    if (const std::string unknown = unknown_word(asked_for_help ? std::vector<std::string>{arguments[0]} : arguments, app);
+        !unknown.empty()) {
       say(with_help(unknown, command_of(app, arguments[0]) != nullptr ? arguments[0] : ""));
       return exit_usage;
     }

@@ -46,7 +46,8 @@ std::string heading(const CLI::Option& o) {
 std::string title(const std::string& name, int section, const std::string& version, const std::string& about) {
   std::string upper = name;
   std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
-  return fmt::format(".TH {} {} \"\" \"{}\" \"{}\"\n.SH NAME\n{} \\- {}\n", roff(upper), section, version, section == 1 ? "User commands" : "Overview", roff(name), roff(about));
+  return fmt::format(".TH {} {} \"\" \"{}\" \"{}\"\n.SH NAME\n{} \\- {}\n", roff(upper), section, version,
+                     section == 1 ? "User commands" : "Overview", roff(name), roff(about));
 }
 
 // A help text: "Title:" above indented lines is a section of its own, as they stand; other lines are paragraphs.
@@ -75,7 +76,8 @@ std::string sections(const std::string& text) {
 
 std::string options_list(CLI::App& app) {
   std::string page;
-  for (const CLI::Option* o : options_of(app)) page += fmt::format(".TP\n.B {}\n{}\n", roff(heading(*o)), roff(o->get_description()));
+  for (const CLI::Option* o : options_of(app))
+    page += fmt::format(".TP\n.B {}\n{}\n", roff(heading(*o)), roff(o->get_description()));
   return page;
 }
 
@@ -86,8 +88,8 @@ std::string page_of(CLI::App& app, const std::string& version) {
   for (const CLI::Option* o : options_of(app))
     if (o->get_positional()) synopsis += o->get_required() ? " " + o->get_name(true) : " [" + o->get_name(true) + "]";
   return title("ringside-" + app.get_name(), 1, version, app.get_description()) +
-         fmt::format(".SH SYNOPSIS\n.B ringside {}\n[OPTIONS]{}\n.SH OPTIONS\n", roff(app.get_name()), roff(synopsis)) + options_list(app) +
-         sections(app.get_footer()) + see_also;
+         fmt::format(".SH SYNOPSIS\n.B ringside {}\n[OPTIONS]{}\n.SH OPTIONS\n", roff(app.get_name()), roff(synopsis)) +
+         options_list(app) + sections(app.get_footer()) + see_also;
 }
 
 std::string about(const CLI::App& app) { return app.get_description().substr(app.get_description().find(": ") + 2); }
@@ -95,13 +97,15 @@ std::string about(const CLI::App& app) { return app.get_description().substr(app
 std::string commands_list(CLI::App& app, bool pages) {
   std::string list;
   for (const CLI::App* c : commands_of(app))
-    list += (pages ? ".TP\n.BR ringside\\-" + roff(c->get_name()) + " (1)" : ".TP\n.B " + roff(c->get_name())) + "\n" + roff(c->get_description()) + "\n";
+    list += (pages ? ".TP\n.BR ringside\\-" + roff(c->get_name()) + " (1)" : ".TP\n.B " + roff(c->get_name())) + "\n" +
+            roff(c->get_description()) + "\n";
   return list;
 }
 
 std::string main_page(CLI::App& app) {
-  return title("ringside", 1, app.version(), about(app)) + ".SH SYNOPSIS\n.B ringside\nCOMMAND [OPTIONS]\n.SH OPTIONS\n" + options_list(app) + ".SH COMMANDS\n" +
-         commands_list(app, true) + sections(app.get_footer()) + ".SH SEE ALSO\n.BR ringside (7)\n";
+  return title("ringside", 1, app.version(), about(app)) + ".SH SYNOPSIS\n.B ringside\nCOMMAND [OPTIONS]\n.SH OPTIONS\n" +
+         options_list(app) + ".SH COMMANDS\n" + commands_list(app, true) + sections(app.get_footer()) +
+         ".SH SEE ALSO\n.BR ringside (7)\n";
 }
 
 std::string overview_page(CLI::App& app) {
@@ -120,11 +124,13 @@ result<int> write_pages(CLI::App& app, const std::string& dir) {
   if (dir.empty()) throw UsageError{"pages takes a directory, with man1 and man7 in it"};
   RS_TRY(write_page(dir + "/man1/ringside.1", main_page(app)));
   RS_TRY(write_page(dir + "/man7/ringside.7", overview_page(app)));
-  for (CLI::App* c : commands_of(app)) RS_TRY(write_page(dir + "/man1/ringside-" + c->get_name() + ".1", page_of(*c, app.version())));
+  for (CLI::App* c : commands_of(app))
+    RS_TRY(write_page(dir + "/man1/ringside-" + c->get_name() + ".1", page_of(*c, app.version())));
   return exit_ok;
 }
 
-// The three shells ask `ringside complete SHELL LINE`. It answers with a word a line, and behind a tab what that is; or :files, :commands.
+// The three shells ask `ringside complete SHELL LINE`. It answers with a word a line, and behind a tab what that is; or :files,
+// :commands.
 constexpr const char* bash_completion = R"bash(# bash completion of ringside
 _ringside() {
   local answer word=${COMP_WORDS[COMP_CWORD]}
@@ -183,9 +189,12 @@ Command add_manual(CLI::App& app) {
   struct Options {
     std::string what, dir;
   };
-  CLI::App* sub = app.add_subcommand("manual", "print a shell's completion, or write the man pages into a directory")->group("");
+  CLI::App* sub =
+      app.add_subcommand("manual", "print a shell's completion, or write the man pages into a directory")->group("");
   const auto options = std::make_shared<Options>();
-  sub->add_option("WHAT", options->what, "bash, zsh, fish or pages")->required()->check(CLI::IsMember({"bash", "zsh", "fish", "pages"}));
+  sub->add_option("WHAT", options->what, "bash, zsh, fish or pages")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish", "pages"}));
   sub->add_option("DIR", options->dir, "where the pages go");
   return {sub, [options, &app]() -> result<int> {
             if (options->what == "pages") return write_pages(app, options->dir);

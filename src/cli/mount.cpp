@@ -25,12 +25,16 @@ mount::Owner parse_owner(const std::vector<std::string>& options) {
   for (const std::string& option : options) {
     const size_t equals = std::min(option.find('='), option.size());
     const std::string name = option.substr(0, equals), text = option.substr(std::min(equals + 1, option.size()));
-    std::optional<u32>* const field = name == "uid" ? &owner.uid : name == "gid" ? &owner.gid : name == "mode" ? &owner.mode : nullptr;
+    std::optional<u32>* const field = name == "uid"    ? &owner.uid
+                                      : name == "gid"  ? &owner.gid
+                                      : name == "mode" ? &owner.mode
+                                                       : nullptr;
     u32 value = 0;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value, name == "mode" ? 8 : 10);
     if (field == nullptr) throw UsageError{"-o takes uid=N, gid=N and mode=OCTAL, not " + ringside::in_quotes(option)};
     if (text.empty() || code != std::errc() || end != text.data() + text.size() || (name == "mode" && value > 07777))
-      throw UsageError{"-o " + name + " wants " + (name == "mode" ? "a mode in octal, such as 0750" : "a number") + ", not " + ringside::in_quotes(text)};
+      throw UsageError{"-o " + name + " wants " + (name == "mode" ? "a mode in octal, such as 0750" : "a number") + ", not " +
+                       ringside::in_quotes(text)};
     *field = value;
   }
   return owner;
@@ -38,7 +42,8 @@ mount::Owner parse_owner(const std::vector<std::string>& options) {
 
 result<int> run_mount(const MountOptions& options) {
   for (const std::string& pair : options.remotes)
-    if (const size_t equals = pair.find('='); equals == 0 || equals >= pair.size() - 1) throw UsageError{"--remote wants NAME=SOCKET, not " + pair};
+    if (const size_t equals = pair.find('='); equals == 0 || equals >= pair.size() - 1)
+      throw UsageError{"--remote wants NAME=SOCKET, not " + pair};
   mount::SessionOptions wanted;
   wanted.server.instances = options.instances;
   wanted.server.remotes = options.remotes;
@@ -69,16 +74,19 @@ Command add_mount(CLI::App& app) {
   c->add_option("DIR", options->dir, "an empty directory")->required();
   c->add_option("--instance", options->instances, "the top level; more of them: the only ones under instances/ (default: all)")
       ->allow_extra_args(false);
-  c->add_option("--remote", options->remotes, "an external writer that listens at SOCKET, as remotes/NAME; those that are announced are "
-                                              "there by themselves")
+  c->add_option("--remote", options->remotes,
+                "an external writer that listens at SOCKET, as remotes/NAME; those that are announced are "
+                "there by themselves")
       ->allow_extra_args(false)
       ->type_name("NAME=SOCKET");
-  c->add_option("--cpus", options->cpus, "cpuN directories to show at least, for rings to come (default: one for each processor)")
+  c->add_option("--cpus", options->cpus,
+                "cpuN directories to show at least, for rings to come (default: one for each processor)")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
   add_time(*c, "--patience", options->patience_ns, "how long an external writer may take to answer (default 1s)");
   c->add_flag("--allow-other", options->others, "other users may enter the mount and read");
-  c->add_option("-o", options->options, "owner and group of all files, and the mode of DIR, as for tracefs; others come in where modes let them")
+  c->add_option("-o", options->options,
+                "owner and group of all files, and the mode of DIR, as for tracefs; others come in where modes let them")
       ->allow_extra_args(false)
       ->delimiter(',')
       ->type_name("uid=N,gid=N,mode=M");
@@ -91,7 +99,8 @@ Command add_mount(CLI::App& app) {
       "  ringside mount /mnt/trace --remote hv=/run/hv.rings &   an external writer as remotes/hv:\n"
       "  echo 1 > /mnt/trace/remotes/hv/tracing_on; cat /mnt/trace/remotes/hv/trace_pipe\n"
       "  trace-cmd stat                                    in a mount namespace with it at /sys/kernel/tracing\n"
-      "What is as in the kernel, what differs and why: docs/tracefs.md. Rings are mapped by clients (mmap of trace_pipe_raw) where\n"
+      "What is as in the kernel, what differs and why: docs/tracefs.md. Rings are mapped by clients (mmap of trace_pipe_raw) "
+      "where\n"
       "the kernel has FUSE passthrough and this program CAP_SYS_ADMIN; they are read by read() everywhere.");
   return {c, [options] { return run_mount(*options); }};
 }

@@ -20,9 +20,15 @@ namespace ringside::cli {
 namespace {
 
 // Events of perf's that are none of the kernel's tracepoints, and what is like them.
-constexpr std::pair<std::string_view, const char*> events_of_perf[] = {
-    {"cycles", "--sample 999"}, {"cpu-cycles", "--sample 999"}, {"cpu-clock", "--sample 999"}, {"task-clock", "--sample 999"}, {"context-switches", "-e sched:sched_switch"},
-    {"cs", "-e sched:sched_switch"}, {"cpu-migrations", "-e sched:sched_migrate_task"}, {"page-faults", "-e exceptions:page_fault_user"}, {"faults", "-e exceptions:page_fault_user"}};
+constexpr std::pair<std::string_view, const char*> events_of_perf[] = {{"cycles", "--sample 999"},
+                                                                       {"cpu-cycles", "--sample 999"},
+                                                                       {"cpu-clock", "--sample 999"},
+                                                                       {"task-clock", "--sample 999"},
+                                                                       {"context-switches", "-e sched:sched_switch"},
+                                                                       {"cs", "-e sched:sched_switch"},
+                                                                       {"cpu-migrations", "-e sched:sched_migrate_task"},
+                                                                       {"page-faults", "-e exceptions:page_fault_user"},
+                                                                       {"faults", "-e exceptions:page_fault_user"}};
 
 // "0,2-3"
 std::optional<std::vector<u32>> parse_cpus(std::string_view list) {
@@ -60,8 +66,11 @@ void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
       ->type_name("WAY");
 }
 
-void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words, const std::string& names, bool probes) {
-  app.add_option(names, lists, words + ": SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards; commas between several, or more of these options")
+void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words, const std::string& names,
+                bool probes) {
+  app.add_option(
+         names, lists,
+         words + ": SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards; commas between several, or more of these options")
       ->check([probes](const std::string& list) {
         if (probes && Probe::is(list)) {
           auto probe = Probe::parse(list);
@@ -82,7 +91,8 @@ result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder
     for (const KernelEvent& e : known) all.push_back(e.system + ":" + e.name);
     const std::string nowhere = "-e " + pattern.text() + ": the kernel has no such event";
     const std::string name = pattern.text().substr(0, pattern.text().find(':'));
-    const auto* const perf = std::find_if(std::begin(events_of_perf), std::end(events_of_perf), [&](const auto& e) { return e.first == name; });
+    const auto* const perf =
+        std::find_if(std::begin(events_of_perf), std::end(events_of_perf), [&](const auto& e) { return e.first == name; });
     if (of_recorder && perf != std::end(events_of_perf)) throw UsageError{nowhere + did_you_mean({perf->second})};
     throw UsageError{nowhere + near_events(pattern, all) + (of_recorder ? "; -u names events of programs" : "")};
   }
@@ -102,7 +112,9 @@ void check_wanted(const EventPatterns& patterns, const Window& window, Reading& 
   if (window.until.given && !window.until.relative && !trace.live()) {
     const u64 begin = reading.begin(), end = window.until.ns;
     if (begin != Timeline::forever && end < begin)
-      throw UsageError{where + fmt::format(" begins at {}.{:06} s, after this range; --time ..+{}s is counted from there", begin / 1'000'000'000, begin % 1'000'000'000 / 1000, static_cast<double>(end) / 1e9)};
+      throw UsageError{where + fmt::format(" begins at {}.{:06} s, after this range; --time ..+{}s is counted from there",
+                                           begin / 1'000'000'000, begin % 1'000'000'000 / 1000,
+                                           static_cast<double>(end) / 1e9)};
   }
   if (window.cpus.empty()) return;
   std::set<u32> known;
@@ -112,7 +124,9 @@ void check_wanted(const EventPatterns& patterns, const Window& window, Reading& 
   if (std::any_of(window.cpus.begin(), window.cpus.end(), [&](u32 cpu) { return known.count(cpu) != 0; })) return;
   std::vector<std::string> names;
   for (const u32 cpu : known) names.push_back(std::to_string(cpu));
-  throw UsageError{"no event in " + where + " is known to be of such a CPU; " + (names.empty() ? "its rings are those of threads, and nothing tells their CPUs" : "there are " + short_list(names))};
+  throw UsageError{
+      "no event in " + where + " is known to be of such a CPU; " +
+      (names.empty() ? "its rings are those of threads, and nothing tells their CPUs" : "there are " + short_list(names))};
 }
 
 void add_input(CLI::App& app, std::vector<std::string>& inputs) {
@@ -137,17 +151,26 @@ void add_window(CLI::App& app, Window& window) {
          [&window](const std::string& text) {
            if (auto done = window.parse_time(text); !done) throw CLI::ValidationError("--time", done.error().sentence);
          },
-         "only this part: seconds as report prints them, or +0.5s after the first event; either side may be left out, and a comma may stand for ..")
+         "only this part: seconds as report prints them, or +0.5s after the first event; either side may be left out, and a "
+         "comma may stand for ..")
       ->type_name("FROM..TO");
 }
 
-CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words) { return app.add_option("-n,--max-count,--count", count, words); }
-
-void add_jobs(CLI::App& app, u32& jobs) {
-  app.add_option("-j,--jobs", jobs, "threads that read a recording in parts, with the same result (default: as many as there are CPUs, but one)")->check(CLI::Range(1u, 1024u))->type_name("N");
+CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words) {
+  return app.add_option("-n,--max-count,--count", count, words);
 }
 
-void add_compress(CLI::App& app, bool& compress) { app.add_flag("-z,--compress", compress, "with zstd, while it is recorded; all commands read it, and a range of time is found as fast"); }
+void add_jobs(CLI::App& app, u32& jobs) {
+  app.add_option("-j,--jobs", jobs,
+                 "threads that read a recording in parts, with the same result (default: as many as there are CPUs, but one)")
+      ->check(CLI::Range(1u, 1024u))
+      ->type_name("N");
+}
+
+void add_compress(CLI::App& app, bool& compress) {
+  app.add_flag("-z,--compress", compress,
+               "with zstd, while it is recorded; all commands read it, and a range of time is found as fast");
+}
 
 u32 jobs_of(Reading& reading, u32 wanted) {
   constexpr u64 enough = 32 << 20, most_mappings = 16384;  // bytes of a part; the kernel's bound is 65,530
@@ -163,7 +186,9 @@ std::vector<u64> seams_for(Reading& reading, u32 jobs, u64 bytes) {
 }
 
 CLI::Option* add_filter(CLI::App& app, std::string& text) {
-  return app.add_option("-f,-F,--filter", text, "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'")->type_name("TEXT");
+  return app
+      .add_option("-f,-F,--filter", text, "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'")
+      ->type_name("TEXT");
 }
 
 Reading::Options reading_of(std::vector<std::string> where, std::string filter) {
@@ -182,7 +207,8 @@ result<void> write_file(const std::string& path, const std::string& data, const 
   if (done) done = sys::write_text(file->fd(), path, data);
   if (done) done = file->put_in_place();
   if (done) return done;
-  return tl::unexpected<Error>(Error{done.error().code, path + " cannot be written: " + done.error().code.message() + "; name another with " + option});
+  return tl::unexpected<Error>(
+      Error{done.error().code, path + " cannot be written: " + done.error().code.message() + "; name another with " + option});
 }
 
 bool say_problems(Reading& reading) {

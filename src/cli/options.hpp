@@ -13,7 +13,8 @@ namespace ringside::cli {
 void add_source(CLI::App& app, std::optional<KernelWay>& forced);
 
 // -e PATTERN. words: describes these events. probes: an option may be a probe instead (record/probes.hpp).
-void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words, const std::string& names = "-e,--event", bool probes = false);
+void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words,
+                const std::string& names = "-e,--event", bool probes = false);
 // A UsageError with near names, if one of them matches no event of the kernel; an error, if the kernel cannot be asked.
 // of_recorder: -u names the program's.
 result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder = false);

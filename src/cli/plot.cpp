@@ -78,7 +78,9 @@ result<std::string> why_empty(const PlotOptions& options) {
   if (seen == 0) return "no event is in " + options.where;
   const auto after = [begin](u64 time) {
     const u64 ns = time - begin;
-    return ns % 1'000'000 == 0 ? fmt::format("+{} ms", format_count(ns / 1'000'000)) : ns % 1000 == 0 ? fmt::format("+{} us", format_count(ns / 1000)) : fmt::format("+{} ns", format_count(ns));
+    return ns % 1'000'000 == 0 ? fmt::format("+{} ms", format_count(ns / 1'000'000))
+           : ns % 1000 == 0    ? fmt::format("+{} us", format_count(ns / 1000))
+                               : fmt::format("+{} ns", format_count(ns));
   };
   const auto shown = [&](const Moment& moment, u64 otherwise) {
     const u64 time = moment.given ? moment.at(begin) : otherwise;
@@ -90,14 +92,19 @@ result<std::string> why_empty(const PlotOptions& options) {
   if (!options.events.empty()) out += " of " + joined(options.events);
   if (!options.filter.empty()) out += " with " + options.filter;
   if (!window.cpus.empty()) out += " of these CPUs";
-  if (window.from.given || window.until.given) out += window.until.given ? " between " + shown(window.from, begin) + " and " + shown(window.until, end) : " from " + shown(window.from, begin) + " on";
-  return out + fmt::format("; {} has {}, up to +{}", options.where, format_count(seen), format_time(static_cast<double>(end - begin)));
+  if (window.from.given || window.until.given)
+    out += window.until.given ? " between " + shown(window.from, begin) + " and " + shown(window.until, end)
+                              : " from " + shown(window.from, begin) + " on";
+  return out + fmt::format("; {} has {}, up to +{}", options.where, format_count(seen),
+                           format_time(static_cast<double>(end - begin)));
 }
 
 result<int> run_plot(PlotOptions options) {
   if (options.inputs.size() > 1) throw UsageError{"plot takes one WHERE"};
   if (!options.inputs.empty()) options.where = options.inputs.front();
-  if (const Window& w = options.window; w.from.given && w.until.given && w.from.relative == w.until.relative && w.from.ns > w.until.ns) throw UsageError{"--from is later than --to"};
+  if (const Window& w = options.window;
+      w.from.given && w.until.given && w.from.relative == w.until.relative && w.from.ns > w.until.ns)
+    throw UsageError{"--from is later than --to"};
   std::optional<Pairs::Options> wanted;
   if (!options.latency.empty()) wanted = pair_of(options.latency, options.keys);
   else if (!options.keys.empty()) throw UsageError{"--key belongs to --latency"};
@@ -123,15 +130,19 @@ result<int> run_plot(PlotOptions options) {
     // Pairs use all events, also those that the page does not show.
     const RingName& ring = reading.ring(record);
     if (pairs && pairs->take(record, ring)) latency->add(record.time, pairs->latency());
-    const bool of_cpu = options.window.cpus.empty() || (ring.its_cpu() >= 0 && std::find(options.window.cpus.begin(), options.window.cpus.end(), ring.place()) != options.window.cpus.end());
+    const bool of_cpu =
+        options.window.cpus.empty() || (ring.its_cpu() >= 0 && std::find(options.window.cpus.begin(), options.window.cpus.end(),
+                                                                         ring.place()) != options.window.cpus.end());
     const Stacks::Part part = stacks.part(record.number());
     if (record.lost == 0 && Stacks::tells(part)) continue;
-    if (got != Reading::Got::other && of_cpu) plot.add(record, ring, part == Stacks::Part::sample ? stacks.sample_count(record) : 1);
+    if (got != Reading::Got::other && of_cpu)
+      plot.add(record, ring, part == Stacks::Part::sample ? stacks.sample_count(record) : 1);
     else if (states) plot.see(record, ring);
   }
   if (plot.events() == 0 && plot.lost() == 0) {
     (void)say_problems(reading);
-    return refuse(std::errc::no_message, RS_TRY(why_empty(options)) + "; " + (options.to == "-" ? "no page" : options.to) + " was not written");
+    return refuse(std::errc::no_message,
+                  RS_TRY(why_empty(options)) + "; " + (options.to == "-" ? "no page" : options.to) + " was not written");
   }
   const auto page = RS_TRY(plot::page(plot.json(options.where, facts_of(options, trace.first()), trace.raw_times())));
   if (options.to == "-") {
@@ -151,7 +162,8 @@ result<int> run_plot(PlotOptions options) {
 
 Command add_plot(CLI::App& app) {
   auto options = std::make_shared<PlotOptions>();
-  CLI::App* c = app.add_subcommand("plot", "one web page: a timeline by processor and thread, states, counters, rates, heat maps, tables");
+  CLI::App* c = app.add_subcommand(
+      "plot", "one web page: a timeline by processor and thread, states, counters, rates, heat maps, tables");
   c->add_option("WHERE", options->where, "recording (a directory), trace.dat file or instance; an instance is not consumed")
       ->capture_default_str();
   c->add_option("-o,--output", options->to, "the page; an older one is replaced; - is stdout")
@@ -159,14 +171,21 @@ Command add_plot(CLI::App& app) {
       ->type_name("FILE.html");
   add_events(*c, options->events, "only these events");
   add_filter(*c, options->filter);
-  c->add_option("--latency", options->latency, "a heat map of the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
-  c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
+  c->add_option("--latency", options->latency,
+                "a heat map of the time between two events: START END, or a NAME of ringside latency")
+      ->expected(1, 2)
+      ->type_name("START END");
+  c->add_option(
+       "-k,--key", options->keys,
+       "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")
+      ->type_name("FIELD");
   add_input(*c, options->inputs);
   add_window(*c, options->window);
   add_moment(*c, "--from", options->window.from, "from this time of the trace on; +300ms: after the first event");
   add_moment(*c, "--to", options->window.until, "up to this time, alike");
   c->add_option("--items", options->plot.items,
-                "slices and instants drawn one by one at most, and as many states and values of counters; with more, the shortest neighbours are merged")
+                "slices and instants drawn one by one at most, and as many states and values of counters; with more, the "
+                "shortest neighbours are merged")
       ->capture_default_str()
       ->check(CLI::Range(u64{100}, u64{10'000'000}));
   c->add_option("--columns", options->plot.columns, "how finely rates are counted over time; heat maps half as finely")
@@ -180,11 +199,16 @@ Command add_plot(CLI::App& app) {
       "  ringside plot -e sched:sched_switch -e 'libc:*' -f 'duration_ns > 1ms || event == sched_switch'\n"
       "  ringside plot --latency wakeup                  with how long threads waited, over time\n"
       "  ringside plot -o - | ssh host 'cat >public/trace.html'\n"
-      "The page is one file that loads nothing: it can be mailed. Processors show who ran, threads whether they run, wait for a CPU,\n"
-      "sleep or are blocked, with arrows from waker to woken: record -e sched (with -e task: new threads and their parents). An event\n"
-      "with a field NAME_ns is a slice that ends at its time, system calls and spans reach from begin to end, counters are curves. Heat\n"
-      "maps show how long slices took, over time. Losses are hatched where they happened. On the page: wheel zooms, dragging pans,\n"
-      "dragging over the times chooses a range and adds it up by name, thread, process and CPU (copied as CSV), / searches, ? lists\n"
+      "The page is one file that loads nothing: it can be mailed. Processors show who ran, threads whether they run, wait for "
+      "a CPU,\n"
+      "sleep or are blocked, with arrows from waker to woken: record -e sched (with -e task: new threads and their parents). "
+      "An event\n"
+      "with a field NAME_ns is a slice that ends at its time, system calls and spans reach from begin to end, counters are "
+      "curves. Heat\n"
+      "maps show how long slices took, over time. Losses are hatched where they happened. On the page: wheel zooms, dragging "
+      "pans,\n"
+      "dragging over the times chooses a range and adds it up by name, thread, process and CPU (copied as CSV), / searches, ? "
+      "lists\n"
       "the keys. What was merged or left out is said on the page and on stderr.");
   return {c, [options] { return run_plot(*options); }};
 }

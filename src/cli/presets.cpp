@@ -10,17 +10,27 @@ namespace ringside::cli {
 namespace {
 
 const std::vector<Preset> presets{
-    {"wakeup", "a thread is woken, until it runs", "sched:sched_waking,sched:sched_wakeup_new", "sched:sched_switch", "pid=next_pid", "start/comm", nullptr, nullptr, "sched:sched_wakeup"},
-    {"preempted", "a thread that could run is taken off its CPU, until it runs again", "sched:sched_switch if prev_pid != 0 && !(prev_state & 0xff)", "sched:sched_switch", "prev_pid=next_pid", "start/prev_comm"},
-    {"sleep", "a thread goes to sleep, until it is woken", "sched:sched_switch if prev_pid != 0 && prev_state & 0xff", "sched:sched_waking", "prev_pid=pid", "start/prev_comm"},
-    {"syscalls", "system calls", "raw_syscalls:sys_enter", "raw_syscalls:sys_exit", "common_pid", "end/syscall", "syscalls:sys_enter_*", "syscalls:sys_exit_*"},
+    {"wakeup", "a thread is woken, until it runs", "sched:sched_waking,sched:sched_wakeup_new", "sched:sched_switch",
+     "pid=next_pid", "start/comm", nullptr, nullptr, "sched:sched_wakeup"},
+    {"preempted", "a thread that could run is taken off its CPU, until it runs again",
+     "sched:sched_switch if prev_pid != 0 && !(prev_state & 0xff)", "sched:sched_switch", "prev_pid=next_pid",
+     "start/prev_comm"},
+    {"sleep", "a thread goes to sleep, until it is woken", "sched:sched_switch if prev_pid != 0 && prev_state & 0xff",
+     "sched:sched_waking", "prev_pid=pid", "start/prev_comm"},
+    {"syscalls", "system calls", "raw_syscalls:sys_enter", "raw_syscalls:sys_exit", "common_pid", "end/syscall",
+     "syscalls:sys_enter_*", "syscalls:sys_exit_*"},
     {"irq", "interrupt handlers", "irq:irq_handler_entry", "irq:irq_handler_exit", "irq,cpu", "start/name"},
     {"softirq", "soft interrupts", "irq:softirq_entry", "irq:softirq_exit", "vec,cpu", "end/vec"},
-    {"softirq-raise", "a soft interrupt is raised, until it runs", "irq:softirq_raise", "irq:softirq_entry", "vec,cpu", "end/vec"},
-    {"timer", "callbacks of timers", "timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit", "hrtimer.hex,cpu", "start/function.sym"},
-    {"workqueue", "work is queued, until it begins", "workqueue:workqueue_queue_work", "workqueue:workqueue_execute_start", "work.hex", "end/function.sym"},
-    {"block", "requests of block devices, issued until complete", "block:block_rq_issue", "block:block_rq_complete", "dev,sector", "start/rwbs"},
-    {"malloc", "memory, from malloc to free (record --libc malloc)", "libc:malloc,libc:calloc,libc:realloc", "libc:free", "ptr.hex", "start/event"},
+    {"softirq-raise", "a soft interrupt is raised, until it runs", "irq:softirq_raise", "irq:softirq_entry", "vec,cpu",
+     "end/vec"},
+    {"timer", "callbacks of timers", "timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit", "hrtimer.hex,cpu",
+     "start/function.sym"},
+    {"workqueue", "work is queued, until it begins", "workqueue:workqueue_queue_work", "workqueue:workqueue_execute_start",
+     "work.hex", "end/function.sym"},
+    {"block", "requests of block devices, issued until complete", "block:block_rq_issue", "block:block_rq_complete",
+     "dev,sector", "start/rwbs"},
+    {"malloc", "memory, from malloc to free (record --libc malloc)", "libc:malloc,libc:calloc,libc:realloc", "libc:free",
+     "ptr.hex", "start/event"},
 };
 
 }  // namespace
@@ -36,18 +46,21 @@ const Preset* preset_of(const std::string& start, const std::string& end) {
   const auto among = [](const std::string& typed, const std::string& events) {
     const auto words = split_at(Pairs::split(typed).first, ','), all = split_at(events, ',');
     return std::all_of(words.begin(), words.end(), [&](const std::string& word) {
-      return std::any_of(all.begin(), all.end(), [&](const std::string& event) { return word == event || word == event.substr(event.find(':') + 1); });
+      return std::any_of(all.begin(), all.end(),
+                         [&](const std::string& event) { return word == event || word == event.substr(event.find(':') + 1); });
     });
   };
   const auto found = std::find_if(presets.begin(), presets.end(), [&](const Preset& p) {
-    return std::string_view(p.keys) != "common_pid" && among(start, Pairs::split(p.start).first + "," + p.akin) && among(end, Pairs::split(p.end).first);
+    return std::string_view(p.keys) != "common_pid" && among(start, Pairs::split(p.start).first + "," + p.akin) &&
+           among(end, Pairs::split(p.end).first);
   });
   return found == presets.end() ? nullptr : &*found;
 }
 
 std::string preset_list() {
   std::string names;
-  for (const Preset& p : presets) names += fmt::format("  {:<14} {}\n{:17}{} -> {}, {}\n", p.name, p.what, "", p.start, p.end, p.keys);
+  for (const Preset& p : presets)
+    names += fmt::format("  {:<14} {}\n{:17}{} -> {}, {}\n", p.name, p.what, "", p.start, p.end, p.keys);
   return names;
 }
 
@@ -66,7 +79,9 @@ std::vector<Pairs::Key> parse_keys(const std::string& text) {
   for (const std::string& one : split_at(text, ',')) {
     const size_t equal = one.find('=');
     Pairs::Key key{one.substr(0, equal), equal == std::string::npos ? one : one.substr(equal + 1)};
-    if (key.start.empty() || key.end.empty()) throw UsageError{"--key takes FIELD, or START_FIELD=END_FIELD; up to " + std::to_string(Pairs::most_keys) + " with commas"};
+    if (key.start.empty() || key.end.empty())
+      throw UsageError{"--key takes FIELD, or START_FIELD=END_FIELD; up to " + std::to_string(Pairs::most_keys) +
+                       " with commas"};
     keys.push_back(std::move(key));
   }
   if (keys.size() > Pairs::most_keys) throw UsageError{"--key takes " + std::to_string(Pairs::most_keys) + " fields at most"};
@@ -77,15 +92,20 @@ Pairs::Options pair_of(const std::vector<std::string>& latency, const std::strin
   const Preset* preset = find_preset(latency[0]);
   if (latency.size() == 1 && preset == nullptr)
     throw UsageError{"--latency takes START END, as SYSTEM:EVENT, or one of the names that ringside latency --help lists"};
-  if (latency.size() == 2 && preset != nullptr) throw UsageError{"--latency " + latency[0] + " is the name of a pair and takes no second word; put other arguments in front of --latency"};
+  if (latency.size() == 2 && preset != nullptr)
+    throw UsageError{"--latency " + latency[0] +
+                     " is the name of a pair and takes no second word; put other arguments in front of --latency"};
   Pairs::Options pair;
   pair.start = preset != nullptr ? preset->start : latency[0];
   pair.end = preset != nullptr ? preset->end : latency[1];
-  if (preset != nullptr && preset->other_start != nullptr) pair.otherwise = Pairs::Sides{preset->other_start, preset->other_end};
+  if (preset != nullptr && preset->other_start != nullptr)
+    pair.otherwise = Pairs::Sides{preset->other_start, preset->other_end};
   if (preset != nullptr || !keys.empty()) pair.keys = parse_keys(keys.empty() ? preset->keys : keys);
   return pair;
 }
 
-std::vector<std::string> events_of(const Pairs::Options& pair) { return {Pairs::split(pair.start).first, Pairs::split(pair.end).first}; }
+std::vector<std::string> events_of(const Pairs::Options& pair) {
+  return {Pairs::split(pair.start).first, Pairs::split(pair.end).first};
+}
 
 }  // namespace ringside::cli

@@ -15,7 +15,8 @@ struct Preset {
 };
 const std::vector<Preset>& all_presets();
 const Preset* find_preset(const std::string& name);  // null: there is none of this name
-// The pair whose events these are (of START, with or without a condition), if its key is not the thread that ran; null: of none.
+// The pair whose events these are (of START, with or without a condition), if its key is not the thread that ran; null: of
+// none.
 const Preset* preset_of(const std::string& start, const std::string& end);
 std::string preset_list();                           // for --help
 

@@ -24,8 +24,10 @@ void check_libc(const std::string& list) {
 
 result<std::unique_ptr<Instance>> make_private_instance(const std::string& prefix, InstanceOptions make) {
   for (const std::string& name : Instance::list()) {
-    if (name.rfind(prefix + "-", 0) != 0 || name.find_first_not_of("0123456789", prefix.size() + 1) != std::string::npos) continue;
-    if (auto opened = Instance::open(name); opened && !(*opened)->maker_lives()) (void)Instance::remove(name);  // refused while a process writes
+    if (name.rfind(prefix + "-", 0) != 0 || name.find_first_not_of("0123456789", prefix.size() + 1) != std::string::npos)
+      continue;
+    if (auto opened = Instance::open(name); opened && !(*opened)->maker_lives())
+      (void)Instance::remove(name);  // refused while a process writes
   }
   // The name may be in use: by a process that has this number in another PID namespace, or by the children of a killed one,
   // which still write.
@@ -42,7 +44,8 @@ InstanceCleanup::~InstanceCleanup() {
     say("instance " + name + " stays: " + gone.error().sentence + "; remove it later with: ringside rm " + name);
 }
 
-Child::Environment environment_of(const Instance& instance, const std::string& preload, const std::string& libc, u64 sample_hz) {
+Child::Environment environment_of(const Instance& instance, const std::string& preload, const std::string& libc,
+                                  u64 sample_hz) {
   Child::Environment environment{{"RINGSIDE_INSTANCE", std::filesystem::absolute(instance.path())}};
   if (preload.empty()) return environment;
   const char* before = std::getenv("LD_PRELOAD");

@@ -22,6 +22,7 @@ struct InstanceCleanup {
 };
 
 // preload: the library of --libc and --sample, or empty. sample_hz: samples a second; 0: none.
-Child::Environment environment_of(const Instance& instance, const std::string& preload, const std::string& libc, u64 sample_hz = 0);
+Child::Environment environment_of(const Instance& instance, const std::string& preload, const std::string& libc,
+                                  u64 sample_hz = 0);
 
 }  // namespace ringside::cli

@@ -50,7 +50,9 @@ struct RecordOptions {
   u64 sample_hz = 0;
   std::string call_graph;
   u32 stack_bytes = 0;  // of the user's stack in a sample of the kernel's
-  bool kernel_samples() const { return sample_hz != 0 && (all_processes || !pids.empty()); }  // by the kernel, not by the program's own timers
+  bool kernel_samples() const {
+    return sample_hz != 0 && (all_processes || !pids.empty());
+  }  // by the kernel, not by the program's own timers
   EventPatterns stacks{}, kernel_stacks{};
   bool compress = false, fail_on_loss = false, quiet = false;
 };
@@ -68,7 +70,8 @@ bool grows(const RecordOptions& options) { return tells_another_format(options.t
 u64 parse_rate(const std::string& text) {
   size_t end = 0;
   u64 rate = 0;
-  while (end < text.size() && end < 6 && text[end] >= '0' && text[end] <= '9') rate = rate * 10 + static_cast<u64>(text[end++] - '0');
+  while (end < text.size() && end < 6 && text[end] >= '0' && text[end] <= '9')
+    rate = rate * 10 + static_cast<u64>(text[end++] - '0');
   std::string unit = text.substr(end);
   std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (unit == "khz" || unit == "k") rate *= 1000, unit = "hz";
@@ -97,7 +100,8 @@ result<void> find_probes(RecordOptions& options) {
   for (const std::string& text : options.kernel_events) {
     if (!Probe::is(text)) continue;
     Probe probe = RS_TRY(Probe::parse(text));
-    if (probe.kind != Probe::Kind::kprobe && probe.path.find('/') == std::string::npos && access(probe.path.c_str(), F_OK) != 0) {
+    if (probe.kind != Probe::Kind::kprobe && probe.path.find('/') == std::string::npos &&
+        access(probe.path.c_str(), F_OK) != 0) {
       if (auto found = find_command(probe.path)) probe.path = *found;
     }
     for (ProbePoint& point : RS_TRY(points_of(probe, notices))) options.probes.push_back(std::move(point));
@@ -118,20 +122,28 @@ result<void> check(RecordOptions& options) {
   };
   if (!options.call_graph.empty()) {
     options.stack_bytes = parse_call_graph(options.call_graph);
-    if (!options.kernel_samples()) throw UsageError{"--call-graph is about the kernel's samples, --sample with -a or -p; the samples of a command follow tables as they are"};
+    if (!options.kernel_samples())
+      throw UsageError{
+          "--call-graph is about the kernel's samples, --sample with -a or -p; the samples of a command follow tables as they "
+          "are"};
   }
   options.stacks = chosen(options.stack);
   options.kernel_stacks = chosen(options.kstack);
   if (!options.stacks.empty() && options.command.empty() && options.instance.empty())
-    throw UsageError{"--stack is about events of a program: give a command, or an instance with -i; --kstack is for those of the kernel"};
-  if (!options.kernel_stacks.empty() && options.kernel_events.empty()) throw UsageError{"--kstack is about events of the kernel: name them with -e"};
+    throw UsageError{
+        "--stack is about events of a program: give a command, or an instance with -i; --kstack is for those of the kernel"};
+  if (!options.kernel_stacks.empty() && options.kernel_events.empty())
+    throw UsageError{"--kstack is about events of the kernel: name them with -e"};
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into"};
   for (const i32 pid : options.pids) {
     if (pid <= 0) throw UsageError{"--pid takes the number of a process, not " + std::to_string(pid)};
-    if (kill(pid, 0) != 0 && errno == ESRCH) return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid) + " here; nothing was recorded");
+    if (kill(pid, 0) != 0 && errno == ESRCH)
+      return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid) + " here; nothing was recorded");
   }
-  if (options.command.empty() && options.instance.empty() && options.kernel_events.empty() && !options.kernel_samples() && !options.pids.empty())
-    throw UsageError{"nothing to record of process " + std::to_string(options.pids.front()) + ": name events of the kernel with -e, or take --sample 999 for its calls"};
+  if (options.command.empty() && options.instance.empty() && options.kernel_events.empty() && !options.kernel_samples() &&
+      !options.pids.empty())
+    throw UsageError{"nothing to record of process " + std::to_string(options.pids.front()) +
+                     ": name events of the kernel with -e, or take --sample 999 for its calls"};
   if (options.command.empty() && options.instance.empty() && options.kernel_events.empty() && !options.kernel_samples())
     throw UsageError{"nothing to record: give a command, an instance with -i, or events of the kernel with -e"};
   if (options.all_processes && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
@@ -139,24 +151,36 @@ result<void> check(RecordOptions& options) {
   if (options.buffer_size < 2 * options.subbuf_size)
     throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
   // Files of other tools: -o FILE as in export.
-  if (options.to.empty() && (options.out.ends_with(".dat") || tells_another_format(options.out)) && !is_recording(options.out)) options.to = options.out;
+  if (options.to.empty() && (options.out.ends_with(".dat") || tells_another_format(options.out)) && !is_recording(options.out))
+    options.to = options.out;
   options.rotation.check();
-  if (options.max_size != 0 && options.max_size < smallest_recording) throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
-  if (options.rotation.wanted() && options.max_size != 0) throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
-  if (options.rotation.wanted() && !options.to.empty()) throw UsageError{"--rotate makes recordings, --to one trace.dat; ringside export makes one of each part"};
-  if (options.compress && options.max_size != 0) throw UsageError{"--compress and --max-size contradict each other, as compressed events have no place of their own: --rotate 64M --keep 15 bounds compressed parts"};
-  if (options.compress && !options.to.empty()) throw UsageError{"--compress makes a recording, --to one file of another format; ringside export makes one of a compressed recording"};
+  if (options.max_size != 0 && options.max_size < smallest_recording)
+    throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
+  if (options.rotation.wanted() && options.max_size != 0)
+    throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
+  if (options.rotation.wanted() && !options.to.empty())
+    throw UsageError{"--rotate makes recordings, --to one trace.dat; ringside export makes one of each part"};
+  if (options.compress && options.max_size != 0)
+    throw UsageError{
+        "--compress and --max-size contradict each other, as compressed events have no place of their own: --rotate 64M --keep "
+        "15 bounds compressed parts"};
+  if (options.compress && !options.to.empty())
+    throw UsageError{
+        "--compress makes a recording, --to one file of another format; ringside export makes one of a compressed recording"};
   RS_TRY(find_probes(options));
   options.kernel = parse_events(options.kernel_events);
   options.user = parse_events(options.user_events);
   if (!options.user.empty() && options.command.empty() && options.instance.empty())
     throw UsageError{"-u names events of a program: give a command, or an instance with -i"};
-  if (!options.wants_kernel() && (!options.filter.empty() || (!options.kernel_samples() && (!options.pids.empty() || options.all_processes))))
-    throw UsageError{"--filter, --pid and --all are about events of the kernel: name them with -e; --pid and --all also about --sample"};
+  if (!options.wants_kernel() &&
+      (!options.filter.empty() || (!options.kernel_samples() && (!options.pids.empty() || options.all_processes))))
+    throw UsageError{
+        "--filter, --pid and --all are about events of the kernel: name them with -e; --pid and --all also about --sample"};
   if (!options.kernel.empty()) RS_TRY(check_kernel_events(options.kernel, true));
   if (!options.to.empty()) {
     std::error_code none;
-    if (std::filesystem::is_directory(options.to, none)) throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
+    if (std::filesystem::is_directory(options.to, none))
+      throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
     if (options.to.ends_with(".ctf")) throw UsageError{"--to makes no CTF trace; ringside export makes one of a recording"};
     options.out = parts_of(options.to);
   }
@@ -167,7 +191,8 @@ result<void> check(RecordOptions& options) {
 EventPatterns events_of_program(const RecordOptions& options) {
   EventPatterns wanted = options.user;
   const auto chooses = [](const EventPattern& pattern) { return pattern.chooses_among("libc"); };
-  if (!wanted.empty() && !options.libc.empty() && std::none_of(wanted.begin(), wanted.end(), chooses)) wanted.add(EventPattern("libc:*"));
+  if (!wanted.empty() && !options.libc.empty() && std::none_of(wanted.begin(), wanted.end(), chooses))
+    wanted.add(EventPattern("libc:*"));
   return wanted;
 }
 
@@ -195,9 +220,11 @@ result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bo
   ours = options.instance.empty();
   if (ours) return make_private_instance("record", make);
   if (options.command.empty() && !Instance::of_others(options.instance).empty())
-    return refuse(std::errc::no_such_file_or_directory, "-i " + options.instance + ": this user has no such instance" + Instance::where_else(options.instance));
+    return refuse(std::errc::no_such_file_or_directory,
+                  "-i " + options.instance + ": this user has no such instance" + Instance::where_else(options.instance));
   auto made = Instance::create(make);
-  if (made && !Instance::of_others(options.instance).empty()) say("-i " + options.instance + ": this is a new instance" + Instance::where_else(options.instance));
+  if (made && !Instance::of_others(options.instance).empty())
+    say("-i " + options.instance + ": this is a new instance" + Instance::where_else(options.instance));
   // Its program was faster.
   return !made && made.error().code == std::errc::file_exists ? Instance::open(options.instance) : std::move(made);
 }
@@ -264,7 +291,9 @@ std::vector<std::string> unmatched_user(const RecordOptions& options, const Inst
   std::vector<std::string> declared, sentences;
   for (const EventInfo& e : instance.events()) declared.push_back(e.system + ":" + e.name);
   for (const EventPattern& pattern : options.user) {
-    if (std::any_of(declared.begin(), declared.end(), [&](const std::string& e) { return pattern.matches(e.substr(0, e.find(':')), e.substr(e.find(':') + 1)); })) continue;
+    if (std::any_of(declared.begin(), declared.end(),
+                    [&](const std::string& e) { return pattern.matches(e.substr(0, e.find(':')), e.substr(e.find(':') + 1)); }))
+      continue;
     std::string near = near_events(pattern, declared);
     if (near.empty()) near = declared.empty() ? "; none was declared at all" : "; declared were " + short_list(declared);
     sentences.push_back("-u " + pattern.text() + ": no program declared such an event" + near);
@@ -280,20 +309,28 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
   if (!instance.tracing_on()) {
     say("recording is off in " + instance.name() + ": echo 1 > tracing_on in its mount turns it on");
   } else if (!events.empty() && !enabled) {
-    say("no event of a program is enabled" + (options.user.empty() ? "; try -u PATTERN, or ringside enable -i " + instance.name() + " PATTERN" : ": none of the " + std::to_string(events.size()) + " that were declared matches -u " + joined(options.user)));
-  } else if (const std::string reason = command.empty() ? "" : why_preload_fails(command); !options.libc.empty() && !reason.empty()) {
+    say("no event of a program is enabled" +
+        (options.user.empty()
+             ? "; try -u PATTERN, or ringside enable -i " + instance.name() + " PATTERN"
+             : ": none of the " + std::to_string(events.size()) + " that were declared matches -u " + joined(options.user)));
+  } else if (const std::string reason = command.empty() ? "" : why_preload_fails(command);
+             !options.libc.empty() && !reason.empty()) {
     say("--libc saw nothing: " + reason + "; try events of the kernel, as root: -e 'syscalls:*'");
   } else if (!options.libc.empty()) {
     if (nothing_at_all) say(name + " made none of the calls that --libc " + options.libc + " traces");
   } else if (nothing_at_all && events.empty() && !options.command.empty()) {
-    say(name + " wrote no events of its own" + (reason.empty() ? "; try --libc malloc,io or, as root, " : ", and --libc would not see its calls: " + reason + "; try, as root, ") + "-e 'sched:*'");
+    say(name + " wrote no events of its own" +
+        (reason.empty() ? "; try --libc malloc,io or, as root, "
+                        : ", and --libc would not see its calls: " + reason + "; try, as root, ") +
+        "-e 'sched:*'");
   } else if (nothing_at_all && events.empty() && !options.instance.empty()) {
     say("no program has declared an event in " + instance.name() + " yet: start one with RINGSIDE_INSTANCE=" + instance.name());
   } else if (nothing_at_all && !events.empty()) {
     say(counted(events.size(), "event was", "events were") + " declared, and none was written in this time");
   }
   if (nothing_at_all && options.wants_kernel())
-    say((options.kernel.empty() ? "none of the probes" : "none of the kernel's events " + joined(options.kernel)) + " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
+    say((options.kernel.empty() ? "none of the probes" : "none of the kernel's events " + joined(options.kernel)) +
+        " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
         (options.pids.empty() && !follows_command(options) ? "" : " in these processes; -a records all processes"));
 }
 
@@ -307,7 +344,8 @@ void advance(std::unique_ptr<GrowingExport>& file, RecordingRun& run, const Reco
 
 // Follows the writers until the command ends, the time is up or Ctrl-C. A full disk ends the recording, and the command goes
 // on: it is only observed. True: the next part of the recording is due.
-result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, const RecordOptions& options, u64 start, std::unique_ptr<GrowingExport>& file) {
+result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, const RecordOptions& options, u64 start,
+                    std::unique_ptr<GrowingExport>& file) {
   const u64 limit_ns = options.duration_ns, begun = sys::now_ns();
   bool passed_on = false, said = false;
   Progress progress(options.quiet);
@@ -317,10 +355,12 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
     if (run.failed() && !said) {
       said = true;
       progress.clear();
-      say(run.faults().failure()->sentence + (child ? "; the recording ends here, the command goes on" : "; the recording ends here"));
+      say(run.faults().failure()->sentence +
+          (child ? "; the recording ends here, the command goes on" : "; the recording ends here"));
     }
     progress.update([&](double seconds) {
-      return fmt::format("{}, {}, {} s{}", counted(run.events(), "event"), format_size(run.bytes()), static_cast<u64>(seconds), child ? "" : "; Ctrl-C ends");
+      return fmt::format("{}, {}, {} s{}", counted(run.events(), "event"), format_size(run.bytes()), static_cast<u64>(seconds),
+                         child ? "" : "; Ctrl-C ends");
     });
     if (child ? child->ended().has_value() : run.failed()) return false;
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return false;
@@ -356,7 +396,8 @@ result<void> assemble(const RecordOptions& options, GrowingExport* file, const R
     return tl::unexpected<Error>(error);
   }
   const auto parts = sys::open_parent(options.out);
-  if (!parts || !sys::remove_beneath(parts->dir.get(), parts->name.c_str())) say("cannot remove " + options.out + ": " + std::strerror(errno));
+  if (!parts || !sys::remove_beneath(parts->dir.get(), parts->name.c_str()))
+    say("cannot remove " + options.out + ": " + std::strerror(errno));
   return {};
 }
 
@@ -407,7 +448,9 @@ struct Parts {
     earlier_events += run->events();
     RS_TRY(finished);
     const std::string name = RS_TRY(options.rotation.put_aside(options.out));
-    if (!options.quiet) say(fmt::format("{}, {}; lost {}; {}", counted(run->events(), "event"), format_size(run->bytes()), lost_count(run->missing()), name));
+    if (!options.quiet)
+      say(fmt::format("{}, {}; lost {}; {}", counted(run->events(), "event"), format_size(run->bytes()),
+                      lost_count(run->missing()), name));
     const Accounted accounted = program->accounted();
     run = nullptr;
     program = std::make_unique<InstanceFeed>(instance, only);
@@ -427,9 +470,12 @@ void say_without_stack(const RecordOptions& options, const Instance& instance) {
 // What the writers could not do.
 void say_incomplete(const Instance& instance) {
   if (const u64 homeless = instance.refused(); homeless != 0)
-    say(format_count(homeless) + " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of reach, or a ring was given up (ringside stat)");
+    say(format_count(homeless) +
+        " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of "
+        "reach, or a ring was given up (ringside stat)");
   if (const u64 without = instance.without_stack(); without != 0)
-    say(counted(without, "event has", "events have") + " no stack: a signal handler interrupted the walk over one, twice, or there was no memory for it");
+    say(counted(without, "event has", "events have") +
+        " no stack: a signal handler interrupted the walk over one, twice, or there was no memory for it");
 }
 
 // Events of the kernel begin when the child executes the command: what it does before is none of its events.
@@ -451,11 +497,13 @@ void say_of_both(const RecordOptions& options, const Instance& instance) {
   const auto events = instance.events();
   for (const EventPattern& pattern : options.kernel) {
     if (std::any_of(events.begin(), events.end(), [&](const EventInfo& e) { return pattern.matches(e.system, e.name); }))
-      say("-e " + pattern.text() + " means the kernel's events; " + instance.name() + " has some of this name, too: -u " + pattern.text() + " records only these of it");
+      say("-e " + pattern.text() + " means the kernel's events; " + instance.name() + " has some of this name, too: -u " +
+          pattern.text() + " records only these of it");
   }
 }
 
-// A program's events are known only when it runs: patterns that match none are told at the end, or now, if there is no program to come.
+// A program's events are known only when it runs: patterns that match none are told at the end, or now, if there is no program
+// to come.
 void refuse_unmatched(const RecordOptions& options, Instance& instance) {
   auto sentences = unmatched_user(options, instance);
   // One that has only just been started may be about to declare them.
@@ -485,7 +533,8 @@ int exit_code_of(std::optional<Child>& child, bool succeeded, int earlier, int l
 
 // Finishes the last part and tells how the recording ended. ours: the instance is this command's. command: its path, or "".
 // followed: how following the writers ended.
-int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, bool ours, const std::string& command, const result<bool>& followed) {
+int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, bool ours, const std::string& command,
+           const result<bool>& followed) {
   RecordOptions& options = parts.options;
   const Instance& instance = parts.instance;
   RecordingRun& run = *parts.run;
@@ -496,9 +545,12 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, bool 
   for (const std::string& sentence : unmatched_user(options, instance)) say(sentence);
   if (!options.quiet) {
     say_summary(run, options.to.empty() ? options.out : options.to, ours ? "" : instance.name() + " since it was made: ");
-    if (parts.waited != 0) say(counted(parts.waited, "event was", "events were") + " in the rings of " + instance.name() + " when this began, written and not yet read; they came first");
+    if (parts.waited != 0)
+      say(counted(parts.waited, "event was", "events were") + " in the rings of " + instance.name() +
+          " when this began, written and not yet read; they came first");
     say_incomplete(instance);
-    if (parts.program->events_so_far() == 0 && parts.earlier_events == 0) say_why_empty(options, instance, command, run.events() == 0);
+    if (parts.program->events_so_far() == 0 && parts.earlier_events == 0)
+      say_why_empty(options, instance, command, run.events() == 0);
   }
   if (child && !child->ended()) child->pass_on(SIGTERM);
   if (!followed) failed(followed.error());
@@ -528,7 +580,8 @@ result<int> run_record(RecordOptions options) {
   if (!ours && options.command.empty()) refuse_unmatched(options, instance);
   if (!only.empty()) RS_TRY(instance.enable(only, true));
   StacksPutBack stacks{ours ? nullptr : &instance};
-  if (!options.stacks.empty() || options.depth != 64 || own_samples != 0) stacks.choice = RS_TRY(instance.stacks(options.stacks, options.depth));
+  if (!options.stacks.empty() || options.depth != 64 || own_samples != 0)
+    stacks.choice = RS_TRY(instance.stacks(options.stacks, options.depth));
   if (!ours) say_without_stack(options, instance);
   if (!ours) say_of_both(options, instance);
   Others others = RS_TRY(make_others(options, instance));
@@ -541,7 +594,8 @@ result<int> run_record(RecordOptions options) {
   if (grows(options)) file = GrowingExport::of(options.out, options.to, parts.run->described());
   std::optional<Child> child;
   if (!options.command.empty()) {
-    auto started = start_command(options, environment_of(instance, preload, options.libc, own_samples), parts.others.kernel.get());
+    auto started =
+        start_command(options, environment_of(instance, preload, options.libc, own_samples), parts.others.kernel.get());
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
@@ -571,33 +625,54 @@ Command add_record(CLI::App& app) {
   add_events(*c, options->kernel_events, "events of the kernel", "-e,--event", true);
   add_events(*c, options->user_events, "of the program's events only these (default: all)", "-u,--user");
   c->add_option("-f,--filter", options->filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
-  c->add_option("-p,-P,--pid", options->pids, "kernel events and samples of this process and what it starts; may be repeated, or have commas")
+  c->add_option("-p,-P,--pid", options->pids,
+                "kernel events and samples of this process and what it starts; may be repeated, or have commas")
       ->allow_extra_args(false)
       ->delimiter(',');
-  c->add_flag("-a,--all", options->all_processes, "kernel events and samples of all processes (default with a command: only its)");
+  c->add_flag("-a,--all", options->all_processes,
+              "kernel events and samples of all processes (default with a command: only its)");
   add_source(*c, options->source);
-  c->add_option("--libc", options->libc, "trace calls of the C library in all processes: malloc, io, mutex; none in static and Go programs, and none that the library makes itself: fopen shows no open")->type_name("LIST");
+  c->add_option("--libc", options->libc,
+                "trace calls of the C library in all processes: malloc, io, mutex; none in static and Go programs, and none "
+                "that the library makes itself: fopen shows no open")
+      ->type_name("LIST");
   c->add_flag("--stack", options->stack, "with the calls that led to each of the program's events; --stack=PATTERN: to these");
-  c->add_flag("--kstack", options->kstack, "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");
-  c->add_option("--depth", options->depth, "of --stack and --sample: at most this many calls, the innermost ones")->check(CLI::Range(1, 400))->capture_default_str();
-  c->add_option("--sample", options->sample, "interrupt each thread of the command RATE times in a second of its CPU time (999, for example), and record its calls; with -a or -p each CPU, by the kernel, with the kernel's calls, too")->type_name("RATE");
-  c->add_option("--call-graph", options->call_graph, "how samples of -a and -p find a program's callers: fp, by frame pointers (default); dwarf or dwarf,BYTES, by the compilers' tables, which nearly all code has: the kernel copies BYTES (8192) of the stack into each sample")
+  c->add_flag("--kstack", options->kstack,
+              "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");
+  c->add_option("--depth", options->depth, "of --stack and --sample: at most this many calls, the innermost ones")
+      ->check(CLI::Range(1, 400))
+      ->capture_default_str();
+  c->add_option("--sample", options->sample,
+                "interrupt each thread of the command RATE times in a second of its CPU time (999, for example), and record "
+                "its calls; with -a or -p each CPU, by the kernel, with the kernel's calls, too")
+      ->type_name("RATE");
+  c->add_option(
+       "--call-graph", options->call_graph,
+       "how samples of -a and -p find a program's callers: fp, by frame pointers (default); dwarf or dwarf,BYTES, by the "
+       "compilers' tables, which nearly all code has: the kernel copies BYTES (8192) of the stack into each sample")
       ->type_name("HOW");
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
-  c->add_option("--rings", options->rings, "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where the system has what they need")
+  c->add_option("--rings", options->rings,
+                "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where the system has what they need")
       ->check(CLI::IsMember({"auto", "cpu", "thread"}))
       ->capture_default_str();
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   c->add_option("--mode", options->mode, "when a ring is full: overwrite the oldest, or discard the new")
       ->check(CLI::IsMember({"overwrite", "discard"}))
       ->capture_default_str();
-  c->add_option("--clock", options->clock, "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)");
-  c->add_option("-o,--output", options->out, "directory of the recording; an older recording becomes DIR.old. A FILE that ends in .dat, .pftrace, .json or .csv: the same as --to")
+  c->add_option("--clock", options->clock,
+                "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)");
+  c->add_option("-o,--output", options->out,
+                "directory of the recording; an older recording becomes DIR.old. A FILE that ends in .dat, .pftrace, .json or "
+                ".csv: the same as --to")
       ->capture_default_str();
-  c->add_option("--to", options->to, "record into one file instead: a trace.dat for trace-cmd, KernelShark and ringside report; .pftrace for Perfetto, .json, .csv, which grow meanwhile")
+  c->add_option("--to", options->to,
+                "record into one file instead: a trace.dat for trace-cmd, KernelShark and ringside report; .pftrace for "
+                "Perfetto, .json, .csv, which grow meanwhile")
       ->type_name("FILE")
       ->excludes("--output");
-  add_size(*c, "--max-size", options->max_size, "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
+  add_size(*c, "--max-size", options->max_size,
+           "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
   add_compress(*c, options->compress);
   options->rotation.add_options(*c);
   add_duration(*c, options->duration_ns, "stop after this time");
@@ -610,31 +685,43 @@ Command add_record(CLI::App& app) {
       "  ringside record --libc malloc,io g++ -c a.cpp  any program, and all that it starts\n"
       "  ringside record --libc malloc --stack ./server     and which calls led there\n"
       "  ringside record --sample 999 ./server              where its CPU time goes\n"
-      "  ringside record -a --sample 999 --duration 10s     where all CPUs' time goes, kernel included (as root); then: ringside flame\n"
-      "  ringside record -a --sample 199 --call-graph dwarf --duration 10s   the same, with the callers of code without frame pointers\n"
+      "  ringside record -a --sample 999 --duration 10s     where all CPUs' time goes, kernel included (as root); then: "
+      "ringside flame\n"
+      "  ringside record -a --sample 199 --call-graph dwarf --duration 10s   the same, with the callers of code without frame "
+      "pointers\n"
       "  ringside record -i web -u 'net:*' --duration 10s   some events of a program that is running\n"
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
       "  ringside record -e usdt:/usr/bin/python3:python:'gc__*' python3 a.py   the probes of a program (as root)\n"
-      "  ringside record -e uprobe:./server:handle -e uprobe:./server:handle%return ./server   calls of a function, and their ends\n"
+      "  ringside record -e uprobe:./server:handle -e uprobe:./server:handle%return ./server   calls of a function, and their "
+      "ends\n"
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
       "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
       "  ringside record -i web --to web.json & tail -F web.json     events as lines, half a second later\n"
       "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
       "  ringside record -e sched --compress --duration 60s   in a fifth of the space, or less\n"
       "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
-      "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those of --libc\n"
-      "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before it.\n"
-      "-e also takes probes, one an option: usdt:PATH:PROVIDER:NAME (event sdt_PROVIDER:NAME, its arguments arg1, arg2, ...), and\n"
-      "uprobe:PATH:FUNCTION and kprobe:FUNCTION (probe_FILE:FUNCTION, probe:FUNCTION), both with +OFFSET or %return (NAME__return,\n"
+      "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those "
+      "of --libc\n"
+      "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before "
+      "it.\n"
+      "-e also takes probes, one an option: usdt:PATH:PROVIDER:NAME (event sdt_PROVIDER:NAME, its arguments arg1, arg2, ...), "
+      "and\n"
+      "uprobe:PATH:FUNCTION and kprobe:FUNCTION (probe_FILE:FUNCTION, probe:FUNCTION), both with +OFFSET or %return "
+      "(NAME__return,\n"
       "with ret). The kernel stops the program there for about a microsecond. They are removed at the end.\n"
       "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"
-      "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run unseen.\n"
-      "A running instance's rings are read from their oldest events on: what nobody has read yet is recorded, too, and its number is said.\n"
+      "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run "
+      "unseen.\n"
+      "A running instance's rings are read from their oldest events on: what nobody has read yet is recorded, too, and its "
+      "number is said.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
-      "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not the\n"
-      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings go to\n"
-      "FILE.parts, a recording, and into FILE: at the end, or for .pftrace, .json and .csv meanwhile, unless --max-size bounds it.");
+      "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not "
+      "the\n"
+      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings "
+      "go to\n"
+      "FILE.parts, a recording, and into FILE: at the end, or for .pftrace, .json and .csv meanwhile, unless --max-size bounds "
+      "it.");
   return {c, [options] { return run_record(*options); }};
 }
 

@@ -31,10 +31,12 @@ void Told::doubts(const RecordingRun& run) {
 }
 
 void say_summary(const RecordingRun& run, const std::string& where, const std::string& books) {
-  say(fmt::format("{}, {} in {} from {}; lost {}; {}", counted(run.events() - run.removed().events, "event"), format_size(run.bytes() - run.removed().bytes),
-                  format_time(static_cast<double>(run.duration_ns())), counted(run.rings(), "ring"), lost_count(run.missing()), where));
+  say(fmt::format("{}, {} in {} from {}; lost {}; {}", counted(run.events() - run.removed().events, "event"),
+                  format_size(run.bytes() - run.removed().bytes), format_time(static_cast<double>(run.duration_ns())),
+                  counted(run.rings(), "ring"), lost_count(run.missing()), where));
   if (const Removed gone = run.removed(); gone.events != 0)
-    say(counted(gone.events, "older event") + ", " + format_size(gone.bytes) + ", were recorded and removed again (--max-size)");
+    say(counted(gone.events, "older event") + ", " + format_size(gone.bytes) +
+        ", were recorded and removed again (--max-size)");
   if (const u64 compressed = run.compressed_bytes(); compressed != 0)
     say(fmt::format("compressed to {}, 1/{:.1f}", format_size(compressed),
                     static_cast<double>(run.bytes()) / static_cast<double>(compressed)));

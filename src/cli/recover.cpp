@@ -25,11 +25,15 @@ result<sys::Region> map_dump(const std::string& path, u64& size) {
   sys::guard_mappings();
   const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (const int error = errno; !fd) {
-    if (Instance::open(path)) throw UsageError{path + " is an instance, and recover reads a memory dump; the last events of an instance: ringside crash " + path};
+    if (Instance::open(path))
+      throw UsageError{
+          path + " is an instance, and recover reads a memory dump; the last events of an instance: ringside crash " + path};
     return fail(error, "cannot open " + path);
   }
   if (struct stat st {}; fstat(fd.get(), &st) == 0 && S_ISDIR(st.st_mode))
-    throw UsageError{path + " is a directory, and recover reads a memory dump; a recording or an instance needs none: ringside report, ringside crash"};
+    throw UsageError{path +
+                     " is a directory, and recover reads a memory dump; a recording or an instance needs none: ringside "
+                     "report, ringside crash"};
   const off_t end = lseek(fd.get(), 0, SEEK_END);
   if (end < 0) return fail(errno, "cannot measure " + path + "; copy it to a file first");
   size = static_cast<u64>(end) & ~u64{page_size - 1};
@@ -74,7 +78,8 @@ result<int> run_recover(const RecoverOptions& options) {
   Told().doubts(*run);
   if (!finished && !run->failed()) return tl::unexpected<Error>(finished.error());
   if (!options.quiet)
-    say(fmt::format("{} of {} recovered, {} missing between them; {}", counted(run->events(), "event"), counted(rings.size(), "ring"), lost_count(run->missing()), options.out));
+    say(fmt::format("{} of {} recovered, {} missing between them; {}", counted(run->events(), "event"),
+                    counted(rings.size(), "ring"), lost_count(run->missing()), options.out));
   return finished ? exit_code(*run, false) : exit_failure;
 }
 
@@ -83,16 +88,20 @@ result<int> run_recover(const RecoverOptions& options) {
 Command add_recover(CLI::App& app) {
   auto options = std::make_shared<RecoverOptions>();
   CLI::App* c = app.add_subcommand("recover", "rings of external writers out of a memory dump");
-  c->add_option("FILE", options->file, "any memory dump, whose pages are at page boundaries: a guest's RAM, a shared region")->required();
-  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")->capture_default_str();
+  c->add_option("FILE", options->file, "any memory dump, whose pages are at page boundaries: a guest's RAM, a shared region")
+      ->required();
+  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")
+      ->capture_default_str();
   c->add_option("--like", options->like, "take the clock and the events' formats from this recording")->type_name("DIR");
-  c->add_option("--clock", options->clock, "the writer's clock: mono, tsc or cntvct (raw ticks), or counter")->capture_default_str();
+  c->add_option("--clock", options->clock, "the writer's clock: mono, tsc or cntvct (raw ticks), or counter")
+      ->capture_default_str();
   c->add_flag("-q,--quiet", options->quiet, "no summary");
   c->footer(
       "Examples:\n"
       "  ringside recover guest.ram -o crash.data && ringside report crash.data\n"
       "  ringside recover region.bin --like earlier.data -o crash.data\n"
-      "Each sub-buffer of the layout \"footers\" ends in 32 bytes that name its ring, its place in the order and the number of its first\n"
+      "Each sub-buffer of the layout \"footers\" ends in 32 bytes that name its ring, its place in the order and the number of "
+      "its first\n"
       "event; nothing else is needed. Footers that contradict each other are named and left out: then the exit code is 1.");
   return {c, [options] { return run_recover(*options); }};
 }

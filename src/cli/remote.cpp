@@ -54,7 +54,8 @@ RemoteFeed::Options feed_options(const RemoteOptions& options) {
 }
 
 // Records one writer after another, until the last has gone. Returns an exit code.
-int follow_writers(const RemoteOptions& options, RemoteFeed& writer, RecordingRun& run, std::optional<Child>& child, Told& told, const std::function<bool()>& over) {
+int follow_writers(const RemoteOptions& options, RemoteFeed& writer, RecordingRun& run, std::optional<Child>& child, Told& told,
+                   const std::function<bool()>& over) {
   while (!over() && !run.failed()) {
     if (!writer.attached()) {
       if (auto done = writer.attach(run); !done) {
@@ -96,7 +97,9 @@ result<int> run_remote(const RemoteOptions& options) {
     child = std::move(*started);
   }
   const u64 start = sys::now_ns();
-  const auto over = [&] { return asked_to_stop() || (options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns); };
+  const auto over = [&] {
+    return asked_to_stop() || (options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns);
+  };
   Told told;
   int code = follow_writers(options, writer, run, child, told, over);
   auto finished = run.finish();
@@ -122,9 +125,11 @@ Command add_remote(CLI::App& app) {
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   c->add_option("--rings", options->rings, "how many rings to bring along")->capture_default_str();
-  c->add_option("--clock", options->clock, "the writer's: mono, tsc (x86-64) or cntvct (arm64) (default: tsc where it is invariant, else mono)");
-  c->add_option("--layout", options->layout, "how the writer describes its rings: a meta-page, or footers in each sub-buffer (which "
-                                             "ringside recover reads out of a memory dump)")
+  c->add_option("--clock", options->clock,
+                "the writer's: mono, tsc (x86-64) or cntvct (arm64) (default: tsc where it is invariant, else mono)");
+  c->add_option("--layout", options->layout,
+                "how the writer describes its rings: a meta-page, or footers in each sub-buffer (which "
+                "ringside recover reads out of a memory dump)")
       ->check(CLI::IsMember({"meta", "footers"}))
       ->capture_default_str();
   add_time(*c, "--poll", options->poll_ns, "look for events this often (default 20ms)");

@@ -43,7 +43,10 @@ Reading::Options opening(const ReportOptions& options) {
 class Printer {
  public:
   Printer(const ReportOptions& options, Reading& reading)
-      : options_(options), reading_(reading), stacks_(reading.join_stacks()), text_(reading.trace().formats, reading.trace().tasks, reading.trace().raw_times()),
+      : options_(options),
+        reading_(reading),
+        stacks_(reading.join_stacks()),
+        text_(reading.trace().formats, reading.trace().tasks, reading.trace().raw_times()),
         json_(reading.trace().formats, reading.trace().tasks) {}
 
   // Appends lines up to this size, or somewhat more. False: there are no more.
@@ -64,7 +67,8 @@ class Printer {
         json_.print(record, ring, out);
         continue;
       }
-      if (ring.kernel && stacks_.part(record.number()) == Stacks::Part::user_stack) record.stack = stacks_.number(record, ring, {});
+      if (ring.kernel && stacks_.part(record.number()) == Stacks::Part::user_stack)
+        record.stack = stacks_.number(record, ring, {});
       text_.print(record, ring, out);
     }
     return true;
@@ -73,11 +77,15 @@ class Printer {
  private:
   bool wanted(const TraceRecord& record, const RingName& ring, Reading::Got got) const {
     const Trace& trace = reading_.trace();
-    if (got == Reading::Got::other) return record.lost == 0 && !options_.json && printed_last_[record.source] && TextLines::is_stack(trace.formats.find(record.number()));
+    if (got == Reading::Got::other)
+      return record.lost == 0 && !options_.json && printed_last_[record.source] &&
+             TextLines::is_stack(trace.formats.find(record.number()));
     if (got != Reading::Got::event) return true;
     // They tell other events' stacks, and as text nothing themselves.
     const Stacks::Part part = stacks_.part(record.number());
-    if (!options_.json && options_.events.empty() && record.lost == 0 && (part == Stacks::Part::code_map || part == Stacks::Part::stack)) return false;
+    if (!options_.json && options_.events.empty() && record.lost == 0 &&
+        (part == Stacks::Part::code_map || part == Stacks::Part::stack))
+      return false;
     if (options_.tids.empty()) return true;
     const i32 seen = trace.tasks.seen(read_common(record.payload).tid, ring);
     return std::find(options_.tids.begin(), options_.tids.end(), seen) != options_.tids.end();
@@ -115,18 +123,21 @@ bool print_all(Printer& printer, Printed& lines, bool silent = false) {
   return true;
 }
 
-// Where it is cut into parts that several threads print; none: one thread does. Lines of a part must not depend on those before.
+// Where it is cut into parts that several threads print; none: one thread does. Lines of a part must not depend on those
+// before.
 std::vector<u64> seams_of(const ReportOptions& options, Reading& reading, u32 jobs) {
   const bool chosen = !options.events.empty() || !options.filter.empty() || !options.tids.empty();
   const auto& types = reading.trace().formats.all();
-  const bool of_stacks = std::any_of(types.begin(), types.end(), [](const auto& type) { return type->full == "ringside:stack"; });
+  const bool of_stacks =
+      std::any_of(types.begin(), types.end(), [](const auto& type) { return type->full == "ringside:stack"; });
   if (jobs < 2 || options.most != 0 || of_stacks || (chosen && reading.tells_names())) return {};
   return seams_for(reading, jobs, 1 << 20);
 }
 
 // Every thread has a reading of its own. A part with a fault ends it, as the rest depends on that: returns
 // that part; none: stdout takes no more.
-std::optional<size_t> print_parts(const ReportOptions& options, Reading& whole, Printed& to, const std::vector<u64>& seams, u32 jobs) {
+std::optional<size_t> print_parts(const ReportOptions& options, Reading& whole, Printed& to, const std::vector<u64>& seams,
+                                  u32 jobs) {
   // Buffers are used again: the kernel clears the memory of new ones page by page.
   std::vector<fmt::memory_buffer> spare;
   std::mutex of_spare;
@@ -195,7 +206,9 @@ bool print(const ReportOptions& options, Reading& reading, Printed& lines) {
 // Nothing was printed: of how many, and by which options.
 std::string why_none(const ReportOptions& options, Reading& reading) {
   std::string chosen;
-  const auto by = [&](const char* option, bool given) { chosen += given ? (chosen.empty() ? "" : ", ") + std::string(option) : ""; };
+  const auto by = [&](const char* option, bool given) {
+    chosen += given ? (chosen.empty() ? "" : ", ") + std::string(option) : "";
+  };
   by("-e", !options.events.empty());
   by("-f", !options.filter.empty());
   by("--tid", !options.tids.empty());
@@ -204,7 +217,8 @@ std::string why_none(const ReportOptions& options, Reading& reading) {
   const std::string where = trace.opened.size() == 1 ? trace.first().where.text : "all of these";
   const u64 seen = reading.totals().seen;
   if (chosen.empty() || (seen == 0 && options.window.whole())) return where + " has no events";
-  return "0 of " + counted(seen, "event") + (options.window.whole() ? " in " : " of this range in ") + where + " pass " + chosen;
+  return "0 of " + counted(seen, "event") + (options.window.whole() ? " in " : " of this range in ") + where + " pass " +
+         chosen;
 }
 
 result<int> run_report(const ReportOptions& options) {
@@ -228,7 +242,9 @@ result<int> run_report(const ReportOptions& options) {
 Command add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* c = app.add_subcommand("report", "print the events of a recording, a trace.dat or an instance in time order");
-  c->add_option("WHERE", options->where, "recording (a directory), trace.dat file, clickhouse:// or instance, which is not consumed; several are merged (default: ringside.data)");
+  c->add_option("WHERE", options->where,
+                "recording (a directory), trace.dat file, clickhouse:// or instance, which is not consumed; several are merged "
+                "(default: ringside.data)");
   add_events(*c, options->events, "only these events");
   c->add_option("--tid", options->tids, "only this thread; may be repeated")->allow_extra_args(false);
   add_input(*c, options->inputs);
@@ -255,15 +271,21 @@ Command add_report(CLI::App& app) {
       "  ringside report trace.dat                    what trace-cmd recorded, compressed or not\n"
       "  ringside report web --json | jq .fields      a live instance, for programs\n"
       "  ringside report web db trace.dat -v          several in one order: programs, recordings, the kernel's\n"
-      "A filter compares fields (== != < <= > >=, & has one of the bits, ~ a glob) and joins comparisons by && || ! and ( ). Beside\n"
-      "the event's own: ts (ns, or 5ms, 1.5s), cpu (-1: unknown), ring, source (kernel, program, a buffer), comm = task, pid = tid, cgroup, event, system.\n"
-      "Instances of the kernel's are refused, because reading them takes their events away; ringside stat shows their counters.\n"
-      "Of several WHEREs each line begins with its own. They must be of one machine and boot; clocks are converted as far as they can be.\n"
-      "A thread of another PID namespace is shown as 81234(7): its TID here, and in its container; as 7@4026532278, where it cannot be seen\n"
+      "A filter compares fields (== != < <= > >=, & has one of the bits, ~ a glob) and joins comparisons by && || ! and ( ). "
+      "Beside\n"
+      "the event's own: ts (ns, or 5ms, 1.5s), cpu (-1: unknown), ring, source (kernel, program, a buffer), comm = task, pid = "
+      "tid, cgroup, event, system.\n"
+      "Instances of the kernel's are refused, because reading them takes their events away; ringside stat shows their "
+      "counters.\n"
+      "Of several WHEREs each line begins with its own. They must be of one machine and boot; clocks are converted as far as "
+      "they can be.\n"
+      "A thread of another PID namespace is shown as 81234(7): its TID here, and in its container; as 7@4026532278, where it "
+      "cannot be seen\n"
       "from here: 7 in that namespace. --tid and pid == TID mean what this reader sees; common_pid is what the event says.\n"
       "ringside:stack and ringside:code_map, which tell the stacks of other events, appear as text only by -e.\n"
       "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; in the ring of a thread as RING:3 [LOST 1234 EVENTS].\n"
-      "[001] is the CPU on which the event was written. Of a thread's ring it is known while sched_switch or sched_migrate_task\n"
+      "[001] is the CPU on which the event was written. Of a thread's ring it is known while sched_switch or "
+      "sched_migrate_task\n"
       "of the same trace tell it; else it is [---], and null in JSON.");
   return {c, [options] { return run_report(*options); }};
 }

@@ -21,11 +21,14 @@ void Rotation::add_options(CLI::App& app) {
            const auto size = unit ? parse_size(text) : std::nullopt, time = unit ? parse_time(text) : std::nullopt;
            bytes_ = time ? 0 : size.value_or(0);
            ns_ = time.value_or(0);
-           if (bytes_ == 0 && ns_ == 0) throw CLI::ValidationError("--rotate", "\"" + text + "\" is neither a size (256M) nor a time (60s)");
+           if (bytes_ == 0 && ns_ == 0)
+             throw CLI::ValidationError("--rotate", "\"" + text + "\" is neither a size (256M) nor a time (60s)");
          },
          "go on in a new recording after so much data or time; finished parts become DIR.0001, DIR.0002, ...")
       ->type_name("SIZE|TIME");
-  app.add_option("--keep", keep_, "with --rotate: finished parts kept at most; the oldest ones are removed (default: all)")->check(CLI::Range(1, 1'000'000))->type_name("N");
+  app.add_option("--keep", keep_, "with --rotate: finished parts kept at most; the oldest ones are removed (default: all)")
+      ->check(CLI::Range(1, 1'000'000))
+      ->type_name("N");
 }
 
 void Rotation::check() const {
@@ -45,14 +48,18 @@ result<std::string> Rotation::put_aside(const std::string& dir) {
       u64 number = 0;
       const char* const end = name.data() + name.size();
       if (name.compare(0, start.size(), start) != 0 || name.size() > start.size() + 12) continue;
-      if (const auto [stop, error] = std::from_chars(name.data() + start.size(), end, number); error == std::errc() && stop == end) next_ = std::max(next_, number);
+      if (const auto [stop, error] = std::from_chars(name.data() + start.size(), end, number);
+          error == std::errc() && stop == end)
+        next_ = std::max(next_, number);
     }
   }
   const std::string name = fmt::format("{}.{:04}", at.name, ++next_);
-  if (renameat2(at.dir.get(), at.name.c_str(), at.dir.get(), name.c_str(), RENAME_NOREPLACE) != 0) return fail(errno, "cannot rename the finished part " + path + " to " + name);
+  if (renameat2(at.dir.get(), at.name.c_str(), at.dir.get(), name.c_str(), RENAME_NOREPLACE) != 0)
+    return fail(errno, "cannot rename the finished part " + path + " to " + name);
   parts_.push_back(name);
   if (keep_ != 0 && parts_.size() > keep_) {
-    if (!sys::remove_beneath(at.dir.get(), parts_.front().c_str())) return fail(errno, "cannot remove the oldest part " + parts_.front());
+    if (!sys::remove_beneath(at.dir.get(), parts_.front().c_str()))
+      return fail(errno, "cannot remove the oldest part " + parts_.front());
     parts_.pop_front();
   }
   return fmt::format("{}.{:04}", path, next_);

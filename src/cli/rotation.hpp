@@ -1,4 +1,5 @@
-// record --rotate: a recording in parts. Each part is a recording; DIR is the one in the making, DIR.0001, DIR.0002, ... are finished.
+// record --rotate: a recording in parts. Each part is a recording; DIR is the one in the making, DIR.0001, DIR.0002, ... are
+// finished.
 #pragma once
 #include <deque>
 #include <string>

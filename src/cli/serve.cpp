@@ -75,7 +75,8 @@ Command add_serve(CLI::App& app) {
       "Examples:\n"
       "  ringside serve web                                               this user, at INSTANCE/socket\n"
       "  ringside serve web --socket /run/trace/web --allow-user www-data another user, too\n"
-      "  ringside top /run/trace/web --by event                           that user reads: report, hist, latency, watch, ... take the socket\n"
+      "  ringside top /run/trace/web --by event                           that user reads: report, hist, latency, watch, ... "
+      "take the socket\n"
       "Clients map the rings read-only and ask here for the next sub-buffer; what one takes, the others do not get.");
   return {c, [options] { return run_serve(*options); }};
 }

@@ -35,14 +35,16 @@ u64 parse_keep(const std::string& text) {
   char rest = 0;
   char by[8] = {};
   const int got = std::sscanf(text.c_str(), "1/%7lu by %7s%c", &one_of, by, &rest);
-  if (got != 2 || one_of == 0 || std::string(by) != "tid") throw UsageError{"--keep takes \"1/100 by tid\": all events of one thread in a hundred, not \"" + text + "\""};
+  if (got != 2 || one_of == 0 || std::string(by) != "tid")
+    throw UsageError{"--keep takes \"1/100 by tid\": all events of one thread in a hundred, not \"" + text + "\""};
   return one_of;
 }
 
 std::string parse_cluster(const std::string& text) {
   if (text.empty()) return "";
   constexpr std::string_view begin = "cluster=";
-  if (text.substr(0, begin.size()) != begin || text.size() == begin.size()) throw UsageError{"--schema takes cluster=NAME, the name of a cluster in the server's configuration, not \"" + text + "\""};
+  if (text.substr(0, begin.size()) != begin || text.size() == begin.size())
+    throw UsageError{"--schema takes cluster=NAME, the name of a cluster in the server's configuration, not \"" + text + "\""};
   return text.substr(begin.size());
 }
 
@@ -62,7 +64,10 @@ ship::Metrics::Latency parse_latency(const std::string& text) {
     latency.pair.end = text.substr(arrow + 2, keys ? colon - arrow - 2 : std::string::npos);
     if (keys) latency.pair.keys = parse_keys(text.substr(colon + 1));
   } else {
-    throw UsageError{"--latency takes a name that ringside latency --help lists, or START->END[:KEY] as sched:sched_waking->sched:sched_switch:pid=next_pid, not \"" + text + "\""};
+    throw UsageError{
+        "--latency takes a name that ringside latency --help lists, or START->END[:KEY] as "
+        "sched:sched_waking->sched:sched_switch:pid=next_pid, not \"" +
+        text + "\""};
   }
   return latency;
 }
@@ -74,13 +79,16 @@ std::string own_host() {
 
 result<clickhouse::Address> place_of(const std::string& text) {
   auto address = RS_TRY(clickhouse::Address::parse(text));
-  if (!address.more.empty()) throw UsageError{"ship takes no " + address.more.begin()->first + "= in a server's address; ringside ship --help names the options"};
+  if (!address.more.empty())
+    throw UsageError{"ship takes no " + address.more.begin()->first +
+                     "= in a server's address; ringside ship --help names the options"};
   return address;
 }
 
 std::string books_of(const ship::SpoolBooks& books) {
-  return fmt::format("read {} = shipped {} + filtered {} + spooled {} + dropped {}; lost before {}", format_count(books.read), format_count(books.shipped), format_count(books.filtered),
-                     format_count(books.spooled), format_count(books.dropped), format_count(books.lost));
+  return fmt::format("read {} = shipped {} + filtered {} + spooled {} + dropped {}; lost before {}", format_count(books.read),
+                     format_count(books.shipped), format_count(books.filtered), format_count(books.spooled),
+                     format_count(books.dropped), format_count(books.lost));
 }
 
 result<ship::Sender::Options> what_to_send(const ShipOptions& options) {
@@ -88,7 +96,8 @@ result<ship::Sender::Options> what_to_send(const ShipOptions& options) {
   send.to = RS_TRY(place_of(options.to));
   for (const std::string& other : options.others) send.others.push_back(RS_TRY(place_of(other)));
   send.cluster = parse_cluster(options.schema);
-  if (!send.others.empty() && send.cluster.empty()) throw UsageError{"--other names servers of a cluster: name that with --schema cluster=NAME"};
+  if (!send.others.empty() && send.cluster.empty())
+    throw UsageError{"--other names servers of a cluster: name that with --schema cluster=NAME"};
   if (!options.keep.empty()) send.choice.keep_one_of = parse_keep(options.keep);
   send.choice.filter = options.filter;
   if (!options.filter.empty()) {
@@ -106,7 +115,8 @@ result<ship::Sender::Options> what_to_send(const ShipOptions& options) {
 result<ship::Recorder::Options> what_to_record(const ShipOptions& options) {
   if (options.part_ns < 100'000'000) throw UsageError{"--part-time takes at least 100ms"};
   if (options.part_bytes < 65536) throw UsageError{"--part-size takes at least 64k"};
-  if (!options.user_events.empty() && options.instance.empty()) throw UsageError{"-u names events of a program: name its instance with -i"};
+  if (!options.user_events.empty() && options.instance.empty())
+    throw UsageError{"-u names events of a program: name its instance with -i"};
   ship::Recorder::Options record;
   record.instance = options.instance;
   record.user = parse_events(options.user_events);
@@ -133,20 +143,30 @@ ship::Metrics::Options what_to_measure(const ShipOptions& options) {
   ship::Metrics::Options measure;
   measure.columns = options.columns;
   for (const std::string& text : options.latencies) measure.latencies.push_back(parse_latency(text));
-  if (options.metrics.empty() && (!options.columns.empty() || !options.latencies.empty())) throw UsageError{"--hist and --latency are histograms of --metrics ADDRESS:PORT"};
+  if (options.metrics.empty() && (!options.columns.empty() || !options.latencies.empty()))
+    throw UsageError{"--hist and --latency are histograms of --metrics ADDRESS:PORT"};
   for (const std::string& text : options.columns)
-    if (text.find('/') == std::string::npos) throw UsageError{"--hist takes EVENT/FIELD, as libc:malloc/size, not \"" + text + "\""};
+    if (text.find('/') == std::string::npos)
+      throw UsageError{"--hist takes EVENT/FIELD, as libc:malloc/size, not \"" + text + "\""};
   return measure;
 }
 
 // The last line, and the exit code. records: this agent also recorded.
-int close_books(const ShipOptions& options, const ship::Spool& spool, bool records, const result<void>& recorded, const result<void>& sent) {
+int close_books(const ShipOptions& options, const ship::Spool& spool, bool records, const result<void>& recorded,
+                const result<void>& sent) {
   const ship::SpoolBooks books = spool.books();
   if (options.json)
-    put(line_of(Json{{"agent", spool.agent()}, {"read", books.read}, {"shipped", books.shipped}, {"filtered", books.filtered}, {"spooled", books.spooled}, {"dropped", books.dropped}, {"lost", books.lost}}));
+    put(line_of(Json{{"agent", spool.agent()},
+                     {"read", books.read},
+                     {"shipped", books.shipped},
+                     {"filtered", books.filtered},
+                     {"spooled", books.spooled},
+                     {"dropped", books.dropped},
+                     {"lost", books.lost}}));
   else if (!options.quiet)
     say(books_of(books));
-  if (books.spooled != 0) say(counted(books.spooled, "event waits", "events wait") + " in " + options.spool + " for the next run");
+  if (books.spooled != 0)
+    say(counted(books.spooled, "event waits", "events wait") + " in " + options.spool + " for the next run");
   if (!books.add_up()) say("these numbers do not add up; please report it");
   if (!recorded) failed(recorded.error());
   if (!sent) failed(sent.error());
@@ -188,7 +208,9 @@ result<int> run_ship(const ShipOptions& options) {
     sender_ended = true;
   }));
   const u64 start = sys::now_ns();
-  while (records && recorded && !sender_ended && !asked_to_stop() && !(options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns)) recorded = recorder->poll();
+  while (records && recorded && !sender_ended && !asked_to_stop() &&
+         !(options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns))
+    recorded = recorder->poll();
   if (records) {
     const auto finished = recorder->finish();
     if (recorded) recorded = finished;
@@ -216,21 +238,42 @@ Command add_ship(CLI::App& app) {
   c->add_option("-i,--instance", options->instance, "instance to record; made if it is not there");
   add_events(*c, options->kernel_events, "events of the kernel, of all processes");
   add_events(*c, options->user_events, "of the programs' events only these (default: all)", "-u,--user");
-  c->add_flag("--kstack", options->kstack, "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");
+  c->add_flag("--kstack", options->kstack,
+              "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");
   add_filter(*c, options->filter);
-  c->add_option("--keep", options->keep, "send the events of some threads only: \"1/100 by tid\"; the others are counted as filtered")->type_name("PART");
-  c->add_option("--config", options->config, "a file that only its owner can read, of lines NAME = VALUE: user, password, tls = yes, ca, certificate, key")->type_name("FILE");
+  c->add_option("--keep", options->keep,
+                "send the events of some threads only: \"1/100 by tid\"; the others are counted as filtered")
+      ->type_name("PART");
+  c->add_option("--config", options->config,
+                "a file that only its owner can read, of lines NAME = VALUE: user, password, tls = yes, ca, certificate, key")
+      ->type_name("FILE");
   options->spool = "/var/spool/ringside";
-  c->add_option("--spool", options->spool, "directory for recordings on their way; each agent has its own")->capture_default_str()->type_name("DIR");
-  add_size(*c, "--spool-size", options->spool_size, "what they may take; then the oldest one is dropped, and its events are counted (default 4G)");
+  c->add_option("--spool", options->spool, "directory for recordings on their way; each agent has its own")
+      ->capture_default_str()
+      ->type_name("DIR");
+  add_size(*c, "--spool-size", options->spool_size,
+           "what they may take; then the oldest one is dropped, and its events are counted (default 4G)");
   add_time(*c, "--part-time", options->part_ns, "a recording is sent after this time (default 10s)");
   add_size(*c, "--part-size", options->part_bytes, "or when it has this size (default 64M)");
   c->add_option("--host", options->host, "this machine's name in the tables (default: its host name)")->type_name("NAME");
-  c->add_option("--schema", options->schema, "cluster=NAME: tables over all servers of that cluster; this agent sends to TO alone")->type_name("WORD");
-  c->add_option("--other", options->others, "with --schema: the cluster's other servers, which get the same tables; may be repeated")->type_name("TO")->allow_extra_args(false);
-  c->add_option("--metrics", options->metrics, "answer Prometheus at this address: its books, fill of rings and spool, counts of events")->type_name("ADDRESS:PORT");
-  c->add_option("--hist", options->columns, "with --metrics: a histogram of a field, EVENT/FIELD; may be repeated")->type_name("COLUMN")->allow_extra_args(false);
-  c->add_option("--latency", options->latencies, "with --metrics: a histogram of the time from START to END: a name of ringside latency, or START->END:KEY; may be repeated")->type_name("PAIR")->allow_extra_args(false);
+  c->add_option("--schema", options->schema,
+                "cluster=NAME: tables over all servers of that cluster; this agent sends to TO alone")
+      ->type_name("WORD");
+  c->add_option("--other", options->others,
+                "with --schema: the cluster's other servers, which get the same tables; may be repeated")
+      ->type_name("TO")
+      ->allow_extra_args(false);
+  c->add_option("--metrics", options->metrics,
+                "answer Prometheus at this address: its books, fill of rings and spool, counts of events")
+      ->type_name("ADDRESS:PORT");
+  c->add_option("--hist", options->columns, "with --metrics: a histogram of a field, EVENT/FIELD; may be repeated")
+      ->type_name("COLUMN")
+      ->allow_extra_args(false);
+  c->add_option("--latency", options->latencies,
+                "with --metrics: a histogram of the time from START to END: a name of ringside latency, or START->END:KEY; may "
+                "be repeated")
+      ->type_name("PAIR")
+      ->allow_extra_args(false);
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring (default 4M)");
   add_source(*c, options->source);
   add_duration(*c, options->duration_ns, "stop recording after this time, and end when all is sent");
@@ -244,12 +287,16 @@ Command add_ship(CLI::App& app) {
       "  ringside ship -e sched --metrics 127.0.0.1:9464 --latency wakeup clickhouse://db/traces\n"
       "  ringside record --rotate 10s -o /var/spool/ringside/part ./server &\n"
       "  ringside ship clickhouse://db/traces                   what stands in the spool, then end\n"
-      "Each type of events is a table, \"sched:sched_switch\", with a column for each field. docs/fleet.md has ten questions in SQL.\n"
-      "The recorder never waits for the server: recordings wait in the spool, also those of an agent that was killed. Each event arrives\n"
+      "Each type of events is a table, \"sched:sched_switch\", with a column for each field. docs/fleet.md has ten questions "
+      "in SQL.\n"
+      "The recorder never waits for the server: recordings wait in the spool, also those of an agent that was killed. Each "
+      "event arrives\n"
       "once, whatever is killed or restarted meanwhile. The summary accounts for every event, since the spool was made:\n"
       "read = shipped + filtered + spooled + dropped.\n"
-      "Without -i and -e it sends what stands in the spool, recordings named part.NUMBER, and ends: with 1 if some could not be sent.\n"
-      "Columns of every table of events: time, time_ns (since 1970), error_ns (how far that may be off), mono_ns, host, boot, agent, batch,\n"
+      "Without -i and -e it sends what stands in the spool, recordings named part.NUMBER, and ends: with 1 if some could not "
+      "be sent.\n"
+      "Columns of every table of events: time, time_ns (since 1970), error_ns (how far that may be off), mono_ns, host, boot, "
+      "agent, batch,\n"
       "ring, number, cpu, tid, task, flags. A field of such a name gets a _ behind it.");
   return {c, [options] { return run_ship(*options); }};
 }

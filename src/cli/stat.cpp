@@ -66,12 +66,15 @@ result<Stat> stat_recording(const std::string& dir) {
   if (const u64 late = meta.missing.unrecorded; late != 0)
     s.remarks.push_back(counted(late, "event was", "events were") + " written when they could no longer be recorded");
   if (const Removed gone = meta.removed(); gone.events != 0) {
-    s.remarks.push_back(counted(gone.events, "event") + ", the oldest ones, went again, as --max-size " + format_size(meta.max_size) + " wanted");
+    s.remarks.push_back(counted(gone.events, "event") + ", the oldest ones, went again, as --max-size " +
+                        format_size(meta.max_size) + " wanted");
     s.facts["removed"] = {{"events", gone.events}, {"bytes", gone.bytes}};
   }
   if (meta.trigger) {
     const RecordedTrigger& t = *meta.trigger;
-    s.remarks.push_back("triggered by: " + t.event + (t.latency_ns ? "; latency " + format_time(static_cast<double>(*t.latency_ns)) : "") + " (" + t.condition + ")");
+    s.remarks.push_back("triggered by: " + t.event +
+                        (t.latency_ns ? "; latency " + format_time(static_cast<double>(*t.latency_ns)) : "") + " (" +
+                        t.condition + ")");
     s.facts["trigger"] = {{"condition", t.condition}, {"event", t.event}, {"time_ns", t.time_ns}};
     if (t.latency_ns) s.facts["trigger"]["latency_ns"] = *t.latency_ns;
   }
@@ -85,7 +88,9 @@ result<Stat> stat_writer(const std::string& socket) {
   const auto offer = RS_TRY(remote::Process::offer_at(socket, std::chrono::seconds(2)));
   s.facts = {{"remote", socket}, {"events", nlohmann::json::array()}};
   for (const EventInfo& e : offer.events) s.facts["events"].push_back(e.system + ":" + e.name);
-  s.remarks.push_back(fmt::format("{}: an external writer with {}; it has rings and counters only while a reader has it: ringside remote {}", socket, counted(offer.events.size(), "event"), socket));
+  s.remarks.push_back(
+      fmt::format("{}: an external writer with {}; it has rings and counters only while a reader has it: ringside remote {}",
+                  socket, counted(offer.events.size(), "event"), socket));
   return s;
 }
 
@@ -131,7 +136,8 @@ result<Stat> stat_kernel(const std::string& dir) {
   for (const auto& [pid, remark] : consumers) s.remarks.push_back(remark);
   const auto on = sys::read_file(dir + "/tracing_on");
   const bool tracing = on && on->front() == '1';
-  s.remarks.push_back(fmt::format("{}: of the kernel; tracing is {}; clock {}", dir, tracing ? "on" : "off", kernel_clock_of(dir)));
+  s.remarks.push_back(
+      fmt::format("{}: of the kernel; tracing is {}; clock {}", dir, tracing ? "on" : "off", kernel_clock_of(dir)));
   s.facts = {{"instance", dir}, {"kernel", true}, {"tracing_on", tracing}};
   return s;
 }
@@ -143,24 +149,31 @@ result<Stat> stat_instance(const std::string& name) {
   for (const RingInfo& info : instance.rings()) {
     s.rings.push_back({info.name, info.live ? "live" : "ended", info.counters});
     if (!info.problem.empty()) s.problems.push_back(info.problem + "; its counters are not in the sums");
-    if (info.corrupt) s.remarks.push_back(fmt::format("ring {}: its words contradict each other, and it takes no more events; a resize makes a fresh one", info.name.ring));
+    if (info.corrupt)
+      s.remarks.push_back(fmt::format(
+          "ring {}: its words contradict each other, and it takes no more events; a resize makes a fresh one", info.name.ring));
   }
   const Presence writers = instance.writers();
   const std::string_view clock = to_string(instance.clock().kind);
   const char* alive = writers == Presence::some   ? "owner alive"
                       : writers == Presence::none ? "no writer (stale)"
                                                   : "nothing can tell whether some of its writers live";
-  s.remarks.push_back(fmt::format("{}: {}; tracing is {}; clock {}", instance.path(), alive, instance.tracing_on() ? "on" : "off", clock));
+  s.remarks.push_back(
+      fmt::format("{}: {}; tracing is {}; clock {}", instance.path(), alive, instance.tracing_on() ? "on" : "off", clock));
   const PastTotals p = instance.past();
   s.past = counters_of(p);
-  if (p.rings != 0) s.remarks.push_back(fmt::format("{} back; their counts are in the sums", counted(p.rings, "ring gave its memory", "rings gave their memory")));
+  if (p.rings != 0)
+    s.remarks.push_back(fmt::format("{} back; their counts are in the sums",
+                                    counted(p.rings, "ring gave its memory", "rings gave their memory")));
   const bool cpus = instance.cpu_rings() != 0;
   s.remarks.push_back(fmt::format("{}, {}", cpus ? "rings of CPUs" : "rings of threads", to_string(instance.rings_because())));
   if (instance.without_clock() != 0)
-    s.remarks.push_back(fmt::format("{} not traced, because the processor does not have the clock {}; an instance of the clock mono is for all",
-                                    counted(instance.without_clock(), "process is", "processes are"), clock));
+    s.remarks.push_back(
+        fmt::format("{} not traced, because the processor does not have the clock {}; an instance of the clock mono is for all",
+                    counted(instance.without_clock(), "process is", "processes are"), clock));
   if (instance.refused() != 0)
-    s.remarks.push_back(counted(instance.refused(), "event") + " found no ring (budget, no room for another ring, or a ring that was given up)");
+    s.remarks.push_back(counted(instance.refused(), "event") +
+                        " found no ring (budget, no room for another ring, or a ring that was given up)");
   s.facts = {{"instance", instance.path()},
              {"live", writers != Presence::none},
              {"tracing_on", instance.tracing_on()},
@@ -181,7 +194,8 @@ result<Stat> stat_of(const std::string& name) {
   if (where.is(Where::Kind::kernel)) return stat_kernel(where.dir);
   if (where.is(Where::Kind::nothing) && name.find('/') == std::string::npos && find_command(name))
     return refuse(std::errc::no_such_file_or_directory,
-                  "there is no instance or recording " + name + ", but a command: ringside record " + name + " records it, ringside syscalls " + name + " counts its system calls");
+                  "there is no instance or recording " + name + ", but a command: ringside record " + name +
+                      " records it, ringside syscalls " + name + " counts its system calls");
   return stat_instance(name);
 }
 
@@ -267,7 +281,10 @@ result<int> run_stat(const StatOptions& options) {
 Command add_stat(CLI::App& app) {
   auto options = std::make_shared<StatOptions>();
   CLI::App* c = app.add_subcommand("stat", "counters and memory of every ring");
-  c->add_option("WHERE", options->where, "instance, recording, trace.dat, an instance of the kernel's, a socket of ringside serve, or an external writer's socket (its events)")->required();
+  c->add_option("WHERE", options->where,
+                "instance, recording, trace.dat, an instance of the kernel's, a socket of ringside serve, or an external "
+                "writer's socket (its events)")
+      ->required();
   add_json(*c, options->json, "one JSON object");
   c->footer(
       "Examples:\n"

@@ -51,7 +51,8 @@ result<int> run_stream(const StreamOptions& options) {
       told.problems(*run);
     }
   };
-  while (done && !(run != nullptr && run->failed()) && !line.content().ended() && !asked_to_stop() && (options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns)) {
+  while (done && !(run != nullptr && run->failed()) && !line.content().ended() && !asked_to_stop() &&
+         (options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns)) {
     pollfd p{fd.get(), POLLIN, 0};
     if (poll(&p, 1, 50) <= 0) continue;
     const ssize_t n = read(fd.get(), bytes.data(), bytes.size());
@@ -64,12 +65,15 @@ result<int> run_stream(const StreamOptions& options) {
   take_all(true);
   if (run == nullptr) say_first(line.unheard().problems());
   if (run == nullptr)
-    return done ? refuse(std::errc::no_message, "no hello came: there is no writer, it has another speed, or it sends no stream of ringside") : tl::unexpected<Error>(done.error());
+    return done ? refuse(std::errc::no_message,
+                         "no hello came: there is no writer, it has another speed, or it sends no stream of ringside")
+                : tl::unexpected<Error>(done.error());
   auto finished = run->finish();
   told.doubts(*run);
   if (!finished && !run->failed()) return tl::unexpected<Error>(finished.error());
   if (frames.skipped() != 0 || frames.missing() != 0)
-    say(fmt::format("{} bytes belong to no good frame, {} frames did not arrive whole", format_count(frames.skipped()), format_count(frames.missing())));
+    say(fmt::format("{} bytes belong to no good frame, {} frames did not arrive whole", format_count(frames.skipped()),
+                    format_count(frames.missing())));
   if (line.content().restarts() != 0) say(fmt::format("the writer began anew {}", counted(line.content().restarts(), "time")));
   if (!options.quiet) say_summary(*run, options.out);
   return done ? exit_code(*run, options.fail_on_loss) : failed(done.error());

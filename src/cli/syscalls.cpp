@@ -64,7 +64,9 @@ result<Pairs::Options> pair_in(const Trace& trace) {
     pair.by = "start/__syscall_nr";
   } else {
     return refuse(std::errc::no_such_file_or_directory,
-                  trace.first().where.text + " has no events of system calls, or only their beginnings or ends; record both: ringside record -e " + raw_events + " -- COMMAND");
+                  trace.first().where.text +
+                      " has no events of system calls, or only their beginnings or ends; record both: ringside record -e " +
+                      raw_events + " -- COMMAND");
   }
   return pair;
 }
@@ -119,7 +121,8 @@ class SyscallTable {
     IntegerAt number, returned;
   };
 
-  SyscallTable(const SyscallsOptions& options, const Trace& trace, Pairs pairs) : options_(options), trace_(trace), pairs_(std::move(pairs)), calls_(options.most_keys) {}
+  SyscallTable(const SyscallsOptions& options, const Trace& trace, Pairs pairs)
+      : options_(options), trace_(trace), pairs_(std::move(pairs)), calls_(options.most_keys) {}
 
   std::pair<i64, i64> end_of(const TraceRecord& record) {
     Fields& fields = fields_.at(record.number(), trace_.formats.version());
@@ -173,9 +176,13 @@ class SyscallTable {
     }
     return all;
   }
-  static double share(const Calls& calls, const Calls& all) { return all.total == 0 ? 0 : 100 * static_cast<double>(calls.total) / static_cast<double>(all.total); }
+  static double share(const Calls& calls, const Calls& all) {
+    return all.total == 0 ? 0 : 100 * static_cast<double>(calls.total) / static_cast<double>(all.total);
+  }
 
-  bool exact(const Totals& totals) const { return pairs_.counts().exact() && calls_.evicted().keys == 0 && totals.missing.nothing(); }
+  bool exact(const Totals& totals) const {
+    return pairs_.counts().exact() && calls_.evicted().keys == 0 && totals.missing.nothing();
+  }
 
   std::string text(const std::vector<Row>& rows, const Totals& totals, bool last) const {
     std::vector<Table::Column> columns;
@@ -187,9 +194,12 @@ class SyscallTable {
     const Calls all = sum(rows);
     const auto row = [&](std::vector<std::string> cells, const Calls& c) {
       std::string errors;
-      for (const auto& [returned, count] : errors_of(c)) errors += fmt::format("{}{} {}", errors.empty() ? "" : ", ", error_text(returned), format_count(count));
-      for (std::string cell : {format_count(c.count), c.failed == 0 ? std::string() : format_count(c.failed), format_time(static_cast<double>(c.total)),
-                               fmt::format("{:.1f} %", share(c, all)), c.count == 0 ? std::string() : format_time(c.mean()), format_time(static_cast<double>(c.max)), errors})
+      for (const auto& [returned, count] : errors_of(c))
+        errors += fmt::format("{}{} {}", errors.empty() ? "" : ", ", error_text(returned), format_count(count));
+      for (std::string cell :
+           {format_count(c.count), c.failed == 0 ? std::string() : format_count(c.failed),
+            format_time(static_cast<double>(c.total)), fmt::format("{:.1f} %", share(c, all)),
+            c.count == 0 ? std::string() : format_time(c.mean()), format_time(static_cast<double>(c.max)), errors})
         cells.push_back(std::move(cell));
       table.row(std::move(cells));
     };
@@ -208,10 +218,15 @@ class SyscallTable {
     const Pairs::Counts c = pairs_.counts();
     std::string out;
     if (c.waiting != 0) out += "calls that have not returned: " + format_count(c.waiting) + " (exit_group never does)\n";
-    if (c.unmatched != 0) out += "returns whose call began before the first event, or is missing, and not in the table: " + format_count(c.unmatched) + "\n";
+    if (c.unmatched != 0)
+      out +=
+          "returns whose call began before the first event, or is missing, and not in the table: " + format_count(c.unmatched) +
+          "\n";
     if (c.repeated != 0) out += "calls whose return is missing, and not in the table: " + format_count(c.repeated) + "\n";
     if (without_ != 0) out += "calls without " + options_.by + ", and not in the table: " + format_count(without_) + "\n";
-    if (calls_.evicted().keys != 0) out += fmt::format("{} with {} given up for others (--keys)\n", counted(calls_.evicted().keys, "line"), counted(calls_.evicted().count, "call was", "calls were"));
+    if (calls_.evicted().keys != 0)
+      out += fmt::format("{} with {} given up for others (--keys)\n", counted(calls_.evicted().keys, "line"),
+                         counted(calls_.evicted().count, "call was", "calls were"));
     if (exact(totals)) return out + "nothing was lost: the numbers are exact\n";
     out += "NOT exact:";
     if (!totals.missing.nothing()) out += " " + lost_count(totals.missing) + " events were lost;";
@@ -226,8 +241,13 @@ class SyscallTable {
     const Calls all = sum(rows);
     const Pairs::Counts c = pairs_.counts();
     const auto numbers = [&](Json& j, const Calls& calls) {
-      j.update({{"calls", calls.count}, {"errors", calls.failed}, {"total_ns", calls.total}, {"mean_ns", calls.count == 0 ? Json() : rounded(calls.mean(), 1)},
-                {"min_ns", calls.count == 0 ? Json() : Json(calls.min)}, {"max_ns", calls.max}, {"share", rounded(share(calls, all), 2)}});
+      j.update({{"calls", calls.count},
+                {"errors", calls.failed},
+                {"total_ns", calls.total},
+                {"mean_ns", calls.count == 0 ? Json() : rounded(calls.mean(), 1)},
+                {"min_ns", calls.count == 0 ? Json() : Json(calls.min)},
+                {"max_ns", calls.max},
+                {"share", rounded(share(calls, all), 2)}});
     };
     Json list = Json::array();
     for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
@@ -236,16 +256,26 @@ class SyscallTable {
       if (by_) row["key"] = by_->json(rows[i].key[0], texts_);
       numbers(row, *rows[i].calls);
       Json& errors = row["by_error"] = Json::array();
-      for (const auto& [returned, count] : errors_of(*rows[i].calls)) errors.push_back({{"error", error_text(returned)}, {"errno", -returned}, {"count", count}});
+      for (const auto& [returned, count] : errors_of(*rows[i].calls))
+        errors.push_back({{"error", error_text(returned)}, {"errno", -returned}, {"count", count}});
       list.push_back(std::move(row));
     }
     Json j{{"rows", std::move(list)}, {"keys", rows.size()}};
     if (by_) j["by"] = options_.by;
     Json whole = Json::object();
     numbers(whole, all);
-    j.update({{"all", std::move(whole)}, {"open", c.waiting}, {"unmatched", c.unmatched}, {"repeated", c.repeated}, {"doubtful", c.doubtful}, {"negative", c.negative},
-              {"without", without_}, {"evicted_keys", calls_.evicted().keys}, {"evicted", calls_.evicted().count}, {"lost", totals.missing.count()},
-              {"proved", totals.missing.proved()}, {"exact", exact(totals)}});
+    j.update({{"all", std::move(whole)},
+              {"open", c.waiting},
+              {"unmatched", c.unmatched},
+              {"repeated", c.repeated},
+              {"doubtful", c.doubtful},
+              {"negative", c.negative},
+              {"without", without_},
+              {"evicted_keys", calls_.evicted().keys},
+              {"evicted", calls_.evicted().count},
+              {"lost", totals.missing.count()},
+              {"proved", totals.missing.proved()},
+              {"exact", exact(totals)}});
     return line_of(j);
   }
 
@@ -273,14 +303,17 @@ result<void> follow_process(TracefsInstance& kernel, i32 pid) {
 void choose_calls(SyscallsOptions& options) {
   std::string& filter = options.run.filter;
   if (!filter.empty() && filter.find_first_of("=<>&~") == std::string::npos)
-    throw UsageError{"-f takes a FILTER, such as 'syscall == openat', and " + in_quotes(filter) + " is none; what a command starts is always followed: ringside syscalls " + filter};
+    throw UsageError{"-f takes a FILTER, such as 'syscall == openat', and " + in_quotes(filter) +
+                     " is none; what a command starts is always followed: ringside syscalls " + filter};
   std::string any;
   for (std::string list : options.calls) {
     for (const char* const word : {"trace=", "t="}) {  // as strace takes it
       if (list.starts_with(word)) list.erase(0, std::string_view(word).size());
     }
     for (const std::string& name : split_at(list, ',')) {
-      if (name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos) throw UsageError{"-e takes names of system calls, with commas between: -e openat,close; " + in_quotes(name) + " is none"};
+      if (name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos)
+        throw UsageError{"-e takes names of system calls, with commas between: -e openat,close; " + in_quotes(name) +
+                         " is none"};
       any += (any.empty() ? "syscall == " : " || syscall == ") + name;
     }
   }
@@ -291,8 +324,10 @@ void choose_calls(SyscallsOptions& options) {
 result<int> run_syscalls(SyscallsOptions options, bool command) {
   choose_calls(options);
   const bool live = command || options.all || !options.pids.empty();
-  if (live && !command && !options.words.empty()) throw UsageError{"--all and --pid are about the kernel, live; WHERE is about what was recorded: take one of them"};
-  if (command && (options.all || !options.pids.empty())) throw UsageError{"a command's own calls are counted; --all and --pid mean others"};
+  if (live && !command && !options.words.empty())
+    throw UsageError{"--all and --pid are about the kernel, live; WHERE is about what was recorded: take one of them"};
+  if (command && (options.all || !options.pids.empty()))
+    throw UsageError{"a command's own calls are counted; --all and --pid mean others"};
   if (options.all && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
   sys::Fd file;
   if (!options.to.empty() && options.to != "-") {
@@ -351,30 +386,52 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
 Command add_syscalls(CLI::App& app) {
   auto options = std::make_shared<SyscallsOptions>();
   options->run.kernel_buffer_size = 16 << 20;
-  CLI::App* c = app.add_subcommand("syscalls", "system calls by name: how many, how long, which errors; of a command, of recordings, live");
-  c->add_option("WHERE", options->words, "recordings, trace.dats (default: ringside.data); or a command to run, whose calls are counted; -- may stand before it");
-  c->add_option("-p,--pid", options->pids, "live: the calls of this process and what it starts; may be repeated, or have commas")->allow_extra_args(false)->delimiter(',');
-  c->add_option("-e,--calls", options->calls, "only these calls, with commas between several")->allow_extra_args(false)->type_name("NAMES");
+  CLI::App* c = app.add_subcommand("syscalls",
+                                   "system calls by name: how many, how long, which errors; of a command, of recordings, live");
+  c->add_option(
+      "WHERE", options->words,
+      "recordings, trace.dats (default: ringside.data); or a command to run, whose calls are counted; -- may stand before it");
+  c->add_option("-p,--pid", options->pids,
+                "live: the calls of this process and what it starts; may be repeated, or have commas")
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  c->add_option("-e,--calls", options->calls, "only these calls, with commas between several")
+      ->allow_extra_args(false)
+      ->type_name("NAMES");
   c->add_flag("-a,--all", options->all, "live: the calls of all processes");
   c->add_flag_callback("-c", [] {}, "no effect; accepted because strace has it")->group("");
-  c->add_option("--by", options->by, "a line for each call and each value of this column: process, task, thread, cgroup, cpu, ...")->type_name("KEY");
-  c->add_option("--sort", options->sort, "lines by")->check(CLI::IsMember({"total", "calls", "errors", "mean", "max"}))->capture_default_str()->type_name("NUMBER");
+  c->add_option("--by", options->by,
+                "a line for each call and each value of this column: process, task, thread, cgroup, cpu, ...")
+      ->type_name("KEY");
+  c->add_option("--sort", options->sort, "lines by")
+      ->check(CLI::IsMember({"total", "calls", "errors", "mean", "max"}))
+      ->capture_default_str()
+      ->type_name("NUMBER");
   c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
-  c->add_option("--keys", options->most_keys, "lines that are kept count of; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 100'000'000));
-  c->add_option("-o,--output", options->to, "the file for the table; - is stdout (default: stdout; for the table of a command stderr)")->type_name("FILE");
+  c->add_option("--keys", options->most_keys, "lines that are kept count of; a full table gives up those that count least")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 100'000'000));
+  c->add_option("-o,--output", options->to,
+                "the file for the table; - is stdout (default: stdout; for the table of a command stderr)")
+      ->type_name("FILE");
   add_run_options(*c, options->run);
   c->footer(
       "Examples:\n"
       "  ringside syscalls make                             a command and all that it starts, as root\n"
       "  ringside syscalls -o calls.txt make                its table in a file\n"
-      "  ringside syscalls -e openat,close make             two kinds of calls; in a filter: -f 'syscall == openat && pid != 1'\n"
+      "  ringside syscalls -e openat,close make             two kinds of calls; in a filter: -f 'syscall == openat && pid != "
+      "1'\n"
       "  ringside syscalls -p 4711 --duration 5s            a process that is running\n"
       "  ringside syscalls -a --by process --sort errors    all processes, until Ctrl-C\n"
       "  ringside record -e raw_syscalls make && ringside syscalls\n"
-      "A recording needs raw_syscalls:sys_enter and sys_exit, or syscalls:sys_enter_* and sys_exit_*. A call is counted when it\n"
-      "returns. Its time is that between the two events: waiting included. Names are those of this machine's architecture; the\n"
-      "calls of 32-bit programs have other numbers, and appear under wrong names. Results -1 to -4095 are errors; ERESTARTSYS and\n"
-      "its like are calls that a signal interrupted. The table of a command goes to stderr, as strace -c does; with --json to stdout. The exit code is the command's.");
+      "A recording needs raw_syscalls:sys_enter and sys_exit, or syscalls:sys_enter_* and sys_exit_*. A call is counted when "
+      "it\n"
+      "returns. Its time is that between the two events: waiting included. Names are those of this machine's architecture; "
+      "the\n"
+      "calls of 32-bit programs have other numbers, and appear under wrong names. Results -1 to -4095 are errors; ERESTARTSYS "
+      "and\n"
+      "its like are calls that a signal interrupted. The table of a command goes to stderr, as strace -c does; with --json to "
+      "stdout. The exit code is the command's.");
   return {c, [options, c] {
             const auto rest = c->remaining();
             return run_syscalls(*options, std::find(rest.begin(), rest.end(), "--") != rest.end());

@@ -49,20 +49,28 @@ std::vector<Row> rows_of(Groups<Rates>& groups, double seconds) {
   return out;
 }
 
-std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals) {
+std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options,
+                    const Totals& totals) {
   Json list = Json::array();
   for (size_t i = 0; i < std::min<size_t>(rows.size(), options.count); ++i) {
     Json row = groups.json(rows[i].key);
     row.update({{"count", rows[i].count}, {"rate", rounded(rows[i].rate, 1)}, {"bytes_per_s", rounded(rows[i].bytes_rate, 1)}});
     list.push_back(std::move(row));
   }
-  return line_of(Json{{"rows", std::move(list)}, {"keys", rows.size()}, {"count", totals.events - groups.without()}, {"without", groups.without()},
-                      {"lost", totals.missing.count()}, {"proved", totals.missing.proved()}, {"late", totals.late},
-                      {"evicted_keys", groups.evicted().keys}, {"evicted", groups.evicted().count}});
+  return line_of(Json{{"rows", std::move(list)},
+                      {"keys", rows.size()},
+                      {"count", totals.events - groups.without()},
+                      {"without", groups.without()},
+                      {"lost", totals.missing.count()},
+                      {"proved", totals.missing.proved()},
+                      {"late", totals.late},
+                      {"evicted_keys", groups.evicted().keys},
+                      {"evicted", groups.evicted().count}});
 }
 
 // Losses belong to no key, because their values are unknown. They have a line of their own, as do the sums.
-std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals, bool last) {
+std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals,
+                     bool last) {
   std::vector<Table::Column> columns;
   for (const Column& key : groups.columns()) columns.push_back({key.name()});
   for (const char* what : {"count", "rate", "bytes/s", "lost"}) columns.push_back({what, Table::right});
@@ -75,24 +83,29 @@ std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, 
     if (i >= options.count) continue;
     std::vector<std::string> cells;
     for (size_t k = 0; k < groups.columns().size(); ++k) cells.push_back(groups.show(rows[i].key, k));
-    for (std::string cell : {format_count(rows[i].count), format_rate(rows[i].rate, ""), format_size(static_cast<u64>(rows[i].bytes_rate)) + "/s", std::string()})
+    for (std::string cell : {format_count(rows[i].count), format_rate(rows[i].rate, ""),
+                             format_size(static_cast<u64>(rows[i].bytes_rate)) + "/s", std::string()})
       cells.push_back(std::move(cell));
     table.row(std::move(cells));
   }
   if (rows.size() > options.count) table.row({fmt::format("({} more)", rows.size() - options.count)});
   std::vector<std::string> sums = {"all"};
   sums.insert(sums.end(), none.begin(), none.end());
-  for (std::string cell : {format_count(totals.events - groups.without()), format_rate(rate, ""), format_size(static_cast<u64>(bytes_rate)) + "/s", lost_count(totals.missing)})
+  for (std::string cell : {format_count(totals.events - groups.without()), format_rate(rate, ""),
+                           format_size(static_cast<u64>(bytes_rate)) + "/s", lost_count(totals.missing)})
     sums.push_back(std::move(cell));
   table.row(std::move(sums));
   std::string out = table.render(colours());
-  if (groups.without() != 0) out += fmt::format("{} no {}\n", counted(groups.without(), "event has", "events have"), options.by);
+  if (groups.without() != 0)
+    out += fmt::format("{} no {}\n", counted(groups.without(), "event has", "events have"), options.by);
   return last ? out + closing_line(totals, groups.evicted().keys, groups.evicted().count) + "\n" : out;
 }
 
 result<int> run_top(const TopOptions& options) {
   auto run = RS_TRY(AnalysisRun::open(options.run));
-  const auto make = [&](const Trace& trace) { return Groups<Rates>::make(split_columns(options.by), options.most_keys, trace.formats, trace.tasks); };
+  const auto make = [&](const Trace& trace) {
+    return Groups<Rates>::make(split_columns(options.by), options.most_keys, trace.formats, trace.tasks);
+  };
   auto groups = RS_TRY(make(run->trace()));
   const auto add = [](Groups<Rates>& to, const TraceRecord& record, const RingName& ring) {
     Rates* rates = to.at(record, ring);
@@ -100,15 +113,16 @@ result<int> run_top(const TopOptions& options) {
     ++rates->count;
     rates->bytes += record.payload.size + 4;
   };
-  return run->add_up(groups, options.most_keys, groups.columns(), make, add, [&](const Totals& totals, double seconds, bool last) {
-    // The last picture stands for the whole.
-    if (last && run->live()) {
-      seconds = totals.seconds();
-      groups.each([](const KeyWords&, Rates& r) { r.count_before = r.bytes_before = 0; });
-    }
-    const auto rows = rows_of(groups, seconds);
-    return options.run.json ? as_json(rows, groups, options, totals) : as_table(rows, groups, options, totals, last);
-  });
+  return run->add_up(
+      groups, options.most_keys, groups.columns(), make, add, [&](const Totals& totals, double seconds, bool last) {
+        // The last picture stands for the whole.
+        if (last && run->live()) {
+          seconds = totals.seconds();
+          groups.each([](const KeyWords&, Rates& r) { r.count_before = r.bytes_before = 0; });
+        }
+        const auto rows = rows_of(groups, seconds);
+        return options.run.json ? as_json(rows, groups, options, totals) : as_table(rows, groups, options, totals, last);
+      });
 }
 
 }  // namespace
@@ -118,9 +132,15 @@ Command add_top(CLI::App& app) {
   CLI::App* c = app.add_subcommand("top", "live table of events, or of any field's values: count, rate, bytes, lost");
   options->run.push_down = true;
   add_run(*c, options->run);
-  c->add_option("--by", options->by, "a line for each value of this column: event, task, thread, process, cgroup, cpu, or [EVENT/]FIELD; or two with a comma")->type_name("KEY")->capture_default_str();
+  c->add_option(
+       "--by", options->by,
+       "a line for each value of this column: event, task, thread, process, cgroup, cpu, or [EVENT/]FIELD; or two with a comma")
+      ->type_name("KEY")
+      ->capture_default_str();
   add_count(*c, options->count, "lines at most")->capture_default_str();
-  c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")->capture_default_str()->check(CLI::Range(2, 100'000'000));
+  c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 100'000'000));
   c->footer(
       "Examples:\n"
       "  ringside top web                    a live instance; Ctrl-C ends, with a table of the whole\n"

@@ -45,7 +45,8 @@ struct TriggerOptions {
 };
 
 constexpr u64 watch_every_ns = 2'000'000;
-constexpr u64 same_event_ns = 1'000'000;  // finds the event in the recording: the same bytes, at most this far from the watch's time
+constexpr u64 same_event_ns =
+    1'000'000;  // finds the event in the recording: the same bytes, at most this far from the watch's time
 
 // The condition: an event among `events` that meets `filter`; for a pair, its end, and the time since the start.
 struct Wanted {
@@ -58,7 +59,9 @@ struct Wanted {
 // "latency > 5ms [&& FILTER]"
 void parse_latency(std::string_view text, Wanted& wanted) {
   const auto wrong = [&](const std::string& why) {
-    return UsageError{ringside::in_quotes(text) + ": " + why + "; with --latency the condition is 'latency > TIME' or 'latency > TIME && FILTER', and FILTER is about the end's event"};
+    return UsageError{ringside::in_quotes(text) + ": " + why +
+                      "; with --latency the condition is 'latency > TIME' or 'latency > TIME && FILTER', and FILTER is about "
+                      "the end's event"};
   };
   std::string_view rest = text;
   const auto take = [&](std::string_view word) {
@@ -73,7 +76,8 @@ void parse_latency(std::string_view text, Wanted& wanted) {
   const std::string_view time = rest.substr(0, rest.find_first_of(" \t&|)"));
   rest.remove_prefix(time.size());
   const auto ns = parse_time(time);
-  if (!ns || time.back() == '.' || (time.back() >= '0' && time.back() <= '9')) throw wrong(ringside::in_quotes(time) + " is no time with a unit, such as 5ms or 200us");
+  if (!ns || time.back() == '.' || (time.back() >= '0' && time.back() <= '9'))
+    throw wrong(ringside::in_quotes(time) + " is no time with a unit, such as 5ms or 200us");
   wanted.longer_than_ns = *ns - (or_equal && *ns != 0 ? 1 : 0);
   if (take("&&")) {
     take("");
@@ -130,7 +134,8 @@ Wanted wanted_by(const TriggerOptions& options) {
 // compiled, and pending() says why.
 class Condition {
  public:
-  Condition(Wanted wanted, const Trace& trace, bool may_wait) : wanted_(std::move(wanted)), trace_(trace), may_wait_(may_wait), named_(wanted_.events) {}
+  Condition(Wanted wanted, const Trace& trace, bool may_wait)
+      : wanted_(std::move(wanted)), trace_(trace), may_wait_(may_wait), named_(wanted_.events) {}
 
   // To be called at first, and whenever events may have appeared.
   result<void> compile() {
@@ -165,7 +170,8 @@ class Condition {
       const auto& all = trace_.formats.all();
       missing_ = nullptr;
       for (const EventPattern& pattern : wanted_.events) {
-        if (std::any_of(all.begin(), all.end(), [&](const auto& type) { return pattern.matches(type->system, type->name); })) continue;
+        if (std::any_of(all.begin(), all.end(), [&](const auto& type) { return pattern.matches(type->system, type->name); }))
+          continue;
         missing_ = &pattern;
         return mistyped(std::errc::no_such_file_or_directory, none_matches(pattern.text(), trace_.formats));
       }
@@ -175,7 +181,9 @@ class Condition {
     return {};
   }
   bool has_wildcards() const {
-    return std::any_of(wanted_.events.begin(), wanted_.events.end(), [](const EventPattern& p) { return p.text().find_first_of("*?") != std::string::npos || p.text().ends_with(':'); });
+    return std::any_of(wanted_.events.begin(), wanted_.events.end(), [](const EventPattern& p) {
+      return p.text().find_first_of("*?") != std::string::npos || p.text().ends_with(':');
+    });
   }
   bool passes(const TraceRecord& record, const RingName& ring) { return !filter_ || filter_->matches(record, ring); }
 
@@ -232,8 +240,10 @@ std::string numbered(const TriggerOptions& options, u64 number) {
 // An error is better now than after a week of waiting.
 result<void> check_place(const std::string& dir) {
   std::error_code none;
-  if (std::filesystem::exists(dir, none) && !is_recording(dir) && !(std::filesystem::is_directory(dir, none) && std::filesystem::is_empty(dir, none)))
-    return refuse(std::errc::file_exists, dir + " is there and is no recording; it will not be replaced: take another --snapshot DIR");
+  if (std::filesystem::exists(dir, none) && !is_recording(dir) &&
+      !(std::filesystem::is_directory(dir, none) && std::filesystem::is_empty(dir, none)))
+    return refuse(std::errc::file_exists,
+                  dir + " is there and is no recording; it will not be replaced: take another --snapshot DIR");
   std::string parent = std::filesystem::path(dir).lexically_normal().parent_path().string();
   if (parent.empty()) parent = ".";
   if (access(parent.c_str(), W_OK | X_OK) != 0) return fail(errno, "cannot make " + dir);
@@ -242,7 +252,8 @@ result<void> check_place(const std::string& dir) {
 
 class FlightRecorder {
  public:
-  FlightRecorder(const TriggerOptions& options, Instance& instance, KernelFeed* kernel) : options_(options), instance_(instance), kernel_(kernel) {}
+  FlightRecorder(const TriggerOptions& options, Instance& instance, KernelFeed* kernel)
+      : options_(options), instance_(instance), kernel_(kernel) {}
 
   result<void> arm() {
     armed_ = sys::now_ns();
@@ -276,7 +287,9 @@ class FlightRecorder {
     const Around w = RS_TRY(window_of(dir, hit));
     if (!options_.quiet) {
       const u64 span = hit.time > w.first ? hit.time - w.first : 0;
-      const std::string before = w.before == 0 ? w.time ? "the event, and none" : "no event" : counted(w.before, "event") + " of the last " + format_time(static_cast<double>(span));
+      const std::string before = w.before == 0
+                                     ? w.time ? "the event, and none" : "no event"
+                                     : counted(w.before, "event") + " of the last " + format_time(static_cast<double>(span));
       say(fmt::format("saved {} before it, {} after{}; {}", before, format_count(w.after),
                       w.lost == 0 ? "" : fmt::format("; {} older ones were overwritten or lost", format_count(w.lost)), dir));
     }
@@ -284,7 +297,9 @@ class FlightRecorder {
       run.meta().trigger->time_ns = *w.time;
       RS_TRY(run.writer().save());
     }
-    if (!w.time) say("the event itself is not in the recording: the rings had gone round before they stood still; give them more room with -b");
+    if (!w.time)
+      say("the event itself is not in the recording: the rings had gone round before they stood still; give them more room "
+          "with -b");
     return run.missing().proved() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
   }
 
@@ -317,7 +332,9 @@ class Watch {
         kernel_->learn_names();
         learned = now;
       }
-      progress.update([&](double seconds) { return fmt::format("armed; {} checked, {} s", counted(looked_at_, "event"), static_cast<u64>(seconds)); });
+      progress.update([&](double seconds) {
+        return fmt::format("armed; {} checked, {} s", counted(looked_at_, "event"), static_cast<u64>(seconds));
+      });
     } while (reading_.wait(watch_every_ns));
     return {};
   }
@@ -362,7 +379,8 @@ class Watch {
     RS_TRY(recorder_.freeze());
     const u64 now = now_of(hit.clock);
     if (!options_.quiet) {
-      say(fmt::format("triggered by: {}{}; frozen {} after it", hit.line, hit.latency ? "; latency " + format_time(static_cast<double>(*hit.latency)) : "",
+      say(fmt::format("triggered by: {}{}; frozen {} after it", hit.line,
+                      hit.latency ? "; latency " + format_time(static_cast<double>(*hit.latency)) : "",
                       format_time(static_cast<double>(now > hit.time ? now - hit.time : 0))));
     }
     ++made_;
@@ -377,7 +395,9 @@ class Watch {
   // --exec. Its failure does not end the trigger.
   result<void> execute(const std::string& dir, const Hit& hit) {
     if (options_.exec.empty()) return {};
-    auto child = RS_TRY(Child::start({"/bin/sh", "-c", options_.exec}, {{"RINGSIDE_SNAPSHOT", std::filesystem::absolute(dir).string()}, {"RINGSIDE_TRIGGER", hit.line}}));
+    auto child =
+        RS_TRY(Child::start({"/bin/sh", "-c", options_.exec},
+                            {{"RINGSIDE_SNAPSHOT", std::filesystem::absolute(dir).string()}, {"RINGSIDE_TRIGGER", hit.line}}));
     while (!child.ended()) {
       if (asked_to_stop()) child.pass_on(stop_signal());
       sleep_ns(watch_every_ns);
@@ -395,7 +415,8 @@ class Watch {
 };
 
 // The kernel's events that the condition needs: those that it names, or those recorded events that can meet the filter.
-result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const KernelFeed* kernel, const std::vector<KernelEvent>& known, bool has_program) {
+result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const KernelFeed* kernel,
+                                                 const std::vector<KernelEvent>& known, bool has_program) {
   std::vector<std::string> watched;
   for (const EventPattern& pattern : wanted.events) {
     if (names_some(pattern, known)) watched.push_back(pattern.text());
@@ -406,7 +427,8 @@ result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const Ker
   for (const EventInfo& e : kernel->events()) (void)formats.add(e.number(), e.system, e.name, e.format);
   auto filter = Filter::compile(wanted.filter, formats, tasks);
   // A field that none of them has may be the program's; then nothing can be ruled out.
-  if (!filter && (!has_program || filter.error().code != std::errc::no_such_file_or_directory)) return tl::unexpected<Error>(filter.error());
+  if (!filter && (!has_program || filter.error().code != std::errc::no_such_file_or_directory))
+    return tl::unexpected<Error>(filter.error());
   for (const EventInfo& e : kernel->events()) {
     if (e.system != "ftrace" && (!filter || filter->may_match(e.number()))) watched.push_back(e.system + ":" + e.name);
   }
@@ -427,7 +449,8 @@ result<void> check(const TriggerOptions& options) {
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
   check_subbuf_size(options.subbuf_size);
-  if (options.buffer_size < 2 * options.subbuf_size) throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
+  if (options.buffer_size < 2 * options.subbuf_size)
+    throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
   return check_place(numbered(options, 1));
 }
 
@@ -443,14 +466,17 @@ result<std::unique_ptr<Instance>> open_instance(const TriggerOptions& options) {
     return tl::unexpected<Error>(made.error());
   }
   if ((*made)->control().mode != 0)
-    return refuse(std::errc::invalid_argument, options.instance + " refuses new events when a ring is full (discard), so it keeps the oldest and not the last ones: make it with overwrite");
+    return refuse(std::errc::invalid_argument, options.instance +
+                                                   " refuses new events when a ring is full (discard), so it keeps the oldest "
+                                                   "and not the last ones: make it with overwrite");
   if ((*made)->clock().kind == ClockKind::counter)
     return refuse(std::errc::invalid_argument, options.instance + ": its clock counts events and tells no time");
   return made;
 }
 
 // Null: no event of the kernel is wanted.
-result<std::unique_ptr<KernelFeed>> kernel_part(const TriggerOptions& options, const Wanted& wanted, const std::vector<KernelEvent>& known, const ClockInfo& clock) {
+result<std::unique_ptr<KernelFeed>> kernel_part(const TriggerOptions& options, const Wanted& wanted,
+                                                const std::vector<KernelEvent>& known, const ClockInfo& clock) {
   KernelFeed::Options make;
   make.events = parse_events(options.events);
   if (!make.events.empty()) RS_TRY(check_kernel_events(make.events));
@@ -486,17 +512,23 @@ void check_events_of(const Wanted& wanted, const TriggerOptions& options, const 
     const size_t colon = text.find(':');
     if (text.starts_with("libc:")) {
       const std::vector<std::string> calls = libc_calls();
-      if (!options.libc.empty() && std::none_of(calls.begin(), calls.end(), [&](const std::string& call) { return pattern.matches("libc", call); })) {
+      if (!options.libc.empty() &&
+          std::none_of(calls.begin(), calls.end(), [&](const std::string& call) { return pattern.matches("libc", call); })) {
         const auto near = nearest(text.substr(colon + 1), calls);
-        throw UsageError{in_quotes(text) + ": --libc traces no such call" + (near.empty() ? "; it has " + short_list(calls) : did_you_mean(near))};
+        throw UsageError{in_quotes(text) + ": --libc traces no such call" +
+                         (near.empty() ? "; it has " + short_list(calls) : did_you_mean(near))};
       }
       const std::string list = libc_list(text.substr(colon + 1));
-      if (!options.command.empty() && options.instance.empty() && (options.libc.empty() || (!list.empty() && ("," + options.libc + ",").find("," + list + ",") == std::string::npos)))
-        throw UsageError{in_quotes(text) + " is a call of the C library: add --libc " + (options.libc.empty() ? "" : options.libc + ",") + (list.empty() ? "malloc,io,mutex" : list)};
+      if (!options.command.empty() && options.instance.empty() &&
+          (options.libc.empty() || (!list.empty() && ("," + options.libc + ",").find("," + list + ",") == std::string::npos)))
+        throw UsageError{in_quotes(text) + " is a call of the C library: add --libc " +
+                         (options.libc.empty() ? "" : options.libc + ",") + (list.empty() ? "malloc,io,mutex" : list)};
       continue;
     }
     if (colon != std::string::npos && systems.count(text.substr(0, colon)) == 0) continue;
-    if (const std::string near = near_events(pattern, all); !near.empty()) say(in_quotes(text) + ": the kernel has no such event" + near + (near.ends_with('?') ? " A" : "; a") + " program may still declare it");
+    if (const std::string near = near_events(pattern, all); !near.empty())
+      say(in_quotes(text) + ": the kernel has no such event" + near + (near.ends_with('?') ? " A" : "; a") +
+          " program may still declare it");
   }
 }
 
@@ -520,13 +552,22 @@ result<int> run_trigger(TriggerOptions options) {
   if (has_program) check_events_of(wanted, options, known);
   const std::unique_ptr<KernelFeed> kernel = RS_TRY(kernel_part(options, wanted, known, instance.clock()));
   if (kernel == nullptr && !has_program) {
-    if (!wanted.events.empty()) return refuse(std::errc::invalid_argument, "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) + " (ringside list -e PATTERN shows its events); an instance (-i), or a command behind --, may have it" + (wanted.events.begin()->text().starts_with("libc:") ? ", with --libc malloc,io,mutex" : ""));
-    if (options.condition.starts_with("latency")) throw UsageError{"the latency of which pair? Name one of ringside latency, as in 'latency wakeup > 1ms', or give --latency START END"};
-    throw UsageError{"nothing to watch: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind --"};
+    if (!wanted.events.empty())
+      return refuse(std::errc::invalid_argument,
+                    "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) +
+                        " (ringside list -e PATTERN shows its events); an instance (-i), or a command behind --, may have it" +
+                        (wanted.events.begin()->text().starts_with("libc:") ? ", with --libc malloc,io,mutex" : ""));
+    if (options.condition.starts_with("latency"))
+      throw UsageError{
+          "the latency of which pair? Name one of ringside latency, as in 'latency wakeup > 1ms', or give --latency START END"};
+    throw UsageError{
+        "nothing to watch: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind "
+        "--"};
   }
   auto watched = RS_TRY(events_to_watch(wanted, kernel.get(), known, has_program));
   if (watched.empty() && !has_program)
-    return refuse(std::errc::invalid_argument, "none of the events of -e can meet " + ringside::in_quotes(options.condition) + ": name the one that does, with -e or as 'SYSTEM:EVENT if FILTER'");
+    return refuse(std::errc::invalid_argument, "none of the events of -e can meet " + ringside::in_quotes(options.condition) +
+                                                   ": name the one that does, with -e or as 'SYSTEM:EVENT if FILTER'");
 
   FlightRecorder recorder(options, instance, kernel.get());
   RS_TRY(recorder.arm());
@@ -549,15 +590,17 @@ result<int> run_trigger(TriggerOptions options) {
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
-  if (!options.quiet) say(fmt::format("armed: {} of the kernel in rings of {}{}", counted(kernel != nullptr ? kernel->enabled() : 0, "event"), format_size(options.buffer_size),
-                                      has_program ? ", and instance " + instance.name() : std::string()));
+  if (!options.quiet)
+    say(fmt::format("armed: {} of the kernel in rings of {}{}", counted(kernel != nullptr ? kernel->enabled() : 0, "event"),
+                    format_size(options.buffer_size), has_program ? ", and instance " + instance.name() : std::string()));
   Watch watch(options, reading, condition, recorder, kernel.get());
   auto done = watch.go(child);
   if (watch.lost() != 0)
     say(counted(watch.lost(), "event") + " came too fast for a test of the condition: it may have held unseen");
   const bool problems = say_problems(reading);
   if (const Missing missing = reading.missing(0); missing.refused != 0 && !options.quiet)
-    say(counted(missing.refused, "event was", "events were") + " never stored: their rings were full or not available; the condition was not checked for them");
+    say(counted(missing.refused, "event was", "events were") +
+        " never stored: their rings were full or not available; the condition was not checked for them");
   const int code = done ? exit_ok : failed(done.error());
   if (child) see_out(*child, options, start);
   if (!done) return code;
@@ -576,38 +619,67 @@ result<int> run_trigger(TriggerOptions options) {
 Command add_trigger(CLI::App& app) {
   auto options = std::make_shared<TriggerOptions>();
   CLI::App* c = app.add_subcommand("trigger", "flight recorder: when a condition holds, save what led to it");
-  c->add_option("CONDITION", options->condition, "FILTER ('EVENT/FIELD > 100' names its event), EVENTS, 'EVENTS if FILTER', or 'latency NAME > TIME [&& FILTER]' (--latency)")->required();
+  c->add_option("CONDITION", options->condition,
+                "FILTER ('EVENT/FIELD > 100' names its event), EVENTS, 'EVENTS if FILTER', or 'latency NAME > TIME [&& "
+                "FILTER]' (--latency)")
+      ->required();
   add_events(*c, options->events, "events of the kernel to keep, of all processes; those of the condition are added");
   c->add_option("-i,--instance", options->instance, "instance whose rings are saved, too");
-  c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")->expected(1, 2)->type_name("START END");
-  c->add_option("-k,--key", options->keys, "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")->type_name("FIELD");
-  c->add_option("-o,--snapshot,--output", options->snapshot, "directory of the recording, %n in it is its number; an older recording is replaced")->expected(0, 1)->type_name("DIR")->capture_default_str();
+  c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")
+      ->expected(1, 2)
+      ->type_name("START END");
+  c->add_option(
+       "-k,--key", options->keys,
+       "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")
+      ->type_name("FIELD");
+  c->add_option("-o,--snapshot,--output", options->snapshot,
+                "directory of the recording, %n in it is its number; an older recording is replaced")
+      ->expected(0, 1)
+      ->type_name("DIR")
+      ->capture_default_str();
   add_compress(*c, options->compress);
-  c->add_option("-n,--max-count,--count", options->count, "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")->capture_default_str();
+  c->add_option("-n,--max-count,--count", options->count,
+                "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")
+      ->capture_default_str();
   add_time(*c, "--after", options->after_ns, "save the events of this time after the condition, too (default 0)");
-  c->add_option("--exec", options->exec, "run this in a shell after each one, before going on; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")->type_name("COMMAND");
-  c->add_option("--libc", options->libc, "trace calls of the C library in all processes of the command: malloc, io, mutex; none in static and Go programs")->type_name("LIST");
-  add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring, a CPU's or a thread's: how far back it reaches (default 4M)");
+  c->add_option(
+       "--exec", options->exec,
+       "run this in a shell after each one, before going on; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")
+      ->type_name("COMMAND");
+  c->add_option(
+       "--libc", options->libc,
+       "trace calls of the C library in all processes of the command: malloc, io, mutex; none in static and Go programs")
+      ->type_name("LIST");
+  add_size(*c, "-b,--buffer-size", options->buffer_size,
+           "size of each ring, a CPU's or a thread's: how far back it reaches (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   add_source(*c, options->source);
-  add_time(*c, "--look-ahead", options->look_ahead_ns, "how long events wait for a source that is stuck in the middle of one (default 100ms)");
+  add_time(*c, "--look-ahead", options->look_ahead_ns,
+           "how long events wait for a source that is stuck in the middle of one (default 100ms)");
   add_duration(*c, options->duration_ns, "end after this time (default: at Ctrl-C, or with the command)");
   c->add_flag("-q,--quiet", options->quiet, "only errors");
-  c->add_option("COMMAND", options->command, "what to run: all from the word after CONDITION on; -- may stand before it")->type_name("");
+  c->add_option("COMMAND", options->command, "what to run: all from the word after CONDITION on; -- may stand before it")
+      ->type_name("");
   c->footer(
       "Examples:\n"
       "  ringside trigger 'latency wakeup > 5ms' -e 'sched:*' -e 'irq:*'                who kept a thread waiting? (as root)\n"
       "  ringside trigger 'latency wakeup > 20ms && next_comm ~ \"audio*\"' --after 10ms\n"
-      "  ringside trigger 'signal:signal_generate if sig == 9' -e 'sched:*' -e 'oom:*'  what happened before somebody was killed?\n"
+      "  ringside trigger 'signal:signal_generate if sig == 9' -e 'sched:*' -e 'oom:*'  what happened before somebody was "
+      "killed?\n"
       "  ringside trigger 'event == sys_exit && ret == -28' -e 'raw_syscalls:*' --count 3 --snapshot full-%n\n"
       "  ringside trigger 'libc:read if duration_ns > 5ms' --libc io,malloc -e 'block:*' -- ./server\n"
-      "  ringside trigger 'latency > 50ms' --latency app:begin app:end --key request -i web --exec 'logger \"$RINGSIDE_TRIGGER\"'\n"
+      "  ringside trigger 'latency > 50ms' --latency app:begin app:end --key request -i web --exec 'logger "
+      "\"$RINGSIDE_TRIGGER\"'\n"
       "  ringside report | tail -50                        the last events of the recording, ringside.data\n"
-      "Rings overwrite their oldest events and nobody reads them, until the condition holds: then they stand still and are saved, as\n"
-      "record does it. The condition is checked beside them every 2 ms; it costs nothing but its own events. Pairs, and instances,\n"
+      "Rings overwrite their oldest events and nobody reads them, until the condition holds: then they stand still and are "
+      "saved, as\n"
+      "record does it. The condition is checked beside them every 2 ms; it costs nothing but its own events. Pairs, and "
+      "instances,\n"
       "are checked in order of time, some 10 ms late. What happens while a recording is saved is neither kept nor checked.\n"
-      "A filter has the syntax of report -f. Times of latency need a unit. With -e and a command, all processes' events are kept.\n"
-      "Exit codes: 0 triggered, 1 failure, 2 wrong usage, or no such event or field until the end, 4 the end (Ctrl-C, --duration, the command's) came before the condition held.");
+      "A filter has the syntax of report -f. Times of latency need a unit. With -e and a command, all processes' events are "
+      "kept.\n"
+      "Exit codes: 0 triggered, 1 failure, 2 wrong usage, or no such event or field until the end, 4 the end (Ctrl-C, "
+      "--duration, the command's) came before the condition held.");
   return {c, [options] { return run_trigger(*options); }};
 }
 

@@ -91,7 +91,8 @@ class Watcher {
   static result<std::unique_ptr<Watcher>> open(const WatchOptions& options) {
     auto watcher = std::unique_ptr<Watcher>(new Watcher(options));
     RS_TRY(watcher->reopen(options.query));
-    auto model = RS_TRY(WatchModel::make(options.query, watcher->model_options(), watcher->trace().formats, watcher->trace().tasks));
+    auto model =
+        RS_TRY(WatchModel::make(options.query, watcher->model_options(), watcher->trace().formats, watcher->trace().tasks));
     watcher->model_.emplace(std::move(model));
     watcher->begin();
     return watcher;
@@ -112,7 +113,8 @@ class Watcher {
       run_->reading().refresh();
       run_->say_new_problems();
     }
-    if (!run_->reading().take(use(), [&] { return requests.wanted() || asked_to_stop() || sys::now_ns() >= next_ns(); })) return true;
+    if (!run_->reading().take(use(), [&] { return requests.wanted() || asked_to_stop() || sys::now_ns() >= next_ns(); }))
+      return true;
     if (!live()) ended_ = true;
     return false;
   }
@@ -239,9 +241,10 @@ class Watcher {
     }
     append(out, "],\"all\":{");
     numbers(p.all);
-    fmt::format_to(
-        to, "}},\"keys\":{},\"without\":{},\"lost\":{},\"proved\":{},\"evicted_keys\":{},\"evicted\":{},\"own_cpu\":{:.3f},\"rings\":[",
-        p.keys, p.without, p.missing.count(), p.missing.proved(), p.evicted_keys, p.evicted_events, status_.own_cpu);
+    fmt::format_to(to,
+                   "}},\"keys\":{},\"without\":{},\"lost\":{},\"proved\":{},\"evicted_keys\":{},\"evicted\":{},\"own_cpu\":{:."
+                   "3f},\"rings\":[",
+                   p.keys, p.without, p.missing.count(), p.missing.proved(), p.evicted_keys, p.evicted_events, status_.own_cpu);
     for (const WatchStatus::Ring& ring : status_.rings) {
       append(out, &ring == status_.rings.data() ? "{\"name\":" : ",{\"name\":");
       append_json_text(ring.name, out);
@@ -593,7 +596,8 @@ Command add_watch(CLI::App& app) {
       app.add_subcommand("watch", "full screen: rates, losses, fill of the rings, histograms and heat maps; keys as in htop");
   add_run(*c, options->run);
   c->add_option("--by", options->query.by,
-                "a row for each value of this column: event, task, thread, process, cgroup, cpu, stack, stack[0], or [EVENT/]FIELD; or two with a comma")
+                "a row for each value of this column: event, task, thread, process, cgroup, cpu, stack, stack[0], or "
+                "[EVENT/]FIELD; or two with a comma")
       ->type_name("KEY")
       ->capture_default_str();
   c->add_option("-v,--val", options->query.value, "quantiles, histogram and heat map of this field")->type_name("FIELD");
@@ -602,7 +606,8 @@ Command add_watch(CLI::App& app) {
       ->expected(1, 2)
       ->type_name("START END");
   c->add_option("-k,--key", options->keys,
-                "of --latency: the fields that both events have in common, FIELD or FIELD=FIELD; up to three with commas (default: the thread)")
+                "of --latency: the fields that both events have in common, FIELD or FIELD=FIELD; up to three with commas "
+                "(default: the thread)")
       ->type_name("FIELD");
   add_count(*c, options->count, "lines at most of plain tables")->capture_default_str();
   c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")
@@ -623,7 +628,8 @@ Command add_watch(CLI::App& app) {
       "  ringside watch web --json | jq -c '[.seconds, .all.rate, .lost]'\n"
       "Keys: Enter looks into a row (event, its tasks, its fields, their values), Esc goes back, F4 filters, F3 searches, F2 "
       "and F5\n"
-      "choose key and field, F6 sorts, Space pauses, s shows the top stacks, Tab changes the lower panel, + and - the interval, z counts from zero.\n"
+      "choose key and field, F6 sorts, Space pauses, s shows the top stacks, Tab changes the lower panel, + and - the "
+      "interval, z counts from zero.\n"
       "The screen has a thread of its own: events are read however slow the terminal is. Nothing is consumed; -e makes an\n"
       "instance of its own. Exit code 129: the terminal was closed.");
   return {c, [options] { return run_watch(*options); }};

@@ -47,10 +47,12 @@ bool parse_type(std::string_view type, ColumnIn& column) {
     bool is_signed;
   };
   using Kind = ColumnIn::Kind;
-  constexpr Known known[] = {{"UInt8", Kind::whole, 1, false},   {"UInt16", Kind::whole, 2, false}, {"UInt32", Kind::whole, 4, false}, {"UInt64", Kind::whole, 8, false},
-                             {"Int8", Kind::whole, 1, true},     {"Int16", Kind::whole, 2, true},   {"Int32", Kind::whole, 4, true},   {"Int64", Kind::whole, 8, true},
-                             {"Float32", Kind::real, 4, true},   {"Float64", Kind::real, 8, true},  {"Date", Kind::whole, 2, false},   {"DateTime", Kind::whole, 4, false},
-                             {"String", Kind::text, 0, false}};
+  constexpr Known known[] = {
+      {"UInt8", Kind::whole, 1, false},  {"UInt16", Kind::whole, 2, false}, {"UInt32", Kind::whole, 4, false},
+      {"UInt64", Kind::whole, 8, false}, {"Int8", Kind::whole, 1, true},    {"Int16", Kind::whole, 2, true},
+      {"Int32", Kind::whole, 4, true},   {"Int64", Kind::whole, 8, true},   {"Float32", Kind::real, 4, true},
+      {"Float64", Kind::real, 8, true},  {"Date", Kind::whole, 2, false},   {"DateTime", Kind::whole, 4, false},
+      {"String", Kind::text, 0, false}};
   if (type.substr(0, 9) == "DateTime(") type = "DateTime";
   for (const Known& one : known) {
     if (one.name != type) continue;
@@ -141,7 +143,8 @@ result<std::vector<BlockIn>> read_blocks(std::string_view answer) {
       column.type = in.text();
       if (!in.good) break;
       if (!parse_type(column.type, column))
-        return refuse(std::errc::bad_message, "the server's answer has a column " + column.name.substr(0, 100) + " of the type " + column.type.substr(0, 100) + ", which is not read here");
+        return refuse(std::errc::bad_message, "the server's answer has a column " + column.name.substr(0, 100) +
+                                                  " of the type " + column.type.substr(0, 100) + ", which is not read here");
       u64 elements = block.rows;
       if (column.is_array) {
         if (block.rows > in.left.size() / 8) in.good = false;

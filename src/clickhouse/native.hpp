@@ -1,6 +1,6 @@
-// Blocks in ClickHouse's format Native, both ways: a varint for the number of columns and one for that of rows, then each column: its
-// name, its type, its values. Numbers are little-endian, a text is a varint for its length and its bytes, arrays are the running ends of
-// all (u64), then the values of all.
+// Blocks in ClickHouse's format Native, both ways: a varint for the number of columns and one for that of rows, then each
+// column: its name, its type, its values. Numbers are little-endian, a text is a varint for its length and its bytes, arrays
+// are the running ends of all (u64), then the values of all.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>

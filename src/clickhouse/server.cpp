@@ -50,7 +50,9 @@ std::string trimmed(std::string_view text) {
 result<Address> Address::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
     const size_t login = text.rfind('@');  // the text before it is not shown
-    return refuse(std::errc::invalid_argument, std::string(text.substr(login == std::string_view::npos ? 0 : login + 1, 200)) + " is no place on a server: " + why + "; write clickhouse://HOST:8123/DATABASE");
+    return refuse(std::errc::invalid_argument, std::string(text.substr(login == std::string_view::npos ? 0 : login + 1, 200)) +
+                                                   " is no place on a server: " + why +
+                                                   "; write clickhouse://HOST:8123/DATABASE");
   };
   if (!is(text)) return bad("it does not begin with clickhouse://");
   Address address;
@@ -58,7 +60,8 @@ result<Address> Address::parse(std::string_view text) {
   const size_t question = std::min(rest.find('?'), rest.size());
   std::string_view more = rest.substr(std::min(question + 1, rest.size()));
   rest = rest.substr(0, question);
-  if (rest.find('@') != std::string_view::npos) return bad("names and passwords stand in a file (--config), where no other process sees them");
+  if (rest.find('@') != std::string_view::npos)
+    return bad("names and passwords stand in a file (--config), where no other process sees them");
   const size_t slash = std::min(rest.find('/'), rest.size());
   if (slash < rest.size()) address.database = rest.substr(slash + 1);
   std::string_view host = rest.substr(0, slash);
@@ -66,12 +69,15 @@ result<Address> Address::parse(std::string_view text) {
   if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) {
     const std::string_view port = host.substr(colon + 1);
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
-    if (error != std::errc() || end != port.data() + port.size() || address.port == 0) return bad("\"" + std::string(port) + "\" is no port");
+    if (error != std::errc() || end != port.data() + port.size() || address.port == 0)
+      return bad("\"" + std::string(port) + "\" is no port");
     host = host.substr(0, colon);
   }
   address.host = host;
   const auto named = [](std::string_view name) {
-    return !name.empty() && name.size() <= 200 && name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:[]") == std::string_view::npos;
+    return !name.empty() && name.size() <= 200 &&
+           name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:[]") ==
+               std::string_view::npos;
   };
   if (!named(address.host)) return bad("it names no host");
   if (!named(address.database)) return bad("it names no database");
@@ -92,7 +98,8 @@ result<Login> Login::read(const std::string& path) {
   struct stat st {};
   if (fstat(file.get(), &st) != 0) return fail(errno, "cannot look at " + path);
   if ((st.st_mode & 077) != 0 || (st.st_uid != geteuid() && st.st_uid != 0))
-    return refuse(std::errc::permission_denied, path + " holds a password, and other users may read or change it: chmod 600 " + path + ", and make it yours");
+    return refuse(std::errc::permission_denied,
+                  path + " holds a password, and other users may read or change it: chmod 600 " + path + ", and make it yours");
   const std::string text = RS_TRY(sys::read_text(file.get(), path, 65536));
   Login login;
   u32 number = 0;
@@ -103,14 +110,22 @@ result<Login> Login::read(const std::string& path) {
     ++number;
     if (line.empty() || line[0] == '#') continue;
     const size_t equal = line.find('=');
-    const std::string name = trimmed(std::string_view(line).substr(0, equal)), value = equal == std::string::npos ? "" : trimmed(std::string_view(line).substr(equal + 1));
-    const std::map<std::string, std::string*> places = {{"user", &login.user}, {"password", &login.password}, {"ca", &login.ca}, {"certificate", &login.certificate}, {"key", &login.key}};
+    const std::string name = trimmed(std::string_view(line).substr(0, equal)),
+                      value = equal == std::string::npos ? "" : trimmed(std::string_view(line).substr(equal + 1));
+    const std::map<std::string, std::string*> places = {{"user", &login.user},
+                                                        {"password", &login.password},
+                                                        {"ca", &login.ca},
+                                                        {"certificate", &login.certificate},
+                                                        {"key", &login.key}};
     if (const auto place = places.find(name); place != places.end() && equal != std::string::npos) {
       *place->second = value;
     } else if (name == "tls" && (value == "yes" || value == "no")) {
       login.tls = value == "yes";
     } else {
-      return refuse(std::errc::invalid_argument, fmt::format("{}, line {}: it takes user, password, tls = yes, ca, certificate and key, each as NAME = VALUE", path, number));
+      return refuse(
+          std::errc::invalid_argument,
+          fmt::format("{}, line {}: it takes user, password, tls = yes, ca, certificate and key, each as NAME = VALUE", path,
+                      number));
     }
   }
   return login;
@@ -124,7 +139,8 @@ namespace {
 int code_of(std::string_view answer) {
   constexpr std::string_view begin = "Code: ";
   int code = 0;
-  if (answer.substr(0, begin.size()) == begin) std::from_chars(answer.data() + begin.size(), answer.data() + answer.size(), code);
+  if (answer.substr(0, begin.size()) == begin)
+    std::from_chars(answer.data() + begin.size(), answer.data() + answer.size(), code);
   return code;
 }
 
@@ -209,7 +225,8 @@ void Server::Way::stop_when(const std::function<bool()>& over) {
   });
 }
 
-Server::Server(const Address& address, const Login& login, std::function<bool()> stop) : address_(address), login_(login), stop_(std::move(stop)) {}
+Server::Server(const Address& address, const Login& login, std::function<bool()> stop)
+    : address_(address), login_(login), stop_(std::move(stop)) {}
 Server::~Server() = default;
 
 result<std::unique_ptr<Server>> Server::open(const Address& address, const Login& login, std::function<bool()> stop) {
@@ -224,48 +241,68 @@ result<std::unique_ptr<Server>> Server::open(const Address& address, const Login
 result<std::string> Server::post(const std::string& parameters, std::string_view body, bool once) {
   code_ = 0;
   Way& way = *way_;
-  way.prepare(fmt::format("{}://{}:{}/?{}", login_.tls ? "https" : "http", address_.host, address_.port, parameters), login_, body, most_answer_);
+  way.prepare(fmt::format("{}://{}:{}/?{}", login_.tls ? "https" : "http", address_.host, address_.port, parameters), login_,
+              body, most_answer_);
   way.stop_when(stop_);
   if (once) way.use_once();
   const CURLcode done = way.curl.easy_perform(way.easy);
   const std::string where = "the ClickHouse server at " + address_.host + ":" + std::to_string(address_.port);
-  if (way.full) return refuse(std::errc::message_size, where + fmt::format(" answers with more than {} MiB; ask for less", most_answer_ >> 20));
+  if (way.full)
+    return refuse(std::errc::message_size,
+                  where + fmt::format(" answers with more than {} MiB; ask for less", most_answer_ >> 20));
   if (done == CURLE_ABORTED_BY_CALLBACK) return refuse(std::errc::operation_canceled, "the way to " + where + " was left");
   const std::string reason = way.why[0] != 0 ? way.why : way.curl.easy_strerror(done);
   if (done == CURLE_PEER_FAILED_VERIFICATION)
-    return refuse(std::errc::not_connected, where + " is not trusted (" + reason + "): `ca` in the --config file names the authority that signed its certificate, HOST is a name that stands there, and it has not expired");
+    return refuse(std::errc::not_connected, where + " is not trusted (" + reason +
+                                                "): `ca` in the --config file names the authority that signed its certificate, "
+                                                "HOST is a name that stands there, and it has not expired");
   if (done == CURLE_SSL_CACERT_BADFILE) return refuse(std::errc::not_connected, "`ca` in the --config file: " + reason);
   const auto came_to = [&](CURLINFO time) {
     curl_off_t us = 0;
     return way.curl.easy_getinfo(way.easy, time, &us) == CURLE_OK && us != 0;
   };
-  const bool silent = done == CURLE_OPERATION_TIMEDOUT && came_to(CURLINFO_CONNECT_TIME_T) && !came_to(CURLINFO_APPCONNECT_TIME_T);
+  const bool silent =
+      done == CURLE_OPERATION_TIMEDOUT && came_to(CURLINFO_CONNECT_TIME_T) && !came_to(CURLINFO_APPCONNECT_TIME_T);
   if (login_.tls && (done == CURLE_SSL_CONNECT_ERROR || silent))
-    return refuse(std::errc::not_connected, where + " speaks no TLS there (" + reason + "): name the port of https, as clickhouse://HOST:8443/DATABASE, or leave `tls = yes` out of the --config file");
+    return refuse(
+        std::errc::not_connected,
+        where + " speaks no TLS there (" + reason +
+            "): name the port of https, as clickhouse://HOST:8443/DATABASE, or leave `tls = yes` out of the --config file");
   const bool closed = done == CURLE_GOT_NOTHING || done == CURLE_RECV_ERROR;
   if (done != CURLE_OK)
-    return refuse(std::errc::not_connected, where + " does not answer: " + way.curl.easy_strerror(done) + (closed && !login_.tls ? "; if that is its port of https, write `tls = yes` into the --config file" : ""));
+    return refuse(
+        std::errc::not_connected,
+        where + " does not answer: " + way.curl.easy_strerror(done) +
+            (closed && !login_.tls ? "; if that is its port of https, write `tls = yes` into the --config file" : ""));
   long status = 0;
   way.curl.easy_getinfo(way.easy, CURLINFO_RESPONSE_CODE, &status);
   if (status == 200) return std::move(way.answer);
   code_ = code_of(way.answer);
-  return refuse(std::errc::io_error, where + " refuses" + (code_ != 0 ? fmt::format(" (code {})", code_) : fmt::format(" (HTTP {})", status)) + ": " + short_text(way.answer));
+  return refuse(std::errc::io_error, where + " refuses" +
+                                         (code_ != 0 ? fmt::format(" (code {})", code_) : fmt::format(" (HTTP {})", status)) +
+                                         ": " + short_text(way.answer));
 }
 
 #else
 
 struct Server::Way {};
-Server::Server(const Address& address, const Login& login, std::function<bool()> stop) : address_(address), login_(login), stop_(std::move(stop)) {}
+Server::Server(const Address& address, const Login& login, std::function<bool()> stop)
+    : address_(address), login_(login), stop_(std::move(stop)) {}
 Server::~Server() = default;
 result<std::unique_ptr<Server>> Server::open(const Address& address, const Login&, std::function<bool()>) {
-  return refuse(std::errc::not_supported, "cannot ask " + address.show() + ": this ringside was built without libcurl (Debian: libcurl4-openssl-dev)");
+  return refuse(std::errc::not_supported,
+                "cannot ask " + address.show() + ": this ringside was built without libcurl (Debian: libcurl4-openssl-dev)");
 }
-result<std::string> Server::post(const std::string&, std::string_view, bool) { return refuse(std::errc::not_supported, "built without libcurl"); }
+result<std::string> Server::post(const std::string&, std::string_view, bool) {
+  return refuse(std::errc::not_supported, "built without libcurl");
+}
 
 #endif
 
 // The server answers once it knows how the statement ended, so the answer's status is the outcome.
-result<std::string> Server::ask(const std::string& sql) { return post("wait_end_of_query=1&database=" + escaped(address_.database), sql, false); }
+result<std::string> Server::ask(const std::string& sql) {
+  return post("wait_end_of_query=1&database=" + escaped(address_.database), sql, false);
+}
 
 result<std::vector<BlockIn>> Server::select(const std::string& sql, std::string& answer) {
   answer = RS_TRY(ask(sql + " FORMAT Native"));
@@ -276,21 +313,27 @@ result<u64> Server::count(const std::string& sql) {
   std::string answer;
   const auto blocks = RS_TRY(select(sql, answer));
   for (const BlockIn& block : blocks) {
-    if (block.rows == 1 && block.columns.size() == 1 && block.columns[0].kind == ColumnIn::Kind::whole && !block.columns[0].is_array)
+    if (block.rows == 1 && block.columns.size() == 1 && block.columns[0].kind == ColumnIn::Kind::whole &&
+        !block.columns[0].is_array)
       return static_cast<u64>(block.columns[0].whole(0));
   }
   return refuse(std::errc::bad_message, "the server's answer to " + sql.substr(0, 200) + " is no number");
 }
 
 result<void> Server::begin_session(const std::string& name) {
-  const std::string known = RS_TRY(post(fmt::format("session_id={}&session_timeout={}", escaped(name), session_seconds), "SELECT count() FROM system.settings WHERE name = 'async_insert'", false));
+  const std::string known = RS_TRY(post(fmt::format("session_id={}&session_timeout={}", escaped(name), session_seconds),
+                                        "SELECT count() FROM system.settings WHERE name = 'async_insert'", false));
   may_defer_ = known != "0\n";
   return {};
 }
 
 result<void> Server::insert(const std::string& sql, std::string_view block, const std::string& session) {
-  const std::string answer = RS_TRY(post(fmt::format("database={}&session_id={}&session_check=1&session_timeout={}{}&query={}", escaped(address_.database), escaped(session), session_seconds, may_defer_ ? "&async_insert=0" : "", escaped(sql)), block, true));
-  if (!answer.empty()) return refuse(std::errc::io_error, "an insert failed late: " + short_text(answer));  // the status went out before
+  const std::string answer = RS_TRY(
+      post(fmt::format("database={}&session_id={}&session_check=1&session_timeout={}{}&query={}", escaped(address_.database),
+                       escaped(session), session_seconds, may_defer_ ? "&async_insert=0" : "", escaped(sql)),
+           block, true));
+  if (!answer.empty())
+    return refuse(std::errc::io_error, "an insert failed late: " + short_text(answer));  // the status went out before
   return {};
 }
 

@@ -3,10 +3,11 @@
 //   auto server = RS_TRY(Server::open(RS_TRY(Address::parse("clickhouse://127.0.0.1/traces")), {}));
 //   auto blocks = RS_TRY(server->select("SELECT count() FROM events"));
 //
-// An insert whose answer does not arrive may have happened, may be going on, or may still be in a socket of the server's. So each one
-// runs in a session (the server's term) that was made before it, with session_check=1: fence() returns when that session has ended, and
-// from then on the insert has happened, or never will. The server has one query at a time in a session (error 373), and refuses those of a session
-// that it does not know (372). A server that may keep an insert for later (async_insert) is told not to.
+// An insert whose answer does not arrive may have happened, may be going on, or may still be in a socket of the server's. So
+// each one runs in a session (the server's term) that was made before it, with session_check=1: fence() returns when that
+// session has ended, and from then on the insert has happened, or never will. The server has one query at a time in a session
+// (error 373), and refuses those of a session that it does not know (372). A server that may keep an insert for later
+// (async_insert) is told not to.
 #pragma once
 #include <atomic>
 #include <functional>

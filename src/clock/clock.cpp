@@ -46,7 +46,8 @@ result<ClockKind> clock_from(const std::string& name) {
   if (name == "mono") return ClockKind::mono;
   if (name == "counter") return ClockKind::counter;
   if (name == "cntvct" || name == "arm64-cntvct") return ClockKind::cntvct;
-  return refuse(std::errc::invalid_argument, "there is no clock '" + name + "': use tsc (x86-64), cntvct (arm64), mono or counter");
+  return refuse(std::errc::invalid_argument,
+                "there is no clock '" + name + "': use tsc (x86-64), cntvct (arm64), mono or counter");
 }
 
 ClockKind best_clock() noexcept { return tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono; }
@@ -88,8 +89,8 @@ ClockInfo Calibration::finish() const noexcept {
   info.shift = 31;
   while (info.shift > 0 && ns_per_tick * static_cast<double>(u64{1} << info.shift) >= 4294967295.0) --info.shift;
   info.mult = static_cast<u32>(ns_per_tick * static_cast<double>(u64{1} << info.shift) + 0.5);
-  // A base whose product with mult has no bits below the shift: (ticks * mult >> shift) plus a constant is then the same time to
-  // the nanosecond, for formats that know no base.
+  // A base whose product with mult has no bits below the shift: (ticks * mult >> shift) plus a constant is then the same time
+  // to the nanosecond, for formats that know no base.
   info.base_ticks = from.ticks >> info.shift << info.shift;
   info.base_ns = 0;
   info.base_ns = from.ns - info.to_ns(from.ticks);
@@ -114,7 +115,8 @@ ClockInfo refined(const ClockInfo& clock, u64& error_ns) noexcept {
   error_ns = said > now.ns ? said - now.ns : now.ns - said;
   // Within two seconds of the base the old rate is as good; an error of more than a thousandth is not the rate's.
   if (now.ns - clock.base_ns < 2'000'000'000 || error_ns > (now.ns - clock.base_ns) / 1000) return clock;
-  ClockInfo better = line(clock.base_ticks, clock.base_ns, static_cast<double>(now.ns - clock.base_ns) / static_cast<double>(now.ticks - clock.base_ticks));
+  ClockInfo better = line(clock.base_ticks, clock.base_ns,
+                          static_cast<double>(now.ns - clock.base_ns) / static_cast<double>(now.ticks - clock.base_ticks));
   better.kind = clock.kind;
   return better;
 }

@@ -1,6 +1,7 @@
-// The clocks of an instance. tsc: raw ticks of x86, where the processor's counter is invariant and all processors agree; cntvct:
-// raw ticks of arm64, where that is so by the architecture; mono: CLOCK_MONOTONIC in ns; counter: each reading of a ring adds
-// one, for tests. Ticks are converted by what their instance says, so any processor reads them; only their own one writes them.
+// The clocks of an instance. tsc: raw ticks of x86, where the processor's counter is invariant and all processors agree;
+// cntvct: raw ticks of arm64, where that is so by the architecture; mono: CLOCK_MONOTONIC in ns; counter: each reading of a
+// ring adds one, for tests. Ticks are converted by what their instance says, so any processor reads them; only their own one
+// writes them.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <ringside/thread.hpp>
@@ -32,12 +33,16 @@ struct ClockInfo {
   }
 };
 
-// to_ns() of ticks that follow one another: the remainder of each is carried to the next, so a step is a product of 64 bits. Equal
-// to to_ns(), unless the ticks since the clock's base pass 2^63.
+// to_ns() of ticks that follow one another: the remainder of each is carried to the next, so a step is a product of 64 bits.
+// Equal to to_ns(), unless the ticks since the clock's base pass 2^63.
 class NsWalk {
  public:
   NsWalk(const ClockInfo& clock, u64 ticks, u64 ns) noexcept  // ns: to_ns(ticks)
-      : ns_(ns), mult_(clock.mult), shift_(clock.shift), below_((u64{1} << clock.shift) - 1), rest_((ticks - clock.base_ticks) * mult_ & below_) {}
+      : ns_(ns),
+        mult_(clock.mult),
+        shift_(clock.shift),
+        below_((u64{1} << clock.shift) - 1),
+        rest_((ticks - clock.base_ticks) * mult_ & below_) {}
   // delta: ticks since the last, below 2^28. The product is below 2^60, and the shift below 64, so the sum fits.
   u64 step(u32 delta) noexcept {
     rest_ += delta * mult_;
@@ -63,7 +68,7 @@ ClockInfo clock_in(const Words& words) noexcept {
 
 const char* to_string(ClockKind kind) noexcept;              // the kernel's names: x86-tsc, mono, counter; arm64-cntvct
 result<ClockKind> clock_from(const std::string& name);       // these, tsc and cntvct
-ClockKind best_clock() noexcept;                             // tsc where it is invariant, else mono: a clock that the kernel has, too
+ClockKind best_clock() noexcept;  // tsc where it is invariant, else mono: a clock that the kernel has, too
 bool tsc_is_invariant() noexcept;                            // constant rate, runs in idle states, is the kernel's clock source
 
 // Measures the rate of a clock of ticks. What the caller does between the two is part of the measurement: it lasts at least a

@@ -35,7 +35,9 @@ struct Consumer::State {
 
   Trace& trace() const { return reading->trace(); }
   const RingName& ring(const Event& e) const { return trace().timeline.name(e.source); }
-  i32 recorded_tid(const Event& e) const { return e.lost != 0 ? 0 : thread_of(trace().formats.find(e.id), read_common({e.data, e.size})); }
+  i32 recorded_tid(const Event& e) const {
+    return e.lost != 0 ? 0 : thread_of(trace().formats.find(e.id), read_common({e.data, e.size}));
+  }
 };
 
 Consumer::Consumer(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -56,7 +58,8 @@ result<Consumer> Consumer::open(const Options& options) {
   open.time.over = [stop = &state->stop] { return stop->load(std::memory_order_relaxed); };
   state->reading = RS_TRY(Reading::open(std::move(open)));
   if (state->trace().live())
-    state->reading->follow(static_cast<u64>(std::max<i64>(0, options.look_ahead.count())), static_cast<u64>(std::max<i64>(0, options.duration.count())));
+    state->reading->follow(static_cast<u64>(std::max<i64>(0, options.look_ahead.count())),
+                           static_cast<u64>(std::max<i64>(0, options.duration.count())));
   return Consumer(std::move(state));
 }
 
@@ -67,15 +70,16 @@ bool Consumer::next(Event& out) {
     got = state_->reading->next(r);
   } while (got == Reading::Got::other);
   if (got == Reading::Got::nothing) return false;
-  out = {r.time, r.lost, r.payload.data, static_cast<u32>(r.payload.size), got == Reading::Got::gap ? 0 : r.number(), r.source, r.late, r.cpu};
+  out = {r.time,   r.lost, r.payload.data, static_cast<u32>(r.payload.size), got == Reading::Got::gap ? 0 : r.number(),
+         r.source, r.late, r.cpu};
   return true;
 }
 
 bool Consumer::wait() { return state_->reading->wait(5'000'000); }
 void Consumer::stop() noexcept { state_->stop.store(true, std::memory_order_relaxed); }
 
-result<void> Consumer::find_field(std::string_view event, std::string_view name, int wanted, size_t bytes, u32& id, u32& offset, u32& size, bool& is_signed,
-                                  const void*& at) const {
+result<void> Consumer::find_field(std::string_view event, std::string_view name, int wanted, size_t bytes, u32& id, u32& offset,
+                                  u32& size, bool& is_signed, const void*& at) const {
   for (const auto& type : state_->trace().formats.all()) {
     if (type->full != event && type->name != event) continue;
     const Field* field = nullptr;
@@ -84,13 +88,23 @@ result<void> Consumer::find_field(std::string_view event, std::string_view name,
       all += (all.empty() ? "" : ", ") + f.name;
       if (f.name == name) field = &f;
     }
-    if (field == nullptr) return refuse(std::errc::invalid_argument, type->full + " has no field " + in_quotes(name) + ", but " + (all.empty() ? "none" : all));
+    if (field == nullptr)
+      return refuse(std::errc::invalid_argument,
+                    type->full + " has no field " + in_quotes(name) + ", but " + (all.empty() ? "none" : all));
     const bool text = field->kind == FieldKind::text || field->kind == FieldKind::loc_text;
-    const bool fits = wanted == 2 ? text : wanted == 1 ? field->kind == FieldKind::floating : field->kind == FieldKind::integer && field->size <= bytes;
+    const bool fits = wanted == 2   ? text
+                      : wanted == 1 ? field->kind == FieldKind::floating
+                                    : field->kind == FieldKind::integer && field->size <= bytes;
     if (!fits)
-      return refuse(std::errc::invalid_argument, fmt::format("{}/{} is {}, which {} cannot hold", type->full, name,
-                                                             text ? "a text" : field->kind == FieldKind::floating ? "a floating number" : field->kind == FieldKind::integer ? fmt::format("an integer of {} bytes", field->size) : "an array",
-                                                             wanted == 2 ? "a std::string_view" : wanted == 1 ? "a floating type" : fmt::format("an integer of {} bytes", bytes)));
+      return refuse(std::errc::invalid_argument,
+                    fmt::format("{}/{} is {}, which {} cannot hold", type->full, name,
+                                text                                 ? "a text"
+                                : field->kind == FieldKind::floating ? "a floating number"
+                                : field->kind == FieldKind::integer  ? fmt::format("an integer of {} bytes", field->size)
+                                                                     : "an array",
+                                wanted == 2   ? "a std::string_view"
+                                : wanted == 1 ? "a floating type"
+                                              : fmt::format("an integer of {} bytes", bytes)));
     id = type->id;
     offset = field->offset;
     size = field->size;
@@ -98,7 +112,9 @@ result<void> Consumer::find_field(std::string_view event, std::string_view name,
     at = field;
     return {};
   }
-  return refuse(std::errc::invalid_argument, "there is no event " + in_quotes(event) + " in " + state_->trace().first().where.text + ", but " + event_list(state_->trace().formats));
+  return refuse(std::errc::invalid_argument, "there is no event " + in_quotes(event) + " in " +
+                                                 state_->trace().first().where.text + ", but " +
+                                                 event_list(state_->trace().formats));
 }
 
 template <>
@@ -118,7 +134,9 @@ int Consumer::cpu(const Event& e) const {
 
 int Consumer::tid(const Event& e) const { return state_->trace().tasks.seen(state_->recorded_tid(e), state_->ring(e)); }
 
-std::string_view Consumer::task(const Event& e) const { return state_->trace().tasks.name(state_->recorded_tid(e), state_->ring(e)); }
+std::string_view Consumer::task(const Event& e) const {
+  return state_->trace().tasks.name(state_->recorded_tid(e), state_->ring(e));
+}
 
 std::string Consumer::text(const Event& e) {
   State& s = *state_;
@@ -159,13 +177,18 @@ Consumer::Column::Column(Column&&) noexcept = default;
 Consumer::Column::~Column() = default;
 
 std::optional<i64> Consumer::Column::number(const Event& e) {
-  return state_->value<i64>(e, [](auto& column, const auto& record, const RingName& ring, i64& out) { return column.kind() == ringside::Column::Kind::whole && column.number(record, ring, out); });
+  return state_->value<i64>(e, [](auto& column, const auto& record, const RingName& ring, i64& out) {
+    return column.kind() == ringside::Column::Kind::whole && column.number(record, ring, out);
+  });
 }
 std::optional<double> Consumer::Column::real(const Event& e) {
-  return state_->value<double>(e, [](auto& column, const auto& record, const RingName& ring, double& out) { return column.real(record, ring, out); });
+  return state_->value<double>(
+      e, [](auto& column, const auto& record, const RingName& ring, double& out) { return column.real(record, ring, out); });
 }
 std::optional<std::string_view> Consumer::Column::text(const Event& e) {
-  return state_->value<std::string_view>(e, [](auto& column, const auto& record, const RingName& ring, std::string_view& out) { return column.text(record, ring, out); });
+  return state_->value<std::string_view>(e, [](auto& column, const auto& record, const RingName& ring, std::string_view& out) {
+    return column.text(record, ring, out);
+  });
 }
 
 result<Consumer::Column> Consumer::column(const std::string& text) {
@@ -182,7 +205,8 @@ Consumer::Hist::Hist(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Consumer::Hist::Hist(Hist&&) noexcept = default;
 Consumer::Hist::~Hist() = default;
 
-result<Consumer::Hist> Consumer::hist(const std::vector<std::string>& keys, const std::vector<std::string>& values, size_t most_keys) {
+result<Consumer::Hist> Consumer::hist(const std::vector<std::string>& keys, const std::vector<std::string>& values,
+                                      size_t most_keys) {
   ringside::Hist::Options options;
   options.keys = keys;
   options.values = values;
@@ -240,8 +264,12 @@ const Histogram& Consumer::Latency::all() const { return state_->pairs.all(); }
 
 std::vector<Consumer::Latency::Group> Consumer::Latency::groups() const {
   std::vector<Group> out;
-  state_->pairs.each_group([&](u64 key, const Pairs::Group& group) { out.push_back({state_->pairs.show_group(key, group), group.times}); });
-  std::sort(out.begin(), out.end(), [](const Group& a, const Group& b) { return a.times.sum() != b.times.sum() ? a.times.sum() > b.times.sum() : a.key < b.key; });
+  state_->pairs.each_group([&](u64 key, const Pairs::Group& group) {
+    out.push_back({state_->pairs.show_group(key, group), group.times});
+  });
+  std::sort(out.begin(), out.end(), [](const Group& a, const Group& b) {
+    return a.times.sum() != b.times.sum() ? a.times.sum() > b.times.sum() : a.key < b.key;
+  });
   return out;
 }
 

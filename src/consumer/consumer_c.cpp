@@ -71,7 +71,9 @@ std::vector<std::string> list(const char* const* texts) {
   return out;
 }
 
-const Consumer::Hist::Row* row_of(const ringside_hist* hist, size_t row) { return row < hist->rows.size() ? &hist->rows[row] : nullptr; }
+const Consumer::Hist::Row* row_of(const ringside_hist* hist, size_t row) {
+  return row < hist->rows.size() ? &hist->rows[row] : nullptr;
+}
 
 }  // namespace
 
@@ -213,8 +215,8 @@ double ringside_hist_quantile(const ringside_hist* hist, size_t row, double q) {
 }
 uint64_t ringside_hist_evicted(const ringside_hist* hist) { return hist->hist.evicted_events(); }
 
-ringside_latency* ringside_latency_open(ringside_consumer* c, const char* start, const char* end, const char* start_key, const char* end_key, char* error,
-                                        size_t error_size) {
+ringside_latency* ringside_latency_open(ringside_consumer* c, const char* start, const char* end, const char* start_key,
+                                        const char* end_key, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> ringside_latency* {
     Consumer::LatencyOptions options;
     options.start = start;

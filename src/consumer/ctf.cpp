@@ -26,7 +26,8 @@ bool is_metadata(const fs::path& file) {
   if (!fs::is_regular_file(file, error)) return false;
   char head[10] = {};
   std::ifstream(file, std::ios::binary).read(head, sizeof head);
-  return std::memcmp(head, "/* CTF 1.", 9) == 0 || std::memcmp(head, "\x57\x1d\xd1\x75", 4) == 0 || std::memcmp(head, "\x75\xd1\x1d\x57", 4) == 0;
+  return std::memcmp(head, "/* CTF 1.", 9) == 0 || std::memcmp(head, "\x57\x1d\xd1\x75", 4) == 0 ||
+         std::memcmp(head, "\x75\xd1\x1d\x57", 4) == 0;
 }
 
 // LTTng's are five directories deep: NAME/ust/uid/0/64-bit. Looks at some thousand entries, no more.
@@ -62,12 +63,15 @@ bool is_ctf(const std::string& dir) {
 result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::string& ctf) {
   const char* const tmp = std::getenv("TMPDIR");
   std::string dir = std::string(tmp != nullptr && *tmp != 0 ? tmp : "/tmp") + "/ringside-ctf-XXXXXX";
-  if (mkdtemp(dir.data()) == nullptr) return fail(errno, "cannot make a directory for the events of " + ctf + " (" + dir + "; TMPDIR names another place)");
+  if (mkdtemp(dir.data()) == nullptr)
+    return fail(errno, "cannot make a directory for the events of " + ctf + " (" + dir + "; TMPDIR names another place)");
   std::unique_ptr<CtfAsRecording> made(new CtfAsRecording(dir));
   const std::string plugin = find_babeltrace_plugin();
   std::vector<std::string> words = {"babeltrace2", "--log-level=F"};
   if (!plugin.empty()) words.push_back("--plugin-path=" + plugin);
-  for (const std::string& word : {std::string("convert"), fs::absolute(ctf).string(), std::string("--component=sink.ringside.recording"), "--params=path=\"" + made->recording() + "\""})
+  for (const std::string& word :
+       {std::string("convert"), fs::absolute(ctf).string(), std::string("--component=sink.ringside.recording"),
+        "--params=path=\"" + made->recording() + "\""})
     words.push_back(word);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -81,13 +85,19 @@ result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::strin
   pid_t child = 0;
   const int failed = posix_spawnp(&child, "babeltrace2", &files, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&files);
-  if (failed != 0) return fail(failed, "cannot read the CTF trace " + ctf + ": it needs the program babeltrace2 (Debian: apt install babeltrace2)");
+  if (failed != 0)
+    return fail(failed,
+                "cannot read the CTF trace " + ctf + ": it needs the program babeltrace2 (Debian: apt install babeltrace2)");
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    return refuse(std::errc::bad_message, "babeltrace2 cannot read the CTF trace " + ctf + (WIFSIGNALED(status) ? " (signal " + std::to_string(WTERMSIG(status)) + ")" : "") + ": " + last_line(said) +
-                                              (plugin.empty() ? "; ringside's plugin for it was not found: it is built where libbabeltrace2-dev is installed" : ""));
+    return refuse(
+        std::errc::bad_message,
+        "babeltrace2 cannot read the CTF trace " + ctf +
+            (WIFSIGNALED(status) ? " (signal " + std::to_string(WTERMSIG(status)) + ")" : "") + ": " + last_line(said) +
+            (plugin.empty() ? "; ringside's plugin for it was not found: it is built where libbabeltrace2-dev is installed"
+                            : ""));
   return made;
 }
 

@@ -1,5 +1,5 @@
-// A CTF trace (LTTng-UST's, or any that babeltrace2 reads) as a recording: babeltrace2 reads it, and our sink.ringside.recording
-// (src/babeltrace) writes what it reads into a directory that lasts as long as it is used.
+// A CTF trace (LTTng-UST's, or any that babeltrace2 reads) as a recording: babeltrace2 reads it, and our
+// sink.ringside.recording (src/babeltrace) writes what it reads into a directory that lasts as long as it is used.
 #pragma once
 #include <memory>
 #include <ringside/base/result.hpp>

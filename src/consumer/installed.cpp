@@ -20,7 +20,8 @@ std::string find_installed(const std::string& name, const std::string& beside, c
   for (const std::string& in : below) {
     places.push_back(here + "/" RINGSIDE_LIBDIR_OF_BINARY + in);  // installed, wherever that is
     places.push_back(RINGSIDE_LIBDIR + in);
-    for (const char* const lib : {"/../lib", "/../lib/x86_64-linux-gnu", "/../lib/aarch64-linux-gnu", "/../lib64"}) places.push_back(here + lib + in);
+    for (const char* const lib : {"/../lib", "/../lib/x86_64-linux-gnu", "/../lib/aarch64-linux-gnu", "/../lib64"})
+      places.push_back(here + lib + in);
   }
   for (const std::string& place : places) {
     if (access((place + "/" + name).c_str(), R_OK) != 0) continue;

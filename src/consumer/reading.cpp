@@ -18,7 +18,8 @@ Reading::Time Reading::real_time() {
 
 result<std::unique_ptr<Reading>> Reading::open(Options options) {
   std::unique_ptr<Reading> reading(new Reading);
-  reading->trace_ = RS_TRY(open_traces(options.where, options.kernel, options.choice, options.verbose, options.make, options.same, options.tallied));
+  reading->trace_ = RS_TRY(
+      open_traces(options.where, options.kernel, options.choice, options.verbose, options.make, options.same, options.tallied));
   Trace& trace = reading->trace_;
   reading->time_ = std::move(options.time);
   reading->notices_ = std::move(options.notices);
@@ -53,8 +54,8 @@ u64 Reading::begin() {
   return *begin_ns_;
 }
 
-// Of files, only the range that is wanted. In front of it, the last events of the kernel's rings tell who runs where. The stacks of
-// programs and their maps may stand anywhere before.
+// Of files, only the range that is wanted. In front of it, the last events of the kernel's rings tell who runs where. The
+// stacks of programs and their maps may stand anywhere before.
 void Reading::narrow(u64 lead) {
   (void)begin();
   const u64 last = part_end_ == forever ? forever : part_end_ - 1;
@@ -64,7 +65,9 @@ void Reading::narrow(u64 lead) {
 
 bool Reading::stacks_anywhere() const {
   const auto& types = trace_.formats.all();
-  return stacks_ != nullptr && std::any_of(types.begin(), types.end(), [](const auto& type) { return type->full == "ringside:stack" || type->full == "ringside:code_map"; });
+  return stacks_ != nullptr && std::any_of(types.begin(), types.end(), [](const auto& type) {
+           return type->full == "ringside:stack" || type->full == "ringside:code_map";
+         });
 }
 
 bool Reading::has_stacks() const {
@@ -195,7 +198,8 @@ std::vector<std::string> Reading::stack_remarks() const {
   std::vector<std::string> out = stacks_->remarks();
   if (stacks_behind_ > stacks_joined_) {
     const u64 n = stacks_behind_ - stacks_joined_;
-    out.push_back(std::to_string(n) + (n == 1 ? " stack of the kernel's stands behind no event" : " stacks of the kernel's stand behind no event"));
+    out.push_back(std::to_string(n) +
+                  (n == 1 ? " stack of the kernel's stands behind no event" : " stacks of the kernel's stand behind no event"));
   }
   return out;
 }

@@ -56,7 +56,8 @@ class Reading {
 
   static Time real_time();
   static result<std::unique_ptr<Reading>> open(Options options);
-  // A recording that this process writes, from its beginning; followed at once. grow() takes over what was added to its description.
+  // A recording that this process writes, from its beginning; followed at once. grow() takes over what was added to its
+  // description.
   static std::unique_ptr<Reading> open_growing(const std::string& dir, const RecordingMeta& now);
   // taken_until: CLOCK_MONOTONIC; what was committed before is in its files.
   void grow(const RecordingMeta& now, u64 taken_until);
@@ -107,8 +108,8 @@ class Reading {
     return got(record, ring(record));
   }
 
-  // Several threads read a recording in parts, each thread with a Reading of its own. Before the first record: times that cut it
-  // into about `parts` parts of the same size; none, if it cannot be cut. bytes(): of all parts.
+  // Several threads read a recording in parts, each thread with a Reading of its own. Before the first record: times that cut
+  // it into about `parts` parts of the same size; none, if it cannot be cut. bytes(): of all parts.
   std::vector<u64> seams(u32 parts);
   u64 bytes();
   u64 begin();  // the time of the trace's first event; to be called before the first record

@@ -38,7 +38,10 @@ using clickhouse::quoted_text;
 constexpr u32 subbuf_size = 262144;  // the largest event that was shipped is shorter
 
 result<i64> parse_when(const std::string& text) {
-  const auto bad = [&] { return refuse(std::errc::invalid_argument, "\"" + text + "\" is no time; write seconds since 1970, 2026-11-24T10:00:00 (UTC) or -10m"); };
+  const auto bad = [&] {
+    return refuse(std::errc::invalid_argument,
+                  "\"" + text + "\" is no time; write seconds since 1970, 2026-11-24T10:00:00 (UTC) or -10m");
+  };
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   if (text.size() > 1 && text[0] == '-') {
@@ -47,7 +50,8 @@ result<i64> parse_when(const std::string& text) {
     return now.tv_sec * 1'000'000'000 + now.tv_nsec - static_cast<i64>(*ago);
   }
   tm date{};
-  const char* const rest = text.size() > 10 ? strptime(text.c_str(), text[10] == 'T' ? "%Y-%m-%dT%H:%M:%S" : "%Y-%m-%d %H:%M:%S", &date) : nullptr;
+  const char* const rest =
+      text.size() > 10 ? strptime(text.c_str(), text[10] == 'T' ? "%Y-%m-%dT%H:%M:%S" : "%Y-%m-%d %H:%M:%S", &date) : nullptr;
   if (rest != nullptr && (*rest == 0 || std::strcmp(rest, "Z") == 0)) return i64{timegm(&date)} * 1'000'000'000;
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
@@ -58,8 +62,10 @@ result<i64> parse_when(const std::string& text) {
 // A block's column of this kind, or an error: what a server answers is not to be trusted.
 result<const ColumnIn*> wanted(const BlockIn& block, std::string_view name, bool text) {
   const ColumnIn* const column = block.column(name);
-  if (column == nullptr || column->is_array || (column->kind == ColumnIn::Kind::text) != text || column->kind == ColumnIn::Kind::real)
-    return refuse(std::errc::bad_message, "the server's table has no column " + std::string(name) + " as `ringside ship` makes it");
+  if (column == nullptr || column->is_array || (column->kind == ColumnIn::Kind::text) != text ||
+      column->kind == ColumnIn::Kind::real)
+    return refuse(std::errc::bad_message,
+                  "the server's table has no column " + std::string(name) + " as `ringside ship` makes it");
   return column;
 }
 
@@ -73,12 +79,17 @@ std::string in_range(const ShippedAsRecording::Place& place, const char* from = 
   return out;
 }
 
-std::string parts_in_range(const ShippedAsRecording::Place& place) { return in_range(place, "time_ns", "time_ns + toInt64(duration_ns)"); }
+std::string parts_in_range(const ShippedAsRecording::Place& place) {
+  return in_range(place, "time_ns", "time_ns + toInt64(duration_ns)");
+}
 
 result<std::vector<std::string>> tables_of_events(clickhouse::Server& server) {
   std::string answer;
   std::vector<std::string> tables;
-  for (const BlockIn& block : RS_TRY(server.select("SELECT name FROM system.tables WHERE database = " + quoted_text(server.address().database) + " AND position(name, ':') != 0 ORDER BY name", answer))) {
+  for (const BlockIn& block :
+       RS_TRY(server.select("SELECT name FROM system.tables WHERE database = " + quoted_text(server.address().database) +
+                                " AND position(name, ':') != 0 ORDER BY name",
+                            answer))) {
     const ColumnIn* const name = RS_TRY(wanted(block, "name", true));
     for (const auto& one : name->texts) tables.emplace_back(one);
   }
@@ -145,9 +156,11 @@ void put_field(const EventType& type, const Field& field, const ColumnIn& column
 }
 
 bool fits(const Field& field, const ColumnIn& column) {
-  const bool array = field.kind == FieldKind::array || field.kind == FieldKind::loc_array, text = field.kind == FieldKind::text || field.kind == FieldKind::loc_text;
+  const bool array = field.kind == FieldKind::array || field.kind == FieldKind::loc_array,
+             text = field.kind == FieldKind::text || field.kind == FieldKind::loc_text;
   const u32 size = array ? std::max(field.element, 1u) : field.size;
-  return column.type == type_of(field) && column.is_array == array && (column.kind == ColumnIn::Kind::text) == text && (text || column.size == size || size > 8);
+  return column.type == type_of(field) && column.is_array == array && (column.kind == ColumnIn::Kind::text) == text &&
+         (text || column.size == size || size > 8);
 }
 
 // Makes the recording of one machine out of its rows.
@@ -155,7 +168,8 @@ class Maker {
  public:
   using Place = ShippedAsRecording::Place;
   using Machine = ShippedAsRecording::Machine;
-  Maker(const Place& place, const Machine& machine, ShippedAsRecording::Times times, const Tallied* tallied, clickhouse::Server& server)
+  Maker(const Place& place, const Machine& machine, ShippedAsRecording::Times times, const Tallied* tallied,
+        clickhouse::Server& server)
       : place_(place), machine_(machine), times_(times), tallied_(tallied), server_(server) {}
 
   result<void> make(const std::string& dir) {
@@ -174,8 +188,11 @@ class Maker {
   std::vector<std::string> remarks() const {
     std::vector<std::string> out;
     if (filtered_ != 0) out.push_back(counted(filtered_, "event") + " of these recordings not shipped (ship -F, --keep)");
-    if (early_ != 0) out.push_back(counted(early_, "event is", "events are") + " left out: the rest of their recordings has not arrived yet");
-    if (strange_ != 0) out.push_back(counted(strange_, "event is", "events are") + " left out: their recordings' description does not name them");
+    if (early_ != 0)
+      out.push_back(counted(early_, "event is", "events are") + " left out: the rest of their recordings has not arrived yet");
+    if (strange_ != 0)
+      out.push_back(counted(strange_, "event is", "events are") +
+                    " left out: their recordings' description does not name them");
     return out;
   }
 
@@ -188,7 +205,8 @@ class Maker {
   std::string parts_wanted() const {
     std::string out = parts_in_range(place_);
     for (const auto& [agent, batches] : machine_.batches)
-      out += fmt::format(" OR (agent = {} AND batch >= {} AND first_batch <= {})", quoted_text(agent), *batches.begin(), *batches.rbegin());
+      out += fmt::format(" OR (agent = {} AND batch >= {} AND first_batch <= {})", quoted_text(agent), *batches.begin(),
+                         *batches.rbegin());
     return "(" + out + ")";
   }
   bool has_events(std::string_view agent, u64 first, u64 last) const {
@@ -200,15 +218,20 @@ class Maker {
 
   result<void> read_parts(const std::string& dir) {
     std::string answer;
-    const auto blocks = RS_TRY(server_.select(fmt::format("SELECT agent, first_batch, batch, filtered, description, printk_formats, {} AS reaches FROM parts WHERE {} AND {} ORDER BY time_ns, agent, batch",
-                                                          parts_in_range(place_), of_machine(), parts_wanted()), answer));
+    const auto blocks =
+        RS_TRY(server_.select(fmt::format("SELECT agent, first_batch, batch, filtered, description, printk_formats, {} AS "
+                                          "reaches FROM parts WHERE {} AND {} ORDER BY time_ns, agent, batch",
+                                          parts_in_range(place_), of_machine(), parts_wanted()),
+                              answer));
     meta_.complete = true;
     for (const BlockIn& block : blocks) {
-      const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *description = RS_TRY(wanted(block, "description", true)), *texts = RS_TRY(wanted(block, "printk_formats", true));
-      const ColumnIn *first = RS_TRY(wanted(block, "first_batch", false)), *last = RS_TRY(wanted(block, "batch", false)), *left_out = RS_TRY(wanted(block, "filtered", false)),
-                     *reaches = RS_TRY(wanted(block, "reaches", false));
+      const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *description = RS_TRY(wanted(block, "description", true)),
+                     *texts = RS_TRY(wanted(block, "printk_formats", true));
+      const ColumnIn *first = RS_TRY(wanted(block, "first_batch", false)), *last = RS_TRY(wanted(block, "batch", false)),
+                     *left_out = RS_TRY(wanted(block, "filtered", false)), *reaches = RS_TRY(wanted(block, "reaches", false));
       for (u64 row = 0; row < block.rows; ++row) {
-        Part part{std::string(agent->texts[row]), static_cast<u64>(first->whole(row)), static_cast<u64>(last->whole(row)), static_cast<u32>(parts_.size())};
+        Part part{std::string(agent->texts[row]), static_cast<u64>(first->whole(row)), static_cast<u64>(last->whole(row)),
+                  static_cast<u32>(parts_.size())};
         if (reaches->whole(row) == 0 && !has_events(part.agent, part.first, part.last)) continue;
         filtered_ += static_cast<u64>(left_out->whole(row));
         if (printk_formats_.size() < texts->texts[row].size()) printk_formats_ = texts->texts[row];
@@ -239,15 +262,18 @@ class Maker {
     meta_.missing.refused += meta.missing.refused;
     meta_.missing.unrecorded += meta.missing.unrecorded;
     complete_ = complete_ && meta.complete;
-    if (!meta.complete) meta.missing.doubts.push_back("a recorder did not finish; the closing counters are missing, the events are here");
+    if (!meta.complete)
+      meta.missing.doubts.push_back("a recorder did not finish; the closing counters are missing, the events are here");
     for (std::string& doubt : meta.missing.doubts)
       if (doubts_.insert(doubt).second) meta_.missing.doubts.push_back(std::move(doubt));
     for (EventInfo& event : meta.events) {
       const std::string full = event.system + ":" + event.name;
-      const auto [at, fresh] = ids_.try_emplace({event.kernel, full, event.format.substr(std::min(event.format.find("\nformat:"), event.format.size()))}, 0);
+      const auto [at, fresh] = ids_.try_emplace(
+          {event.kernel, full, event.format.substr(std::min(event.format.find("\nformat:"), event.format.size()))}, 0);
       if (fresh) {
         const auto id = free_id(event.kernel, event.id);
-        if (!id) return refuse(std::errc::value_too_large, "there are more than 65,535 types of events; ask for a shorter time");
+        if (!id)
+          return refuse(std::errc::value_too_large, "there are more than 65,535 types of events; ask for a shorter time");
         event.id = *id;
         at->second = event.number();
         formats_.add(at->second, event.system, event.name, event.format);
@@ -259,7 +285,9 @@ class Maker {
     for (const RecordedRing& ring : meta.rings) {
       const RingName& n = ring.name;
       const bool of_cpu = n.kernel || n.cpu >= 0;
-      add_ring(part, ring, {n.kernel, n.kernel ? static_cast<i32>(n.ring) : n.cpu, of_cpu ? 0 : n.pid, of_cpu ? 0 : n.tid, of_cpu ? "" : part.agent + n.task});
+      add_ring(part, ring,
+               {n.kernel, n.kernel ? static_cast<i32>(n.ring) : n.cpu, of_cpu ? 0 : n.pid, of_cpu ? 0 : n.tid,
+                of_cpu ? "" : part.agent + n.task});
     }
     for (RingName& thread : meta.threads) threads_[{thread.tid, thread.elsewhere.pid_namespace}] = std::move(thread);
     parts_.push_back(std::move(part));
@@ -289,7 +317,9 @@ class Maker {
     RecordedRing ring;
     ring.name.kernel = number >= RecordingWriter::kernel_rings;
     ring.name.ring = number - (ring.name.kernel ? RecordingWriter::kernel_rings : 0);
-    return add_ring(part, ring, {ring.name.kernel, static_cast<i32>(ring.name.ring), 0, 0, ring.name.kernel ? "" : part.agent + "/unlisted"});
+    return add_ring(
+        part, ring,
+        {ring.name.kernel, static_cast<i32>(ring.name.ring), 0, 0, ring.name.kernel ? "" : part.agent + "/unlisted"});
   }
   // The number of an event that no format describes, here; none: too many types.
   std::optional<u32> number_of_unknown(bool kernel, std::string_view payload) {
@@ -315,7 +345,8 @@ class Maker {
   }
 
   Part* part_of(std::string_view agent, u64 batch) {
-    if (last_part_ != nullptr && last_part_->first <= batch && batch <= last_part_->last && last_part_->agent == agent) return last_part_;
+    if (last_part_ != nullptr && last_part_->first <= batch && batch <= last_part_->last && last_part_->agent == agent)
+      return last_part_;
     const auto at = by_batch_.lower_bound({std::string(agent), batch});
     if (at == by_batch_.end() || at->first.first != agent || parts_[at->second].first > batch) return nullptr;
     return last_part_ = &parts_[at->second];
@@ -323,10 +354,13 @@ class Maker {
 
   result<void> read_table(const std::string& table) {
     std::string answer;
-    const auto blocks = RS_TRY(server_.select("SELECT * FROM " + quoted_name(table) + " WHERE " + of_machine() + " AND " + in_range(place_), answer));
+    const auto blocks = RS_TRY(
+        server_.select("SELECT * FROM " + quoted_name(table) + " WHERE " + of_machine() + " AND " + in_range(place_), answer));
     for (const BlockIn& block : blocks) {
-      const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *batch = RS_TRY(wanted(block, "batch", false)), *ring = RS_TRY(wanted(block, "ring", false)), *number = RS_TRY(wanted(block, "number", false)),
-                     *tid = RS_TRY(wanted(block, "tid", false)), *flags = RS_TRY(wanted(block, "flags", false)), *time = RS_TRY(wanted(block, times_ == ShippedAsRecording::Times::mono ? "mono_ns" : "time_ns", false));
+      const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *batch = RS_TRY(wanted(block, "batch", false)),
+                     *ring = RS_TRY(wanted(block, "ring", false)), *number = RS_TRY(wanted(block, "number", false)),
+                     *tid = RS_TRY(wanted(block, "tid", false)), *flags = RS_TRY(wanted(block, "flags", false)),
+                     *time = RS_TRY(wanted(block, times_ == ShippedAsRecording::Times::mono ? "mono_ns" : "time_ns", false));
       const ColumnIn* const whole = block.column("payload");
       std::map<u32, std::vector<const ColumnIn*>> columns;  // of each type, in the order of its fields
       std::vector<u8> payload;
@@ -339,7 +373,8 @@ class Maker {
         const auto place = static_cast<u32>(ring->whole(row));
         std::optional<u32> event;
         if (const auto known = part->events.find(table); known != part->events.end()) event = known->second;
-        else if (table == unknown_events && whole != nullptr && whole->kind == ColumnIn::Kind::text && !whole->is_array) event = number_of_unknown(place >= RecordingWriter::kernel_rings, whole->texts[row]);
+        else if (table == unknown_events && whole != nullptr && whole->kind == ColumnIn::Kind::text && !whole->is_array)
+          event = number_of_unknown(place >= RecordingWriter::kernel_rings, whole->texts[row]);
         if (!event) {
           ++strange_;
           continue;
@@ -349,14 +384,16 @@ class Maker {
         const u16 id = static_cast<u16>(*event);
         payload.assign(8, 0);
         if (type == nullptr || !type->parsed) {
-          if (whole != nullptr && whole->kind == ColumnIn::Kind::text && !whole->is_array) payload.assign(whole->texts[row].begin(), whole->texts[row].end());
+          if (whole != nullptr && whole->kind == ColumnIn::Kind::text && !whole->is_array)
+            payload.assign(whole->texts[row].begin(), whole->texts[row].end());
           if (payload.size() < 8) payload.resize(8);
         } else {
           auto [own, fresh] = columns.try_emplace(*event);
           if (fresh) {
             for (const Field& field : type->fields) {
               const ColumnIn* column = block.column(column_of(field.name));
-              if (column == nullptr || !fits(field, *column)) column = block.column(clickhouse::name_with_type(column_of(field.name), type_of(field)));
+              if (column == nullptr || !fits(field, *column))
+                column = block.column(clickhouse::name_with_type(column_of(field.name), type_of(field)));
               own->second.push_back(column != nullptr && fits(field, *column) ? column : nullptr);
             }
           }
@@ -367,17 +404,22 @@ class Maker {
           RS_TRY(put_fields(*type, own->second, row, payload));
         }
         std::memcpy(payload.data(), &id, 2);
-        RS_TRY(add_row({own_ring, part->order, static_cast<u32>(number->whole(row)), 0, static_cast<u64>(time->whole(row)), 0, 0}, table, payload, 1));
+        RS_TRY(
+            add_row({own_ring, part->order, static_cast<u32>(number->whole(row)), 0, static_cast<u64>(time->whole(row)), 0, 0},
+                    table, payload, 1));
       }
     }
     return {};
   }
 
-  static result<void> put_fields(const EventType& type, const std::vector<const ColumnIn*>& columns, u64 row, std::vector<u8>& payload) {
+  static result<void> put_fields(const EventType& type, const std::vector<const ColumnIn*>& columns, u64 row,
+                                 std::vector<u8>& payload) {
     // All fixed ones first: the others lie behind them.
     size_t fixed = 8;
-    for (const Field& field : type.fields) fixed = std::max<size_t>(fixed, field.offset + (is_rest(type, field) ? 0 : field.size));
-    if (fixed > subbuf_size / 2) return refuse(std::errc::bad_message, "the format of " + type.full + " has an event of " + format_size(fixed));
+    for (const Field& field : type.fields)
+      fixed = std::max<size_t>(fixed, field.offset + (is_rest(type, field) ? 0 : field.size));
+    if (fixed > subbuf_size / 2)
+      return refuse(std::errc::bad_message, "the format of " + type.full + " has an event of " + format_size(fixed));
     payload.resize(fixed);
     for (size_t n = 0; n < type.fields.size(); ++n)
       if (columns[n] != nullptr) put_field(type, type.fields[n], *columns[n], row, payload);
@@ -391,7 +433,8 @@ class Maker {
       std::memcpy(payload.data() + payload.size() - sizeof times, &times, sizeof times);
       row.part = row.number = 0;  // no order matters, but that of times
     }
-    if (payload.size() > subbuf_size / 2) return refuse(std::errc::bad_message, "an event of " + table + " has " + format_size(payload.size()));
+    if (payload.size() > subbuf_size / 2)
+      return refuse(std::errc::bad_message, "an event of " + table + " has " + format_size(payload.size()));
     row.size = static_cast<u32>(payload.size());
     row.at = payloads_.size();
     rows_.push_back(row);
@@ -414,7 +457,8 @@ class Maker {
     for (const std::string& text : tallied_->columns) {
       auto column = Column::compile(text, formats_, tasks_);
       if (!column || column->of_stacks() || column->shows_names()) return false;
-      if (!column->of_fields() && (in_order(column->field()) || (column->field() == "ts" && column->bucket_width() == 0))) return false;
+      if (!column->of_fields() && (in_order(column->field()) || (column->field() == "ts" && column->bucket_width() == 0)))
+        return false;
       columns_.push_back(std::move(*column));
     }
     if (!tallied_->filter.empty()) {
@@ -426,7 +470,8 @@ class Maker {
     }
     const auto asks = [&](std::initializer_list<std::string_view> names) {
       return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
-        return (filter_ && filter_->names(name)) || std::any_of(columns_.begin(), columns_.end(), [&](const Column& column) { return column.field() == name; });
+        return (filter_ && filter_->names(name)) ||
+               std::any_of(columns_.begin(), columns_.end(), [&](const Column& column) { return column.field() == name; });
       });
     };
     needs_thread_ = asks({"tid", "pid", "common_pid", "thread", "process", "cgroup", "task", "comm", "COMM"});
@@ -436,7 +481,8 @@ class Maker {
     // The number of a ring says which one it is, if it does in all parts.
     std::map<u32, u32> rings;
     for (const Part& part : parts_)
-      for (const auto& [there, here] : part.rings) needs_part_ = rings.try_emplace(there, here).first->second != here || needs_part_;
+      for (const auto& [there, here] : part.rings)
+        needs_part_ = rings.try_emplace(there, here).first->second != here || needs_part_;
     needs_part_ = needs_part_ && needs_ring_;
     return complete_;
   }
@@ -452,15 +498,21 @@ class Maker {
       else of_agent[parts_[n].first] = key.second, ++all;
     }
     for (const auto& [agent, of_agent] : ranges)
-      for (const auto& [first, last] : of_agent) inside_ += fmt::format("{}(agent = {} AND batch >= {} AND batch <= {})", inside_.empty() ? "" : " OR ", quoted_text(agent), first, last);
+      for (const auto& [first, last] : of_agent)
+        inside_ += fmt::format("{}(agent = {} AND batch >= {} AND batch <= {})", inside_.empty() ? "" : " OR ",
+                               quoted_text(agent), first, last);
     return all != 0 && all <= most_ranges;
   }
 
   result<void> read_columns() {
     std::string answer;
-    for (const BlockIn& block : RS_TRY(server_.select("SELECT table, name, type FROM system.columns WHERE database = " + quoted_text(place_.address.database), answer))) {
-      const ColumnIn *table = RS_TRY(wanted(block, "table", true)), *name = RS_TRY(wanted(block, "name", true)), *type = RS_TRY(wanted(block, "type", true));
-      for (u64 row = 0; row < block.rows; ++row) types_[std::string(table->texts[row])][std::string(name->texts[row])] = type->texts[row];
+    for (const BlockIn& block : RS_TRY(server_.select(
+             "SELECT table, name, type FROM system.columns WHERE database = " + quoted_text(place_.address.database),
+             answer))) {
+      const ColumnIn *table = RS_TRY(wanted(block, "table", true)), *name = RS_TRY(wanted(block, "name", true)),
+                     *type = RS_TRY(wanted(block, "type", true));
+      for (u64 row = 0; row < block.rows; ++row)
+        types_[std::string(table->texts[row])][std::string(name->texts[row])] = type->texts[row];
     }
     return {};
   }
@@ -509,11 +561,14 @@ class Maker {
       if (uses == 0) continue;
       std::string name = column_of(field.name);
       auto known = types.find(name);
-      if (known == types.end() || known->second != type_of(field)) known = types.find(name = clickhouse::name_with_type(name, type_of(field)));
+      if (known == types.end() || known->second != type_of(field))
+        known = types.find(name = clickhouse::name_with_type(name, type_of(field)));
       if (known == types.end()) continue;
-      const bool usual = field.kind == FieldKind::integer && (field.size == 1 || field.size == 2 || field.size == 4 || field.size == 8);
+      const bool usual =
+          field.kind == FieldKind::integer && (field.size == 1 || field.size == 2 || field.size == 4 || field.size == 8);
       name = quoted_name(name);
-      add(uses == 1 && usual && user->buckets() ? begin_of_bucket(*user, name, type_of(field), field.is_signed) : name, "field" + std::to_string(n));
+      add(uses == 1 && usual && user->buckets() ? begin_of_bucket(*user, name, type_of(field), field.is_signed) : name,
+          "field" + std::to_string(n));
     }
     std::string times;
     for (const Column& column : columns_) {
@@ -523,7 +578,9 @@ class Maker {
     }
     if (!times.empty()) add(times, "of_time");
     std::string answer;
-    const auto blocks = RS_TRY(server_.select(fmt::format("SELECT {} FROM {} WHERE {} AND {} GROUP BY {}", what, quoted_name(table), of_machine(), in_range(place_), by), answer));
+    const auto blocks = RS_TRY(server_.select(fmt::format("SELECT {} FROM {} WHERE {} AND {} GROUP BY {}", what,
+                                                          quoted_name(table), of_machine(), in_range(place_), by),
+                                              answer));
     for (const BlockIn& block : blocks) RS_TRY(take_tally(block, table, *type, *numbers.begin(), kernel));
     return true;
   }
@@ -533,9 +590,11 @@ class Maker {
       if (!needed) return nullptr;
       return wanted(block, name, text);
     };
-    const ColumnIn *inside = RS_TRY(wanted(block, "inside", false)), *times = RS_TRY(wanted(block, "times", false)), *agent = RS_TRY(column(needs_part_, "of_agent", true)),
-                   *batch = RS_TRY(column(needs_part_, "of_batch")), *ring = RS_TRY(column(needs_ring_, "of_ring")), *tid = RS_TRY(column(needs_thread_, "of_tid")),
-                   *flags = RS_TRY(column(needs_flags_, "of_flags")), *time = RS_TRY(column(block.column("of_time") != nullptr, "of_time"));
+    const ColumnIn *inside = RS_TRY(wanted(block, "inside", false)), *times = RS_TRY(wanted(block, "times", false)),
+                   *agent = RS_TRY(column(needs_part_, "of_agent", true)), *batch = RS_TRY(column(needs_part_, "of_batch")),
+                   *ring = RS_TRY(column(needs_ring_, "of_ring")), *tid = RS_TRY(column(needs_thread_, "of_tid")),
+                   *flags = RS_TRY(column(needs_flags_, "of_flags")),
+                   *time = RS_TRY(column(block.column("of_time") != nullptr, "of_time"));
     std::vector<const ColumnIn*> fields;
     for (size_t n = 0; n < type.fields.size(); ++n) {
       const ColumnIn* const field = block.column("field" + std::to_string(n));
@@ -544,7 +603,9 @@ class Maker {
     std::vector<u8> payload;
     for (u64 row = 0; row < block.rows; ++row) {
       const auto alike = static_cast<u64>(times->whole(row));
-      Part* const part = inside->whole(row) == 0 ? nullptr : needs_part_ ? part_of(agent->texts[row], static_cast<u64>(batch->whole(row))) : &parts_.front();
+      Part* const part = inside->whole(row) == 0 ? nullptr
+                         : needs_part_           ? part_of(agent->texts[row], static_cast<u64>(batch->whole(row)))
+                                                 : &parts_.front();
       if (part == nullptr) {
         early_ += alike;
         continue;
@@ -580,9 +641,12 @@ class Maker {
 
   result<void> read_gaps() {
     std::string answer;
-    const auto blocks = RS_TRY(server_.select("SELECT agent, batch, ring, number, count, why FROM losses WHERE " + of_machine() + " AND " + in_range(place_, "from_ns", "time_ns"), answer));
+    const auto blocks = RS_TRY(server_.select("SELECT agent, batch, ring, number, count, why FROM losses WHERE " +
+                                                  of_machine() + " AND " + in_range(place_, "from_ns", "time_ns"),
+                                              answer));
     for (const BlockIn& block : blocks) {
-      const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *why = RS_TRY(wanted(block, "why", true)), *batch = RS_TRY(wanted(block, "batch", false)), *ring = RS_TRY(wanted(block, "ring", false)),
+      const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *why = RS_TRY(wanted(block, "why", true)),
+                     *batch = RS_TRY(wanted(block, "batch", false)), *ring = RS_TRY(wanted(block, "ring", false)),
                      *number = RS_TRY(wanted(block, "number", false)), *count = RS_TRY(wanted(block, "count", false));
       for (u64 row = 0; row < block.rows; ++row) {
         const auto lost = static_cast<u64>(count->whole(row));
@@ -599,9 +663,12 @@ class Maker {
 
   // The newest ones of this boot.
   result<void> read_symbols() {
-    if (RS_TRY(server_.count("SELECT count() FROM system.tables WHERE database = " + quoted_text(place_.address.database) + " AND name = 'kernel_symbols'")) == 0) return {};
+    if (RS_TRY(server_.count("SELECT count() FROM system.tables WHERE database = " + quoted_text(place_.address.database) +
+                             " AND name = 'kernel_symbols'")) == 0)
+      return {};
     std::string answer;
-    for (const BlockIn& block : RS_TRY(server_.select("SELECT text FROM kernel_symbols WHERE " + of_machine() + " ORDER BY time_ns DESC LIMIT 1", answer))) {
+    for (const BlockIn& block : RS_TRY(server_.select(
+             "SELECT text FROM kernel_symbols WHERE " + of_machine() + " ORDER BY time_ns DESC LIMIT 1", answer))) {
       const ColumnIn* const text = RS_TRY(wanted(block, "text", true));
       if (block.rows != 0) symbols_ = text->texts[0];
     }
@@ -609,7 +676,9 @@ class Maker {
   }
 
   result<void> write(const std::string& dir) {
-    std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return std::tie(a.ring, a.part, a.number, a.time) < std::tie(b.ring, b.part, b.number, b.time); });
+    std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
+      return std::tie(a.ring, a.part, a.number, a.time) < std::tie(b.ring, b.part, b.number, b.time);
+    });
     auto writer = RS_TRY(RecordingWriter::create(dir + "/recording", {}));
     RecordingMeta& meta = writer.meta();
     const u64 duration = meta_.duration_ns;
@@ -640,7 +709,8 @@ class Maker {
         if (packer.add(row.time, payload)) continue;
         if (packer.pending()) RS_TRY(writer.append(ring, packer.take()));
         packer.restart();
-        if (!packer.add(row.time, payload)) return refuse(std::errc::bad_message, "an event of " + format_size(row.size) + " has no place in a recording");
+        if (!packer.add(row.time, payload))
+          return refuse(std::errc::bad_message, "an event of " + format_size(row.size) + " has no place in a recording");
       }
       if (packer.pending()) RS_TRY(writer.append(ring, packer.take()));
       meta.missing.unrecorded += lost_at_end;
@@ -701,7 +771,8 @@ result<ShippedAsRecording::Place> ShippedAsRecording::Place::parse(const std::st
         at = end + 1;
       }
     } else {
-      return refuse(std::errc::invalid_argument, place.address.show() + ": behind the ? stand hosts=, from=, to= and config=, not " + name + "=");
+      return refuse(std::errc::invalid_argument,
+                    place.address.show() + ": behind the ? stand hosts=, from=, to= and config=, not " + name + "=");
     }
   }
   return place;
@@ -717,9 +788,13 @@ result<std::vector<ShippedAsRecording::Machine>> ShippedAsRecording::machines(co
   std::map<std::pair<std::string, u64>, Machine> with_events;  // host, boot
   std::set<u64> boots;
   for (const std::string& table : has_range(place) ? RS_TRY(tables_of_events(*server)) : std::vector<std::string>{}) {
-    const auto blocks = RS_TRY(server->select("SELECT host, boot, agent, batch, max(error_ns) AS error FROM " + quoted_name(table) + " WHERE " + in_range(place) + hosts + " GROUP BY host, boot, agent, batch", answer));
+    const auto blocks =
+        RS_TRY(server->select("SELECT host, boot, agent, batch, max(error_ns) AS error FROM " + quoted_name(table) + " WHERE " +
+                                  in_range(place) + hosts + " GROUP BY host, boot, agent, batch",
+                              answer));
     for (const BlockIn& block : blocks) {
-      const ColumnIn *host = RS_TRY(wanted(block, "host", true)), *agent = RS_TRY(wanted(block, "agent", true)), *boot = RS_TRY(wanted(block, "boot", false)), *batch = RS_TRY(wanted(block, "batch", false)),
+      const ColumnIn *host = RS_TRY(wanted(block, "host", true)), *agent = RS_TRY(wanted(block, "agent", true)),
+                     *boot = RS_TRY(wanted(block, "boot", false)), *batch = RS_TRY(wanted(block, "batch", false)),
                      *error = RS_TRY(wanted(block, "error", false));
       for (u64 row = 0; row < block.rows; ++row) {
         Machine& machine = with_events[{std::string(host->texts[row]), static_cast<u64>(boot->whole(row))}];
@@ -730,14 +805,19 @@ result<std::vector<ShippedAsRecording::Machine>> ShippedAsRecording::machines(co
     }
   }
   const std::string reaches = parts_in_range(place);
-  const auto blocks = RS_TRY(server->select(fmt::format("SELECT host, boot, boot_id, max({0}) AS any_reaches, max(({0}) * error_ns) AS error FROM parts WHERE ({0}{1}){2} GROUP BY host, boot, boot_id ORDER BY host, min(time_ns)", reaches,
-                                                        boots.empty() ? "" : fmt::format(" OR boot IN ({})", fmt::join(boots, ", ")), hosts), answer));
+  const auto blocks = RS_TRY(
+      server->select(fmt::format("SELECT host, boot, boot_id, max({0}) AS any_reaches, max(({0}) * error_ns) AS error FROM "
+                                 "parts WHERE ({0}{1}){2} GROUP BY host, boot, boot_id ORDER BY host, min(time_ns)",
+                                 reaches, boots.empty() ? "" : fmt::format(" OR boot IN ({})", fmt::join(boots, ", ")), hosts),
+                     answer));
   std::vector<Machine> machines;
   for (const BlockIn& block : blocks) {
-    const ColumnIn *host = RS_TRY(wanted(block, "host", true)), *boot_id = RS_TRY(wanted(block, "boot_id", true)), *boot = RS_TRY(wanted(block, "boot", false)), *error = RS_TRY(wanted(block, "error", false)),
+    const ColumnIn *host = RS_TRY(wanted(block, "host", true)), *boot_id = RS_TRY(wanted(block, "boot_id", true)),
+                   *boot = RS_TRY(wanted(block, "boot", false)), *error = RS_TRY(wanted(block, "error", false)),
                    *any = RS_TRY(wanted(block, "any_reaches", false));
     for (u64 row = 0; row < block.rows; ++row) {
-      Machine machine{std::string(host->texts[row]), std::string(boot_id->texts[row]), static_cast<u64>(boot->whole(row)), static_cast<u64>(error->whole(row))};
+      Machine machine{std::string(host->texts[row]), std::string(boot_id->texts[row]), static_cast<u64>(boot->whole(row)),
+                      static_cast<u64>(error->whole(row))};
       if (const auto at = with_events.find({machine.host, machine.boot}); at != with_events.end()) {
         machine.error_ns = std::max(machine.error_ns, at->second.error_ns);
         machine.batches = std::move(at->second.batches);
@@ -747,14 +827,20 @@ result<std::vector<ShippedAsRecording::Machine>> ShippedAsRecording::machines(co
       machines.push_back(std::move(machine));
     }
   }
-  if (machines.empty()) return refuse(std::errc::no_such_file_or_directory, place.address.show() + " has nothing of these machines in this time; SELECT DISTINCT host FROM parts lists the machines");
+  if (machines.empty())
+    return refuse(std::errc::no_such_file_or_directory,
+                  place.address.show() +
+                      " has nothing of these machines in this time; SELECT DISTINCT host FROM parts lists the machines");
   return machines;
 }
 
-result<std::unique_ptr<ShippedAsRecording>> ShippedAsRecording::read(const Place& place, const Machine& machine, Times times, const Tallied* tallied) {
+result<std::unique_ptr<ShippedAsRecording>> ShippedAsRecording::read(const Place& place, const Machine& machine, Times times,
+                                                                     const Tallied* tallied) {
   const char* const tmp = std::getenv("TMPDIR");
   std::string dir = std::string(tmp != nullptr && *tmp != 0 ? tmp : "/tmp") + "/ringside-shipped-XXXXXX";
-  if (mkdtemp(dir.data()) == nullptr) return fail(errno, "cannot make a directory for the events of " + machine.host + " (" + dir + "; TMPDIR names another place)");
+  if (mkdtemp(dir.data()) == nullptr)
+    return fail(errno,
+                "cannot make a directory for the events of " + machine.host + " (" + dir + "; TMPDIR names another place)");
   std::unique_ptr<ShippedAsRecording> made(new ShippedAsRecording(dir));
   const auto server = RS_TRY(clickhouse::Server::open(place.address, place.login));
   server->most_answer(u64{4} << 30);

@@ -1,9 +1,10 @@
-// What `ringside ship` sent to a server, as recordings: one for each machine and boot, in a directory that lasts as long as it is used.
+// What `ringside ship` sent to a server, as recordings: one for each machine and boot, in a directory that lasts as long as it
+// is used.
 //
 //   clickhouse://HOST[:PORT]/DATABASE?hosts=a,b&from=TIME&to=TIME&config=FILE
 //
-// hosts: these machines; none: all. TIME: seconds since 1970, 2026-11-24T10:00:00 (UTC), or -10m, that long ago. config: a file with user
-// and password, as ship has.
+// hosts: these machines; none: all. TIME: seconds since 1970, 2026-11-24T10:00:00 (UTC), or -10m, that long ago. config: a file
+// with user and password, as ship has.
 #pragma once
 #include <cstring>
 #include <map>
@@ -45,9 +46,10 @@ class ShippedAsRecording {
   };
   // Those with events in the range, and those whose parts reach into it.
   static result<std::vector<Machine>> machines(const Place& place);
-  // tallied: an event stands for times_of() events that are alike in what is asked for, if the server can add them up, and for one if not;
-  // the rest of it is zeros.
-  static result<std::unique_ptr<ShippedAsRecording>> read(const Place& place, const Machine& machine, Times times, const Tallied* tallied = nullptr);
+  // tallied: an event stands for times_of() events that are alike in what is asked for, if the server can add them up, and for
+  // one if not; the rest of it is zeros.
+  static result<std::unique_ptr<ShippedAsRecording>> read(const Place& place, const Machine& machine, Times times,
+                                                          const Tallied* tallied = nullptr);
   static u64 times_of(Bytes payload) {
     u64 times = 1;
     if (payload.size >= sizeof times) std::memcpy(&times, payload.data + payload.size - sizeof times, sizeof times);

@@ -5,7 +5,8 @@
 namespace ringside {
 
 std::string column_of(const std::string& field) {
-  static constexpr std::string_view taken[] = {"time", "time_ns", "error_ns", "host", "boot", "agent", "batch", "mono_ns", "ring", "number", "cpu", "tid", "task", "flags", "payload"};
+  static constexpr std::string_view taken[] = {"time", "time_ns", "error_ns", "host", "boot", "agent", "batch",  "mono_ns",
+                                               "ring", "number",  "cpu",      "tid",  "task", "flags", "payload"};
   return std::find(std::begin(taken), std::end(taken), field) != std::end(taken) ? field + "_" : field;
 }
 
@@ -23,11 +24,15 @@ std::string type_of(const Field& field) {
     case FieldKind::array:
     case FieldKind::loc_array: break;
   }
-  return "Array(" + number(field.element == 0 ? 1 : field.element, field.is_signed, field.is_float && (field.element == 4 || field.element == 8)) + ")";
+  return "Array(" +
+         number(field.element == 0 ? 1 : field.element, field.is_signed,
+                field.is_float && (field.element == 4 || field.element == 8)) +
+         ")";
 }
 
 bool is_rest(const EventType& type, const Field& field) {
-  return type.system == "ftrace" && (type.name == "kernel_stack" || type.name == "user_stack") && field.kind == FieldKind::array && field.name == "caller";
+  return type.system == "ftrace" && (type.name == "kernel_stack" || type.name == "user_stack") &&
+         field.kind == FieldKind::array && field.name == "caller";
 }
 
 }  // namespace ringside

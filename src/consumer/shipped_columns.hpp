@@ -7,7 +7,8 @@
 
 namespace ringside {
 
-// Of every table: time, which the server computes, and these. time_ns is the time of day; error_ns says how far that may be off.
+// Of every table: time, which the server computes, and these. time_ns is the time of day; error_ns says how far that may be
+// off.
 //   time_ns Int64 · error_ns UInt32 · host String · boot UInt64 · agent String · batch UInt64
 // Of tables of events also these, in front of the fields'. number: the record's in its part, losses counted in.
 //   mono_ns UInt64 · ring UInt32 · number UInt32 · cpu Int32 · tid Int32 · task String · flags UInt16

@@ -41,7 +41,8 @@ result<void> open_recorded(Trace& trace, OpenedTrace& o, const std::string& dir)
   if (!meta.complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
   for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = o.where.text + ": " + doubt);
   if (const Removed gone = meta.removed(); gone.events != 0)
-    trace.notices.push_back(o.where.text + " begins later than its recording did: " + format_count(gone.events) + " older events went, as --max-size " + format_size(meta.max_size) + " wanted");
+    trace.notices.push_back(o.where.text + " begins later than its recording did: " + format_count(gone.events) +
+                            " older events went, as --max-size " + format_size(meta.max_size) + " wanted");
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
   add_events(trace, o, meta.events);
   for (const RecordedRing& ring : meta.rings) {
@@ -93,7 +94,8 @@ result<void> open_served_rings(OpenedTrace& o) {
 
 result<void> open_dat(Trace& trace, OpenedTrace& o) {
   auto dat = RS_TRY(open_trace_dat(o.where.text));
-  if (dat.rings.empty() && !dat.problems.empty()) return refuse(std::errc::bad_message, dat.problems.front() + "; no events are left to read");
+  if (dat.rings.empty() && !dat.problems.empty())
+    return refuse(std::errc::bad_message, dat.problems.front() + "; no events are left to read");
   for (const std::string& problem : dat.problems) trace.notices.push_back(problem);
   o.doubts = std::move(dat.problems);
   trace.formats.add_strings(dat.printk_formats);
@@ -126,9 +128,11 @@ result<void> open_instance(Trace& trace, OpenedTrace& o) {
     if (where == default_recording)
       return refuse(std::errc::no_such_file_or_directory,
                     "there is no recording ./" + where + "; make one with: ringside record -- COMMAND");
-    if (std::filesystem::exists(where, none)) return refuse(std::errc::invalid_argument, where + " is neither a recording nor a trace.dat nor an instance");
+    if (std::filesystem::exists(where, none))
+      return refuse(std::errc::invalid_argument, where + " is neither a recording nor a trace.dat nor an instance");
     if (instance.error().code == std::errc::no_such_file_or_directory && where.find('/') == std::string::npos)
-      return refuse(std::errc::no_such_file_or_directory, "there is no recording, trace.dat or instance " + where + Instance::where_else(where));
+      return refuse(std::errc::no_such_file_or_directory,
+                    "there is no recording, trace.dat or instance " + where + Instance::where_else(where));
     return tl::unexpected<Error>(instance.error());
   }
   o.instance = std::move(*instance);
@@ -138,7 +142,8 @@ result<void> open_instance(Trace& trace, OpenedTrace& o) {
   return {};
 }
 
-result<void> open_kernel(Trace& trace, OpenedTrace& o, const EventPatterns& patterns, const KernelChoice& choice, TracefsOptions make) {
+result<void> open_kernel(Trace& trace, OpenedTrace& o, const EventPatterns& patterns, const KernelChoice& choice,
+                         TracefsOptions make) {
   make.clock = best_clock();
   o.kernel = std::make_unique<TracefsInstance>(RS_TRY(TracefsInstance::create(make)));
   o.where = {o.kernel->dir(), Where::Kind::kernel, o.kernel->dir()};
@@ -148,8 +153,8 @@ result<void> open_kernel(Trace& trace, OpenedTrace& o, const EventPatterns& patt
   for (const EventPattern& pattern : patterns) {
     auto enabled = RS_TRY(o.kernel->enable(pattern));
     if (enabled.empty())
-      return refuse(std::errc::no_such_file_or_directory,
-                    "the kernel has no event that matches \"" + pattern.text() + "\" (ringside list -e PATTERN shows its events)");
+      return refuse(std::errc::no_such_file_or_directory, "the kernel has no event that matches \"" + pattern.text() +
+                                                              "\" (ringside list -e PATTERN shows its events)");
     add_events(trace, o, enabled);
   }
   if (auto names = sys::read_file("/proc/kallsyms")) trace.formats.symbols().load(std::move(*names));
@@ -190,8 +195,14 @@ result<void> agree_on_time_of_day(Trace& trace) {
   constexpr u64 unknown = ~u32{0};
   for (const OpenedTrace& o : trace.opened) {
     if (o.shipped == nullptr)
-      return refuse(std::errc::invalid_argument, o.where.text + " has times of a clock that began with its machine, and what was shipped has times of day; show each alone");
-    trace.notices.push_back(o.origin.label + ": times of day, " + (o.machine.error_ns >= unknown ? "by a clock that is not synchronised: how far they are off is not known" : "±" + microseconds(o.machine.error_ns)));
+      return refuse(
+          std::errc::invalid_argument,
+          o.where.text +
+              " has times of a clock that began with its machine, and what was shipped has times of day; show each alone");
+    trace.notices.push_back(o.origin.label + ": times of day, " +
+                            (o.machine.error_ns >= unknown
+                                 ? "by a clock that is not synchronised: how far they are off is not known"
+                                 : "±" + microseconds(o.machine.error_ns)));
   }
   return {};
 }
@@ -201,18 +212,23 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
   const auto is_shipped = [](const OpenedTrace& o) { return o.shipped != nullptr; };
   if (std::any_of(trace.opened.begin(), trace.opened.end(), is_shipped)) return agree_on_time_of_day(trace);
   const std::string here = sys::boot_id(), mono = to_string(ClockKind::mono);
-  const auto in_ticks = [](const OpenedTrace& o) { return o.clock == to_string(ClockKind::tsc) || o.clock == to_string(ClockKind::cntvct); };
+  const auto in_ticks = [](const OpenedTrace& o) {
+    return o.clock == to_string(ClockKind::tsc) || o.clock == to_string(ClockKind::cntvct);
+  };
   const OpenedTrace* known = nullptr;  // one whose machine is known
   bool alike = true;
   for (const OpenedTrace& o : trace.opened) {
     if (o.clock == to_string(ClockKind::counter))
-      return refuse(std::errc::invalid_argument, o.where.text + ": its clock counts events and tells no time, so it stands in no order with others; show it alone");
+      return refuse(
+          std::errc::invalid_argument,
+          o.where.text + ": its clock counts events and tells no time, so it stands in no order with others; show it alone");
     alike = alike && o.clock == trace.first().clock;
     if (o.boot.empty()) continue;
     if (known == nullptr) known = &o;
     if (o.boot != known->boot)
       return refuse(std::errc::invalid_argument, known->where.text + " and " + o.where.text +
-                                                     " were made on different machines, or with a restart between: their clocks have nothing in common; show each alone");
+                                                     " were made on different machines, or with a restart between: their "
+                                                     "clocks have nothing in common; show each alone");
   }
   const bool now_here = known != nullptr && known->boot == here && !here.empty();
   std::map<std::string, ClockInfo> ticks;  // for each counter of processors, of all
@@ -233,18 +249,23 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
       u64 own = 0;
       if (now_here) (void)refined(own_clock(o), own);
       o.origin.clock = ticks[o.clock];
-      how = fmt::format("the same ticks for all{}", now_here ? fmt::format("; by its own rate it would be {} off now", microseconds(own)) : "");
+      how = fmt::format("the same ticks for all{}",
+                        now_here ? fmt::format("; by its own rate it would be {} off now", microseconds(own)) : "");
     } else if (o.clock == mono) {
       if (o.recording) o.origin.clock = ClockInfo{};
     } else if (!alike) {
-      auto measured = now_here ? measure_clock(o.clock) : result<ClockConversion>(refuse(std::errc::not_supported, "that boot is over"));
+      auto measured =
+          now_here ? measure_clock(o.clock) : result<ClockConversion>(refuse(std::errc::not_supported, "that boot is over"));
       if (measured) o.origin.clock = measured->clock;
-      how = measured ? fmt::format("converted by measurement, ±{}, and at most {:.2g} us more for each second back; if it was not made since this machine started, show it alone",
-                                   microseconds(measured->error_ns), measured->drift_ppm)
+      how = measured ? fmt::format(
+                           "converted by measurement, ±{}, and at most {:.2g} us more for each second back; if it was not made "
+                           "since this machine started, show it alone",
+                           microseconds(measured->error_ns), measured->drift_ppm)
                      : "cannot be measured (" + measured.error().sentence + "), so its times are taken as they are";
       tell = true;
     }
-    if (tell) trace.notices.push_back(fmt::format("{}: clock {}, {}", o.where.text, o.clock.empty() ? "unknown" : o.clock, how));
+    if (tell)
+      trace.notices.push_back(fmt::format("{}: clock {}, {}", o.where.text, o.clock.empty() ? "unknown" : o.clock, how));
   }
   return {};
 }
@@ -364,7 +385,8 @@ void Trace::read_again(const std::function<void(u32, Bytes)>& use) const {
 }
 
 bool Trace::tallied() const {
-  return std::any_of(opened.begin(), opened.end(), [](const OpenedTrace& o) { return o.shipped != nullptr && o.shipped->tallied(); });
+  return std::any_of(opened.begin(), opened.end(),
+                     [](const OpenedTrace& o) { return o.shipped != nullptr && o.shipped->tallied(); });
 }
 
 bool Trace::raw_times() const {
@@ -377,11 +399,13 @@ bool Trace::live() const {
 }
 
 bool Trace::has_only_just_begun() const {
-  return std::any_of(opened.begin(), opened.end(), [](const OpenedTrace& o) { return o.kernel != nullptr || o.remote != nullptr; });
+  return std::any_of(opened.begin(), opened.end(),
+                     [](const OpenedTrace& o) { return o.kernel != nullptr || o.remote != nullptr; });
 }
 
 bool Trace::consumes() const {
-  return has_only_just_begun() || std::any_of(opened.begin(), opened.end(), [](const OpenedTrace& o) { return o.server != nullptr; });
+  return has_only_just_begun() ||
+         std::any_of(opened.begin(), opened.end(), [](const OpenedTrace& o) { return o.server != nullptr; });
 }
 
 void Trace::follow(u64 look_ahead_ns) {
@@ -412,13 +436,15 @@ void Trace::refresh() {
 
 void Trace::grow(const RecordingMeta& now) {
   OpenedTrace& o = opened.front();
-  const bool same = o.recording && o.recording->events.size() == now.events.size() && o.recording->threads.size() == now.threads.size() &&
-                    o.recording->rings.size() == now.rings.size() && o.recording->complete == now.complete;
+  const bool same = o.recording && o.recording->events.size() == now.events.size() &&
+                    o.recording->threads.size() == now.threads.size() && o.recording->rings.size() == now.rings.size() &&
+                    o.recording->complete == now.complete;
   if (same) return;
   add_events(*this, o, now.events);
   for (const RecordedRing& ring : now.rings) {
     if (!ring.name.kernel) tasks.add_recorded(ring.name, o.ids);
-    if (o.rings.insert({ring.name.ring, ring.name.kernel ? 1 : 0}).second) timeline.add(std::make_unique<GrowingSource>(o.where.text, ring, now.clock));
+    if (o.rings.insert({ring.name.ring, ring.name.kernel ? 1 : 0}).second)
+      timeline.add(std::make_unique<GrowingSource>(o.where.text, ring, now.clock));
   }
   for (const RingName& thread : now.threads) tasks.add_recorded(thread, o.ids);
   o.doubts = now.missing.doubts;
@@ -482,7 +508,8 @@ result<void> read_shipped(Trace& trace, bool alone, const Tallied* tallied) {
   std::map<std::string, u32> boots;
   for (OpenedTrace& o : trace.opened) {
     if (!o.where.is(Where::Kind::shipped)) continue;
-    o.shipped = RS_TRY(ShippedAsRecording::read(RS_TRY(ShippedAsRecording::Place::parse(o.where.text)), o.machine, times, tallied));
+    o.shipped =
+        RS_TRY(ShippedAsRecording::read(RS_TRY(ShippedAsRecording::Place::parse(o.where.text)), o.machine, times, tallied));
     const u32 boot = ++boots[o.machine.host];
     if (trace.opened.size() > 1) o.origin.label = o.machine.host + (boot == 1 ? "" : "." + std::to_string(boot));
   }
@@ -491,7 +518,9 @@ result<void> read_shipped(Trace& trace, bool alone, const Tallied* tallied) {
 
 }  // namespace
 
-result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events, const KernelChoice& choice, bool verbose, TracefsOptions make, const Trace* same, const Tallied* tallied) {
+result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events,
+                          const KernelChoice& choice, bool verbose, TracefsOptions make, const Trace* same,
+                          const Tallied* tallied) {
   Trace trace;
   auto patterns = RS_TRY(EventPatterns::parse(events));
   if (same != nullptr) {
@@ -512,7 +541,8 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
     OpenedTrace& o = trace.opened[i];
     const std::string& where = o.where.text;
     if (i != 0) o.origin.ids = o.ids = trace.formats.more_ids();
-    if (i < named && several && o.shipped == nullptr) o.origin.label = labels.insert(label_of(where)).second ? label_of(where) : where;
+    if (i < named && several && o.shipped == nullptr)
+      o.origin.label = labels.insert(label_of(where)).second ? label_of(where) : where;
     RS_TRY(i < named ? open_one(trace, o) : open_kernel(trace, o, patterns, choice, make));
   }
   if (several) RS_TRY(agree_on_time(trace, verbose));

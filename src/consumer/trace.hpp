@@ -1,5 +1,5 @@
-// The input of a consumer: directories of recordings, trace.dat files, what was shipped to a server, live (or dead) instances, external writers, the kernel;
-// any number of them, opened the same way and merged into one timeline.
+// The input of a consumer: directories of recordings, trace.dat files, what was shipped to a server, live (or dead) instances,
+// external writers, the kernel; any number of them, opened the same way and merged into one timeline.
 #pragma once
 #include <functional>
 #include <memory>
@@ -46,7 +46,8 @@ struct OpenedTrace {
 };
 
 struct Trace {
-  std::vector<OpenedTrace> opened;  // at least one, the kernel's live events last; in front of the timeline, whose sources must go first
+  std::vector<OpenedTrace>
+      opened;  // at least one, the kernel's live events last; in front of the timeline, whose sources must go first
   Formats formats;
   Tasks tasks;
   Timeline timeline;
@@ -66,8 +67,8 @@ struct Trace {
   // The same, and stops the kernel's events here.
   void stop();
 
-  // use(number, payload) for each event of programs, in no order, whatever has been read already. Nothing is consumed; what cannot
-  // be opened again is left out.
+  // use(number, payload) for each event of programs, in no order, whatever has been read already. Nothing is consumed; what
+  // cannot be opened again is left out.
   void read_again(const std::function<void(u32, Bytes)>& use) const;
 
   // What is missing beside the gaps that were read. Call it after all is read.
@@ -92,9 +93,11 @@ struct Trace {
 // whatever their calibration. The kernel's other clocks (a trace.dat's: local, boot, ...) are measured now and converted; a
 // notice says how well.
 //
-// same: it was opened with these arguments and is open still, for another thread to read. What was converted or fetched for it is not made again.
-result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events = {}, const KernelChoice& choice = {},
-                          bool verbose = false, TracefsOptions make = {}, const Trace* same = nullptr, const Tallied* tallied = nullptr);
+// same: it was opened with these arguments and is open still, for another thread to read. What was converted or fetched for it
+// is not made again.
+result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events = {},
+                          const KernelChoice& choice = {}, bool verbose = false, TracefsOptions make = {},
+                          const Trace* same = nullptr, const Tallied* tallied = nullptr);
 
 // The recording in DIR, which another object of this process writes: `now` is what its writer knows. To be followed.
 Trace open_growing(const std::string& dir, const RecordingMeta& now);

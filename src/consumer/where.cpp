@@ -68,8 +68,10 @@ const char* Where::what() const {
 
 Error Where::not_to_be_read() const {
   return {std::make_error_code(std::errc::not_supported),
-          text + " is an instance of the kernel's, and to read it is to take its events away from the process that made it; ringside stat " + text +
-              " shows its counters, cat " + dir +
+          text +
+              " is an instance of the kernel's, and to read it is to take its events away from the process that made it; "
+              "ringside stat " +
+              text + " shows its counters, cat " + dir +
               "/trace its events, both leave them there; record -e PATTERN and top -e PATTERN make instances of their own"};
 }
 

@@ -16,8 +16,8 @@ struct Moment {
   static result<Moment> parse(std::string_view text);
 };
 
-// These CPUs (none: all; rings of threads have none), from one time to another, both included. A gap is in it if a part of it may
-// be: it begins behind its ring's last event before, and ends at the first one after it.
+// These CPUs (none: all; rings of threads have none), from one time to another, both included. A gap is in it if a part of it
+// may be: it begins behind its ring's last event before, and ends at the first one after it.
 struct Window {
   std::vector<u32> cpus{};
   Moment from{}, until{};

@@ -4,7 +4,8 @@
 #include "decode/formats.hpp"
 
 #if FMT_VERSION < 100000
-template void fmt::detail::vformat_to<char>(fmt::detail::buffer<char>&, fmt::string_view, fmt::format_args, fmt::detail::locale_ref);
+template void fmt::detail::vformat_to<char>(fmt::detail::buffer<char>&, fmt::string_view, fmt::format_args,
+                                            fmt::detail::locale_ref);
 #endif
 
 namespace ringside {

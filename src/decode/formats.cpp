@@ -131,7 +131,8 @@ bool Formats::add(u32 id, const std::string& system, const std::string& name, co
       if (text.size() >= 3) tep_register_print_string(tep.get(), text.c_str(), address);  // it reads in front of a shorter one
   }
   tep_set_function_resolver(tep.get(), resolve, symbols_.get());
-  if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr && event->id == static_cast<int>(id & 0xFFFF))
+  if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr &&
+      event->id == static_cast<int>(id & 0xFFFF))
     event_type.tep = std::move(tep);  // a print fmt beyond our steps: libtraceevent walks its tree for each event
   else
     default_steps(event_type);

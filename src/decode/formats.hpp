@@ -25,8 +25,10 @@ struct tep_handle;
 struct tep_event;
 
 #if FMT_VERSION < 100000
-// All of fmt's formatting, which fmt before 10 instantiates in each unit that calls format_to: four seconds each. fields.cpp has it once.
-extern template void fmt::detail::vformat_to<char>(fmt::detail::buffer<char>&, fmt::string_view, fmt::format_args, fmt::detail::locale_ref);
+// All of fmt's formatting, which fmt before 10 instantiates in each unit that calls format_to: four seconds each. fields.cpp
+// has it once.
+extern template void fmt::detail::vformat_to<char>(fmt::detail::buffer<char>&, fmt::string_view, fmt::format_args,
+                                                   fmt::detail::locale_ref);
 #endif
 
 namespace ringside {
@@ -57,10 +59,33 @@ struct Field {
 // An instruction for a stack machine, which computes a value of a print fmt from fields.
 struct ValueOp {
   enum class Op : u8 {
-    constant, field, length, cast, negate, invert, boolean_not,            // push, or change the top
-    add, subtract, multiply, divide, remainder, shift_left, shift_right,    // replace the two topmost values by one
-    bit_and, bit_or, bit_xor, both, either, equal, unequal, less, less_equal, greater, greater_equal,
-    jump, jump_if_zero                                                      // skip `value` instructions; the second takes the top
+    constant,
+    field,
+    length,
+    cast,
+    negate,
+    invert,
+    boolean_not,  // push, or change the top
+    add,
+    subtract,
+    multiply,
+    divide,
+    remainder,
+    shift_left,
+    shift_right,  // replace the two topmost values by one
+    bit_and,
+    bit_or,
+    bit_xor,
+    both,
+    either,
+    equal,
+    unequal,
+    less,
+    less_equal,
+    greater,
+    greater_equal,
+    jump,
+    jump_if_zero  // skip `value` instructions; the second takes the top
   };
   Op op = Op::constant;
   u32 field = 0;  // index in EventType::fields
@@ -69,12 +94,27 @@ struct ValueOp {
 
 // One step of an event's line.
 struct PrintStep {
-  enum class Kind : u8 { literal, decimal, hex, pointer, character, floating, text, symbol, flags, list, bytes, formatted, address, choice };
+  enum class Kind : u8 {
+    literal,
+    decimal,
+    hex,
+    pointer,
+    character,
+    floating,
+    text,
+    symbol,
+    flags,
+    list,
+    bytes,
+    formatted,
+    address,
+    choice
+  };
   Kind kind = Kind::literal;
   u8 width = 8;  // bytes that the conversion keeps (its length modifier)
   bool is_signed = false;
   u32 field = 0;                                   // index in EventType::fields
-  std::string text;                                // the literal, the conversion for snprintf, the separator of flags, bytes, numbers
+  std::string text;  // the literal, the conversion for snprintf, the separator of flags, bytes, numbers
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
   std::vector<ValueOp> code;                       // computes the value (bytes: their number); empty: the value is the field's
   std::vector<PrintStep> then, otherwise;          // choice: the value selects one

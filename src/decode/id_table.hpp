@@ -40,7 +40,8 @@ class IdTable {
   [[gnu::noinline]] void renew(u32 id, u64 version) {
     const u32 size = std::max(size_, (id / step + 1) * step);
     // Not calloc: it clears reused memory by hand, each time.
-    void* const zeros = mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const zeros =
+        mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (zeros == MAP_FAILED) throw std::bad_alloc();
     release();
     at_ = static_cast<T*>(zeros);

@@ -65,7 +65,8 @@ bool is_unsigned_long(const char* name) {
 constexpr size_t deepest = 16;     // values on the machine's stack
 constexpr u32 most_nodes = 1000;  // in a tree: formats come from anywhere
 
-// Compiles a tree of numbers, which are 64 bits wide and signed, or unsigned where C would have it so (libtraceevent knows no signs).
+// Compiles a tree of numbers, which are 64 bits wide and signed, or unsigned where C would have it so (libtraceevent knows no
+// signs).
 class ValueCompiler {
  public:
   explicit ValueCompiler(const EventType& type) : type_(type) {}
@@ -218,7 +219,8 @@ bool compile_choice(const tep_print_arg* arg, const Conversion& conversion, Even
   step.kind = Kind::choice;
   step.then.resize(1);
   step.otherwise.resize(1);
-  return compile_argument(ways->op.left, conversion, type, step.then[0]) && compile_argument(ways->op.right, conversion, type, step.otherwise[0]);
+  return compile_argument(ways->op.left, conversion, type, step.then[0]) &&
+         compile_argument(ways->op.right, conversion, type, step.otherwise[0]);
 }
 
 bool compile_number(const Conversion& conversion, PrintStep& step) {
@@ -248,7 +250,8 @@ bool compile_number(const Conversion& conversion, PrintStep& step) {
 
 bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, EventType& type, PrintStep& step) {
   step.width = conversion.width;
-  if (conversion.letter == 's' && arg->type == TEP_PRINT_OP && std::strcmp(arg->op.op, "?") == 0) return compile_choice(arg, conversion, type, step);
+  if (conversion.letter == 's' && arg->type == TEP_PRINT_OP && std::strcmp(arg->op.op, "?") == 0)
+    return compile_choice(arg, conversion, type, step);
   if (conversion.letter == 's' && arg->type == TEP_PRINT_ATOM && conversion.flags.empty()) {
     step.text = arg->atom.atom;
     return true;
@@ -265,7 +268,9 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
     if (field != nullptr && !flags) type.fields[step.field].symbols = step.names;
     return conversion.letter == 's' && conversion.flags.empty();
   }
-  if (field == nullptr) return std::strchr("sfFgGeE", conversion.letter) == nullptr && ValueCompiler(type).compile(arg, step.code) && compile_number(conversion, step);
+  if (field == nullptr)
+    return std::strchr("sfFgGeE", conversion.letter) == nullptr && ValueCompiler(type).compile(arg, step.code) &&
+           compile_number(conversion, step);
   step.field = static_cast<u32>(field - type.fields.data());
   switch (field->kind) {
     case FieldKind::text:
@@ -276,7 +281,9 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
     case FieldKind::loc_array:
       step.kind = arg->type == TEP_PRINT_HEX || arg->type == TEP_PRINT_HEX_STR ? Kind::bytes : Kind::list;
       if (arg->type == TEP_PRINT_HEX || arg->type == TEP_PRINT_INT_ARRAY) step.text = " ";
-      if (const tep_print_arg* count = arg->type == TEP_PRINT_INT_ARRAY ? arg->int_array.count : step.kind == Kind::bytes ? arg->hex.size : nullptr;
+      if (const tep_print_arg* count = arg->type == TEP_PRINT_INT_ARRAY ? arg->int_array.count
+                                       : step.kind == Kind::bytes       ? arg->hex.size
+                                                                        : nullptr;
           count != nullptr && field->kind == FieldKind::array && !ValueCompiler(type).compile(count, step.code))
         return false;
       return conversion.letter == 's';
@@ -398,7 +405,8 @@ u64 value_of(const std::vector<ValueOp>& code, const EventType& type, Bytes payl
 }
 
 i64 value_of(const PrintStep& step, const EventType& type, Bytes payload) {
-  return step.code.empty() ? read_integer(payload, type.fields[step.field]) : static_cast<i64>(value_of(step.code, type, payload));
+  return step.code.empty() ? read_integer(payload, type.fields[step.field])
+                           : static_cast<i64>(value_of(step.code, type, payload));
 }
 
 // __print_hex(a, n), __print_array(a, n, size): the first n elements.
@@ -583,7 +591,8 @@ void default_steps(EventType& type) {
   }
 }
 
-static void print_field(const PrintStep& step, const EventType& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out) {
+static void print_field(const PrintStep& step, const EventType& type, Bytes payload, const Symbols& symbols,
+                        fmt::memory_buffer& out) {
   const Field& field = type.fields[step.field];
   switch (step.kind) {
     case Kind::literal:
@@ -646,7 +655,8 @@ static void print_field(const PrintStep& step, const EventType& type, Bytes payl
   }
 }
 
-static void run(const std::vector<PrintStep>& steps, const EventType& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out) {
+static void run(const std::vector<PrintStep>& steps, const EventType& type, Bytes payload, const Symbols& symbols,
+                fmt::memory_buffer& out) {
   for (const PrintStep& step : steps) {
     if (step.kind == Kind::literal)
       append(out, step.text);

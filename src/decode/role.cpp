@@ -11,7 +11,8 @@ bool is_text(const Field* f) { return f != nullptr && (f->kind == FieldKind::tex
 bool counts_ns(std::string_view field) { return field.ends_with("_ns") || field == "ts"; }
 
 bool counts_bytes(std::string_view field) {
-  return field == "size" || field == "bytes" || field.ends_with("_bytes") || field.ends_with("bytes_req") || field.ends_with("bytes_alloc");
+  return field == "size" || field == "bytes" || field.ends_with("_bytes") || field.ends_with("bytes_req") ||
+         field.ends_with("bytes_alloc");
 }
 
 EventRole role_of(const EventType& type) {

@@ -1,5 +1,5 @@
-// What an event's stack says, for all code that prints, filters and groups by it. The room `stacks` implements it. A stack has a
-// number (TraceRecord::stack); 0: the event has none.
+// What an event's stack says, for all code that prints, filters and groups by it. The room `stacks` implements it. A stack has
+// a number (TraceRecord::stack); 0: the event has none.
 #pragma once
 #include <fmt/format.h>
 

@@ -67,7 +67,8 @@ SyscallWords SyscallReader::read_call(const EventType& type, Bytes payload) {
   if (fresh) at->second = syscall_fields(type);
   const auto& fields = at->second;
   if (!fields) return {};
-  return {syscall_name(read_integer(payload, *fields->number)), fields->returned != nullptr ? error_name(read_integer(payload, *fields->returned)) : std::string_view()};
+  return {syscall_name(read_integer(payload, *fields->number)),
+          fields->returned != nullptr ? error_name(read_integer(payload, *fields->returned)) : std::string_view()};
 }
 
 }  // namespace ringside

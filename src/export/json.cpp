@@ -151,7 +151,8 @@ const JsonLines::Event& JsonLines::event(u32 id, const EventType* type) {
 const std::string& JsonLines::thread(const TraceRecord& record, i32 tid, const RingName& ring) {
   const i32 cpu = record.cpu_in(ring);
   Thread& t = threads_[(static_cast<u32>(tid) + record.source * 61) % threads_.size()];
-  if (t.tid == tid && t.source == record.source && t.cpu == cpu && t.renamed == tasks_.renamed() && !t.text.empty()) return t.text;
+  if (t.tid == tid && t.source == record.source && t.cpu == cpu && t.renamed == tasks_.renamed() && !t.text.empty())
+    return t.text;
   t.tid = tid;
   t.source = record.source;
   t.cpu = cpu;
@@ -162,9 +163,11 @@ const std::string& JsonLines::thread(const TraceRecord& record, i32 tid, const R
   append_cpu(cpu, text);
   append_place(ring, text);
   fmt::format_to(std::back_inserter(text), ",\"pid\":{},\"tid\":{},", tasks_.seen_process(tid, ring), tasks_.seen(tid, ring));
-  if (const i32 parent = tasks_.parent(tid, ring); parent != 0) fmt::format_to(std::back_inserter(text), "\"parent\":{},", parent);
+  if (const i32 parent = tasks_.parent(tid, ring); parent != 0)
+    fmt::format_to(std::back_inserter(text), "\"parent\":{},", parent);
   if (task != nullptr && task->elsewhere.tid != 0)
-    fmt::format_to(std::back_inserter(text), "\"ns_pid\":{},\"ns_tid\":{},\"pid_namespace\":{},", task->elsewhere.pid, task->elsewhere.tid, task->elsewhere.pid_namespace);
+    fmt::format_to(std::back_inserter(text), "\"ns_pid\":{},\"ns_tid\":{},\"pid_namespace\":{},", task->elsewhere.pid,
+                   task->elsewhere.tid, task->elsewhere.pid_namespace);
   append(text, "\"task\":");
   append_json_text(name, text);
   append(text, ",\"event\":");

@@ -3,8 +3,10 @@
 //   {"ts":1234567890123,"cpu":1,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc","fields":{"size":32,"ptr":94...}}
 //   {"ts":1234567890123,"cpu":null,"ring":3,"lost":1234}
 //
-// The event's stack is "stack", its functions, innermost first, where a Reading joins stacks. System calls have "syscall" and, if they failed, "error" behind their fields: the names. A CPU that is unknown is null. "ring" is N of per_cpu/cpuN; in front of it "buffer", if a trace.dat names it. Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8 become U+FFFD; numbers that JSON cannot
-// express (NaN, infinities) are null.
+// The event's stack is "stack", its functions, innermost first, where a Reading joins stacks. System calls have "syscall" and,
+// if they failed, "error" behind their fields: the names. A CPU that is unknown is null. "ring" is N of per_cpu/cpuN; in front
+// of it "buffer", if a trace.dat names it. Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8
+// become U+FFFD; numbers that JSON cannot express (NaN, infinities) are null.
 #pragma once
 #include <vector>
 

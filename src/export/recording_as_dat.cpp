@@ -7,14 +7,16 @@
 
 namespace ringside {
 
-result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only, std::vector<std::string>* problems) {
+result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only,
+                                      std::vector<std::string>* problems) {
   auto meta = RS_TRY(RecordingMeta::read(dir));
   auto sources = RS_TRY(open_recording(dir, meta, problems));
   // A side whose rings held nothing is left out.
   bool wanted[2] = {only != "kernel", only != "program"};
   if (only.empty()) {
     bool any[2] = {false, false};
-    for (const RecordedRing& ring : meta.rings) any[ring.name.kernel] = any[ring.name.kernel] || ring.events != 0 || !meta.complete;
+    for (const RecordedRing& ring : meta.rings)
+      any[ring.name.kernel] = any[ring.name.kernel] || ring.events != 0 || !meta.complete;
     if (any[0] != any[1]) std::copy(any, any + 2, wanted);
   }
   TraceDat dat;

@@ -5,6 +5,7 @@
 namespace ringside {
 
 // only: "kernel" or "program"; empty: everything that is there.
-result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only, std::vector<std::string>* problems = nullptr);
+result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only,
+                                      std::vector<std::string>* problems = nullptr);
 
 }  // namespace ringside

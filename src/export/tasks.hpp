@@ -38,14 +38,23 @@ class Tasks {
     add(ring);
   }
   void add(const RingName& ring, bool recorded = false) {
-    if (ring.cpu < 0) add(Task{ring.pid, ring.tid, ring.task, ring.process, ring.elsewhere, ring.cgroup, false, recorded}, ring.numbering);  // a CPU's ring names no thread
+    if (ring.cpu < 0)
+      add(Task{ring.pid, ring.tid, ring.task, ring.process, ring.elsewhere, ring.cgroup, false, recorded},
+          ring.numbering);  // a CPU's ring names no thread
   }
   // A process is identified by its first thread, even if nothing else is known of that thread.
   void add(Task task, u32 numbering = 0) {
     const Elsewhere& e = task.elsewhere;
     if (e.tid != 0) any_elsewhere_ = true;
     const auto key = [&](i32 number) { return e.tid != 0 ? key_of(number, numbering) : number; };
-    by_key_.try_emplace(key(task.pid), Task{task.pid, task.pid, task.process, task.process, {e.pid, e.pid, e.pid_namespace, e.here_pid, e.here_pid}, task.cgroup, false, task.recorded});
+    by_key_.try_emplace(key(task.pid), Task{task.pid,
+                                            task.pid,
+                                            task.process,
+                                            task.process,
+                                            {e.pid, e.pid, e.pid_namespace, e.here_pid, e.here_pid},
+                                            task.cgroup,
+                                            false,
+                                            task.recorded});
     cgroups_.erase(key(task.tid));
     by_key_[key(task.tid)] = std::move(task);
   }
@@ -69,7 +78,10 @@ class Tasks {
     const auto [at, fresh] = by_key_.try_emplace(tid, Task{tid, tid, "", ""});
     Task& task = at->second;
     if (fresh) task.told = true;
-    const i32 pid = birth == Birth::process ? tid : birth == Birth::either ? task.pid : known || task.pid == tid ? process : task.pid;
+    const i32 pid = birth == Birth::process    ? tid
+                    : birth == Birth::either   ? task.pid
+                    : known || task.pid == tid ? process
+                                               : task.pid;
     const i32 parent = pid == tid ? process : 0;
     if (task.pid == pid && task.parent == parent) return;
     task.pid = pid;

@@ -68,11 +68,13 @@ void TextLines::print_stack(const EventType& type, const TraceRecord& record, fm
   constexpr u64 trampoline = 0x7FFFFFFF;  // the kernel's mark of a trampoline of ftrace
   const bool of_kernel = type.name == "kernel_stack";
   append(out, of_kernel ? "<stack trace>\n" : "<user stack trace>\n");
-  if (!of_kernel && record.stack != 0 && formats_.stacks() != nullptr) return formats_.stacks()->append_lines(record.stack, out);
+  if (!of_kernel && record.stack != 0 && formats_.stacks() != nullptr)
+    return formats_.stacks()->append_lines(record.stack, out);
   const Bytes payload = record.payload;
   i32 size = 0;
   if (payload.size >= 12) __builtin_memcpy(&size, payload.data + 8, sizeof size);
-  for (size_t at = 16; at + 8 <= payload.size && (!of_kernel || at < 16 + 8 * static_cast<size_t>(std::max(size, 0))); at += 8) {
+  for (size_t at = 16; at + 8 <= payload.size && (!of_kernel || at < 16 + 8 * static_cast<size_t>(std::max(size, 0)));
+       at += 8) {
     u64 address = 0;
     __builtin_memcpy(&address, payload.data + at, sizeof address);
     if (address == ~u64{0} || (!of_kernel && address == 0)) break;
@@ -85,7 +87,8 @@ void TextLines::print_stack(const EventType& type, const TraceRecord& record, fm
       fmt::format_to(std::back_inserter(out), "{:#x}", address);
     } else {
       append(out, printable(symbol->name));
-      fmt::format_to(std::back_inserter(out), "+{:#x}/{:#x}", address - symbol->address, symbols.end_of(*symbol) - symbol->address);
+      fmt::format_to(std::back_inserter(out), "+{:#x}/{:#x}", address - symbol->address,
+                     symbols.end_of(*symbol) - symbol->address);
       if (!symbol->module.empty()) fmt::format_to(std::back_inserter(out), " [{}]", printable(symbol->module));
     }
     out.push_back('\n');
@@ -115,7 +118,8 @@ void drop_stack_number(const EventType& type, size_t begin, fmt::memory_buffer& 
     if (at == printed.npos || (at != 0 && printed[at - 1] != ' ')) continue;
     const size_t digits = std::min(printed.find_first_not_of("0123456789abcdef", at + name.size()), printed.size());
     if (digits < printed.size() && printed[digits] != ' ') continue;
-    const size_t first = digits == printed.size() && at != 0 ? at - 1 : at, last = digits == printed.size() ? digits : digits + 1;
+    const size_t first = digits == printed.size() && at != 0 ? at - 1 : at,
+                 last = digits == printed.size() ? digits : digits + 1;
     std::copy(out.data() + begin + last, out.data() + out.size(), out.data() + begin + first);
     out.resize(out.size() - (last - first));
   }

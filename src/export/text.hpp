@@ -3,9 +3,9 @@
 //                cc1plus-4711    [003]  1234.567890: malloc: size=32 ptr=0x55d0c0ffee duration_ns=41
 //   CPU:3 [LOST 1234 EVENTS]
 //
-// The task is 16 wide and right-aligned, then come -tid, the CPU ([---]: unknown), seconds.microseconds, the event and its fields.
-// A gap of a ring that is no CPU's names the ring: RING:3 [LOST 1234 EVENTS]. The part in front of the time is cached for some
-// hundred threads.
+// The task is 16 wide and right-aligned, then come -tid, the CPU ([---]: unknown), seconds.microseconds, the event and its
+// fields. A gap of a ring that is no CPU's names the ring: RING:3 [LOST 1234 EVENTS]. The part in front of the time is cached
+// for some hundred threads.
 //
 // Behind the kernel's own text of a system call come its name, unless the event's name has it, and the name of its error:
 //   sys_exit: NR 257 = -2 # openat ENOENT
@@ -33,7 +33,9 @@ class TextLines {
 
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
   // Whether an event is the stack of another one.
-  static bool is_stack(const EventType* type) { return type != nullptr && type->system == "ftrace" && (type->name == "kernel_stack" || type->name == "user_stack"); }
+  static bool is_stack(const EventType* type) {
+    return type != nullptr && type->system == "ftrace" && (type->name == "kernel_stack" || type->name == "user_stack");
+  }
   // A column of process IDs, as the kernel's option record-tgid adds it. Before the first line.
   void show_processes(bool show) { processes_ = show; }
   // Without tasks, a line is upstream's for remote buffers: "[003]\t 1234.567890: selftest id=1". Before the first line.

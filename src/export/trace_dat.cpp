@@ -107,7 +107,10 @@ class Ids {
     for (EventInfo& e : events) {
       u16& id = ids.table(e.kernel)[e.id];
       if (!keep(e) && id == unknown) {
-        if (++last > most) return refuse(std::errc::value_too_large, "a trace.dat for KernelShark has at most 32,767 kinds of events; these are more: export some of them (--only)");
+        if (++last > most)
+          return refuse(
+              std::errc::value_too_large,
+              "a trace.dat for KernelShark has at most 32,767 kinds of events; these are more: export some of them (--only)");
         id = static_cast<u16>(last);
       }
       ids.changed_[e.kernel] = ids.changed_[e.kernel] || id != e.id;
@@ -234,7 +237,8 @@ class DatWriter {
 
  private:
   static tl::unexpected<Error> too_many(u64 rings) {
-    return refuse(std::errc::too_many_files_open, "a trace.dat for " + std::to_string(rings) + " rings is more than trace-cmd can read");
+    return refuse(std::errc::too_many_files_open,
+                  "a trace.dat for " + std::to_string(rings) + " rings is more than trace-cmd can read");
   }
   static std::string start(const char* version, u32 page) {
     std::string head(magic, magic_size);

@@ -5,8 +5,8 @@
 //   must(write_trace_dat("trace.dat", dat));
 //
 // Sub-buffers are stored unchanged, but for the ids of a program's events: a file has one space of ids, and KernelShark reads
-// none above 32,767. The number of a thread's ring becomes the CPU number that trace-cmd shows. The first of several buffers has
-// no name: it is the file's own, and KernelShark opens no file without one.
+// none above 32,767. The number of a thread's ring becomes the CPU number that trace-cmd shows. The first of several buffers
+// has no name: it is the file's own, and KernelShark opens no file without one.
 #pragma once
 #include <map>
 #include <memory>

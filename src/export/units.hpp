@@ -18,7 +18,8 @@ std::optional<u64> parse_time(std::string_view text);
 std::string format_size(u64 bytes);                                 // "16.0 KiB"
 std::string format_time(double ns);                                 // "1.23 ms"
 std::string format_count(u64 count);                                // "1,234,567"
-std::string counted(u64 count, std::string_view one, std::string_view many = "");  // "1 event", "2,000 events"; many: not one + "s"
+std::string counted(u64 count, std::string_view one,
+                    std::string_view many = "");                    // "1 event", "2,000 events"; many: not one + "s"
 std::string format_rate(double per_second, std::string_view unit);  // "1.2M/s", "1.2 MB/s"
 
 // "0", "12", "12 or more", "perhaps some": the only place that reports that nothing is lost.

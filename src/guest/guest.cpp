@@ -48,11 +48,14 @@ result<std::unique_ptr<Guest>> Guest::start(Options options) {
   guest->late_ = std::make_shared<std::unique_ptr<Vm>>();
   const auto late = guest->late_;
   options.buffer.who = "the guest";
-  guest->buffer_ = RS_TRY(remote::Buffer::create(
-      options.buffer, {[late](u32 ring, u32 read) { return swap(**late, ring, read); },
-                       [late](u32 ring) { return simply(**late, Ask::update, ring); }, [late](u32 ring) { return reset_ring(**late, ring); }, {}}));
+  guest->buffer_ =
+      RS_TRY(remote::Buffer::create(options.buffer, {[late](u32 ring, u32 read) { return swap(**late, ring, read); },
+                                                     [late](u32 ring) { return simply(**late, Ask::update, ring); },
+                                                     [late](u32 ring) { return reset_ring(**late, ring); },
+                                                     {}}));
   const std::span<const u8> image = options.image.empty() ? demo_image() : std::span<const u8>(options.image);
-  *late = RS_TRY(Vm::start(image, guest->buffer_->fd(), guest->buffer_->region_bytes(), guest->buffer_->descriptor(), options.vm));
+  *late =
+      RS_TRY(Vm::start(image, guest->buffer_->fd(), guest->buffer_->region_bytes(), guest->buffer_->descriptor(), options.vm));
   guest->vm_ = late->get();
   guest->offset_ = RS_TRY(guest->vm_->tsc_offset());
   return guest;

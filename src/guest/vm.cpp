@@ -51,20 +51,24 @@ result<std::unique_ptr<Vm>> Vm::start(std::span<const u8> elf, int region, u64 r
   std::unique_ptr<Vm> vm(new Vm);
   vm->options_ = options;
   RS_TRY(vm->build(elf, region, region_bytes, descriptor));
-  vm->cpu_[0].thread = RS_TRY(sys::start_thread("of the guest's program", [v = vm.get()] { v->run_program(), v->cpu_[0].finished = true; }));
+  vm->cpu_[0].thread =
+      RS_TRY(sys::start_thread("of the guest's program", [v = vm.get()] { v->run_program(), v->cpu_[0].finished = true; }));
   std::unique_lock lock(vm->mutex_);
   if (!vm->changed_.wait_for(lock, options.patience, [&] { return vm->ready_ || vm->ended_; }))
     return refuse(std::errc::timed_out, "the guest has not made its rings in time: it is no guest of ringside, or it hangs");
   if (vm->ended_) return refuse(std::errc::protocol_error, "the guest did not start: " + vm->why_);
-  vm->cpu_[1].thread = RS_TRY(sys::start_thread("of the guest's service", [v = vm.get()] { v->run_service(), v->cpu_[1].finished = true; }));
+  vm->cpu_[1].thread =
+      RS_TRY(sys::start_thread("of the guest's service", [v = vm.get()] { v->run_service(), v->cpu_[1].finished = true; }));
   return vm;
 }
 
 result<void> Vm::build(std::span<const u8> elf, int region, u64 region_bytes, std::span<const u64> descriptor) {
   kvm_ = sys::Fd(::open("/dev/kvm", O_RDWR | O_CLOEXEC));
-  if (!kvm_) return fail(errno, errno == ENOENT ? "this machine has no /dev/kvm (no virtualisation, or the module kvm is not loaded)"
-                                                : "cannot open /dev/kvm (members of the group kvm may)");
-  if (ioctl(kvm_.get(), KVM_GET_API_VERSION, 0) != KVM_API_VERSION) return refuse(std::errc::not_supported, "/dev/kvm has another version");
+  if (!kvm_)
+    return fail(errno, errno == ENOENT ? "this machine has no /dev/kvm (no virtualisation, or the module kvm is not loaded)"
+                                       : "cannot open /dev/kvm (members of the group kvm may)");
+  if (ioctl(kvm_.get(), KVM_GET_API_VERSION, 0) != KVM_API_VERSION)
+    return refuse(std::errc::not_supported, "/dev/kvm has another version");
   vm_ = sys::Fd(ioctl(kvm_.get(), KVM_CREATE_VM, 0));
   if (!vm_) return fail(errno, "cannot make a virtual machine");
   if (options_.memory % (2 << 20) != 0 || options_.memory < (8 << 20) || options_.memory > (512 << 20))
@@ -84,7 +88,8 @@ result<void> Vm::build(std::span<const u8> elf, int region, u64 region_bytes, st
   // After the image: descriptor, heap, stacks.
   u64 free = align_up(boot()->heap, u64{64});
   const u64 top = options_.memory - 2 * stack_bytes, bytes = descriptor.size_bytes();
-  if (bytes > top || free > top - bytes) return refuse(std::errc::not_enough_memory, "the guest's memory is too small for its image and rings");
+  if (bytes > top || free > top - bytes)
+    return refuse(std::errc::not_enough_memory, "the guest's memory is too small for its image and rings");
   std::memcpy(memory_ + free, descriptor.data(), bytes);
   Boot& b = *boot();
   b = {};
@@ -116,20 +121,25 @@ result<void> Vm::build(std::span<const u8> elf, int region, u64 region_bytes, st
 
 // Sets Boot::heap to the end of the image.
 result<u64> Vm::load(std::span<const u8> elf) {
-  const auto bad = [](const std::string& what) { return refuse(std::errc::executable_format_error, "the guest's image " + what); };
+  const auto bad = [](const std::string& what) {
+    return refuse(std::errc::executable_format_error, "the guest's image " + what);
+  };
   Elf64_Ehdr head;
   if (elf.size() < sizeof head) return bad("is no ELF file: it is too short");
   std::memcpy(&head, elf.data(), sizeof head);
-  if (std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_machine != EM_X86_64 || head.e_type != ET_EXEC)
+  if (std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_machine != EM_X86_64 ||
+      head.e_type != ET_EXEC)
     return bad("is no static ELF file for x86-64 (link it with -static)");
   u64 end = image_at;
   for (u32 i = 0; i < head.e_phnum; ++i) {
     Elf64_Phdr p;
     const u64 at = head.e_phoff + u64{i} * sizeof p;
-    if (head.e_phentsize != sizeof p || head.e_phoff > elf.size() || at > elf.size() - sizeof p) return bad("is cut: its program headers are missing");
+    if (head.e_phentsize != sizeof p || head.e_phoff > elf.size() || at > elf.size() - sizeof p)
+      return bad("is cut: its program headers are missing");
     std::memcpy(&p, elf.data() + at, sizeof p);
     if (p.p_type != PT_LOAD || p.p_memsz == 0) continue;
-    if (p.p_filesz > p.p_memsz || p.p_offset > elf.size() || p.p_filesz > elf.size() - p.p_offset) return bad("is cut: a segment is missing");
+    if (p.p_filesz > p.p_memsz || p.p_offset > elf.size() || p.p_filesz > elf.size() - p.p_offset)
+      return bad("is cut: a segment is missing");
     if (p.p_vaddr < image_at || p.p_vaddr > options_.memory || p.p_memsz > options_.memory - p.p_vaddr)
       return bad("does not fit: link it at 0x200000, and give the guest memory enough");
     std::memcpy(memory_ + p.p_vaddr, elf.data() + p.p_offset, p.p_filesz);
@@ -144,7 +154,8 @@ result<void> Vm::set_up(Processor& p, u32 number, u64 entry, u64 stack) {
   p.fd = sys::Fd(ioctl(vm_.get(), KVM_CREATE_VCPU, number));
   if (!p.fd) return fail(errno, "cannot make a virtual processor");
   const int bytes = ioctl(kvm_.get(), KVM_GET_VCPU_MMAP_SIZE, 0);
-  if (bytes < static_cast<int>(sizeof(kvm_run))) return refuse(std::errc::not_supported, "/dev/kvm has no processor state to share");
+  if (bytes < static_cast<int>(sizeof(kvm_run)))
+    return refuse(std::errc::not_supported, "/dev/kvm has no processor state to share");
   p.run_bytes = static_cast<u64>(bytes);
   void* const run = mmap(nullptr, p.run_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd.get(), 0);
   if (run == MAP_FAILED) return fail(errno, "cannot map a virtual processor");
@@ -160,7 +171,8 @@ result<void> Vm::set_up(Processor& p, u32 number, u64 entry, u64 stack) {
   kvm_sregs s{};
   if (ioctl(p.fd.get(), KVM_GET_SREGS, &s) != 0) return fail(errno, "cannot read a virtual processor");
   kvm_segment code{};
-  code.limit = 0xFFFFFFFF, code.selector = code_selector, code.type = 11, code.present = 1, code.dpl = 3, code.s = 1, code.l = 1, code.g = 1;
+  code.limit = 0xFFFFFFFF, code.selector = code_selector, code.type = 11, code.present = 1, code.dpl = 3, code.s = 1,
+  code.l = 1, code.g = 1;
   kvm_segment data = code;
   data.selector = data_selector, data.type = 3, data.l = 0, data.db = 1;
   s.cs = code;
@@ -229,7 +241,8 @@ bool Vm::run_once(Processor& p, u16& call, u32& value, bool& interrupted) {
   }
   const kvm_run& r = *p.run;
   if (r.exit_reason == KVM_EXIT_INTR) return interrupted = true;
-  if (r.exit_reason == KVM_EXIT_IO && r.io.direction == KVM_EXIT_IO_OUT && r.io.size == 4 && r.io.count == 1 && r.io.port >= port) {
+  if (r.exit_reason == KVM_EXIT_IO && r.io.direction == KVM_EXIT_IO_OUT && r.io.size == 4 && r.io.count == 1 &&
+      r.io.port >= port) {
     call = static_cast<u16>(r.io.port - port);
     std::memcpy(&value, reinterpret_cast<const u8*>(p.run) + r.io.data_offset, sizeof value);
     return true;
@@ -238,7 +251,11 @@ bool Vm::run_once(Processor& p, u16& call, u32& value, bool& interrupted) {
   ioctl(p.fd.get(), KVM_GET_REGS, &at);
   char where[80];
   std::snprintf(where, sizeof where, " at 0x%llx (exit %u)", static_cast<unsigned long long>(at.rip), r.exit_reason);
-  end((r.exit_reason == KVM_EXIT_SHUTDOWN ? "it crashed" : r.exit_reason == KVM_EXIT_HLT ? "it halted" : "it did something that no guest of ringside does") + std::string(where), -1);
+  end((r.exit_reason == KVM_EXIT_SHUTDOWN ? "it crashed"
+       : r.exit_reason == KVM_EXIT_HLT    ? "it halted"
+                                          : "it did something that no guest of ringside does") +
+          std::string(where),
+      -1);
   return false;
 }
 
@@ -404,23 +421,28 @@ result<Vm::TscOffset> Vm::tsc_offset() {
 
 std::string Vm::text(u64 at, u64 room) const {
   if (at < image_at || at >= options_.memory) return {};
-  return std::string(reinterpret_cast<const char*>(memory_ + at), strnlen(reinterpret_cast<const char*>(memory_ + at), std::min(room, options_.memory - at)));
+  return std::string(reinterpret_cast<const char*>(memory_ + at),
+                     strnlen(reinterpret_cast<const char*>(memory_ + at), std::min(room, options_.memory - at)));
 }
 
 result<void> Vm::take_event(u32 at) {
-  if (at < image_at || at > options_.memory - sizeof(EventText)) return refuse(std::errc::bad_address, "it declared an event outside of its memory");
+  if (at < image_at || at > options_.memory - sizeof(EventText))
+    return refuse(std::errc::bad_address, "it declared an event outside of its memory");
   EventText t;
   std::memcpy(&t, memory_ + at, sizeof t);
   EventInfo e;
   e.id = static_cast<u16>(t.id);
   e.system = text(t.system, 64), e.name = text(t.name, 64), e.format = text(t.format, 16384);
   const auto plain = [](const std::string& s) {
-    return !s.empty() && s.size() < 64 && s.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
+    return !s.empty() && s.size() < 64 &&
+           s.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
   };
-  if (t.id < first_event || t.id > last_event || !plain(e.system) || !plain(e.name) || e.format.empty() || e.format.size() == 16384 || events_.size() >= 4095)
+  if (t.id < first_event || t.id > last_event || !plain(e.system) || !plain(e.name) || e.format.empty() ||
+      e.format.size() == 16384 || events_.size() >= 4095)
     return refuse(std::errc::invalid_argument, "it declared an invalid event: number " + std::to_string(t.id));
   for (const EventInfo& other : events_)
-    if (other.id == e.id) return refuse(std::errc::invalid_argument, "it declared two events with the number " + std::to_string(t.id));
+    if (other.id == e.id)
+      return refuse(std::errc::invalid_argument, "it declared two events with the number " + std::to_string(t.id));
   e.enabled = true;
   const std::lock_guard lock(mutex_);
   if (ready_) return refuse(std::errc::invalid_argument, "it declared an event after its start");

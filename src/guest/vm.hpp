@@ -37,8 +37,8 @@ class Vm {
   // Starts the image (a static ELF file) and returns when its rings are set up; processor 0 then waits for go(). region: a
   // descriptor of `region_bytes` of shared memory. Errors: no /dev/kvm (ENOENT, EACCES), an invalid image, a guest that does
   // not start properly.
-  static result<std::unique_ptr<Vm>> start(std::span<const u8> elf, int region, u64 region_bytes, std::span<const u64> descriptor,
-                                           const VmOptions& options);
+  static result<std::unique_ptr<Vm>> start(std::span<const u8> elf, int region, u64 region_bytes,
+                                           std::span<const u64> descriptor, const VmOptions& options);
   ~Vm();
   void go();
 

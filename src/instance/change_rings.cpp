@@ -43,7 +43,8 @@ result<void> Instance::reset() {
 result<void> Instance::unmapped(const char* what) {
   for (const RingInfo& r : rings())
     if (auto ring = view_ring(r.name.ring); ring && ring->mapped() && is_served(dir_.get()))
-      return refuse(std::errc::device_or_resource_busy, "ring " + std::to_string(r.name.ring) + " is mapped by a reader: " + what + " before the reader is gone");
+      return refuse(std::errc::device_or_resource_busy,
+                    "ring " + std::to_string(r.name.ring) + " is mapped by a reader: " + what + " before the reader is gone");
   return {};
 }
 
@@ -79,7 +80,9 @@ result<void> Instance::resize_cpu(u32 cpu, u64 buffer_size) {
 result<void> Instance::put_aside(const RingName& ring, const Geometry& geometry) {
   const Member who = members_->join(role::reader);
   const u32 number = claim_number(words_, who);
-  if (number >= most_rings) return refuse(std::errc::no_space_on_device, "the instance has " + std::to_string(most_rings) + " rings with unread events: read them first");
+  if (number >= most_rings)
+    return refuse(std::errc::no_space_on_device,
+                  "the instance has " + std::to_string(most_rings) + " rings with unread events: read them first");
   const auto cpu = static_cast<u32>(ring.cpu);
   const Geometry before = RS_TRY(view_ring(cpu)).ring().geometry;
   // A process that is killed from here on leaves a retired ring: no event in it is lost.
@@ -95,10 +98,13 @@ result<void> Instance::put_aside(const RingName& ring, const Geometry& geometry)
 }
 
 result<void> Instance::renew(u32 cpu, const Geometry& geometry, const char* to, u32 number) {
-  const std::string fresh = ".fresh" + std::to_string(getpid()), place = "cpu" + std::to_string(cpu), name = "cpu" + std::to_string(number);
+  const std::string fresh = ".fresh" + std::to_string(getpid()), place = "cpu" + std::to_string(cpu),
+                    name = "cpu" + std::to_string(number);
   auto old = RS_TRY(ringside::view_ring(dir_.get(), cpu, members_));
-  if (!make_cpu_ring(dir_.get(), "per_cpu/" + fresh + "/", cpu, *words_.control, geometry)) return fail(errno, "cannot make a ring of CPU " + std::to_string(cpu));
-  const sys::Fd rings = sys::open_owned(dir_.get(), "per_cpu", O_PATH | O_DIRECTORY), aside = sys::open_owned(dir_.get(), to, O_PATH | O_DIRECTORY);
+  if (!make_cpu_ring(dir_.get(), "per_cpu/" + fresh + "/", cpu, *words_.control, geometry))
+    return fail(errno, "cannot make a ring of CPU " + std::to_string(cpu));
+  const sys::Fd rings = sys::open_owned(dir_.get(), "per_cpu", O_PATH | O_DIRECTORY),
+                aside = sys::open_owned(dir_.get(), to, O_PATH | O_DIRECTORY);
   if (!rings || !aside) return sys::fail_beneath(errno, "cannot open " + path_ + "/" + to);
   // A writer that maps its CPU's ring finds one or the other.
   const bool there = faccessat(aside.get(), name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;  // a ring that gave its memory back
@@ -119,7 +125,8 @@ namespace {
 // A format never changes: the snapshot's formats are hard links.
 result<void> link_formats(int from, int to, const std::vector<EventInfo>& events) {
   const auto link = [&](const std::string& folder, const char* file) -> result<void> {
-    const sys::Fd here = sys::open_owned(from, folder.c_str(), O_PATH | O_DIRECTORY), there = sys::open_owned(to, folder.c_str(), O_PATH | O_DIRECTORY);
+    const sys::Fd here = sys::open_owned(from, folder.c_str(), O_PATH | O_DIRECTORY),
+                  there = sys::open_owned(to, folder.c_str(), O_PATH | O_DIRECTORY);
     if (linkat(here.get(), file, there.get(), file, 0) == 0 || errno == ENOENT) return {};
     return sys::copy_owned(here.get(), file, there.get(), file);
   };
@@ -140,7 +147,8 @@ result<void> link_formats(int from, int to, const std::vector<EventInfo>& events
 bool Instance::has_snapshot() const { return static_cast<bool>(sys::open_owned(dir_.get(), "snapshot/instance", O_RDONLY)); }
 
 result<void> Instance::drop_snapshot() {
-  if (!sys::remove_beneath(dir_.get(), "snapshot")) return sys::fail_beneath(errno, "cannot remove all of " + path_ + "/snapshot");
+  if (!sys::remove_beneath(dir_.get(), "snapshot"))
+    return sys::fail_beneath(errno, "cannot remove all of " + path_ + "/snapshot");
   return {};
 }
 
@@ -154,7 +162,8 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
       RS_TRY(sys::copy_owned(dir_.get(), file.c_str(), copy, file.c_str()));
     const u64 unlocked = 0;  // the copy was made under this process's lock
     const sys::Fd copied = sys::open_owned(copy, (folder + "/ring").c_str(), O_WRONLY);
-    if (pwrite(copied.get(), &unlocked, sizeof unlocked, offsetof(Control, reader_lock)) != sizeof unlocked) return fail(errno, "cannot write " + to);
+    if (pwrite(copied.get(), &unlocked, sizeof unlocked, offsetof(Control, reader_lock)) != sizeof unlocked)
+      return fail(errno, "cannot write " + to);
     return {};
   });
   if (!taken) (void)sys::remove_beneath(copy, folder.c_str());  // the copy is partial; the ring still holds everything
@@ -203,7 +212,8 @@ result<std::string> Instance::snapshot() {
   if (renameat(copy.get(), "instance.new", copy.get(), "instance") != 0) return sys::fail_beneath(errno, "cannot finish " + to);
   if (!done) {
     Error error = done.error();
-    error.sentence += "; " + std::to_string(taken) + " of " + std::to_string(all.size()) + " rings had been taken out before: they are in " + to;
+    error.sentence += "; " + std::to_string(taken) + " of " + std::to_string(all.size()) +
+                      " rings had been taken out before: they are in " + to;
     return tl::unexpected(std::move(error));
   }
   return to;
@@ -232,7 +242,8 @@ void Instance::finish_clearing() {
       return !ring && is_gone(ring.error());
     };
     if (members_->judge().settle(words_.ring(n)) != RingState::retired || !half_cleared()) continue;
-    if (const u64 retired = claim_retired(n); retired != 0) put_claimed(n, retired, half_cleared() && clear_ring(dir_.get(), n));
+    if (const u64 retired = claim_retired(n); retired != 0)
+      put_claimed(n, retired, half_cleared() && clear_ring(dir_.get(), n));
   }
 }
 

@@ -66,7 +66,8 @@ result<std::vector<std::string>> Instance::find(bool half_made) {
   for (std::string& name : names) {
     const sys::Fd dir = name[0] != '.' ? sys::open_beneath(parent->get(), name.c_str(), O_PATH | O_DIRECTORY) : sys::Fd();
     struct stat st {};
-    if (dir && (half_made ? is_half_made(dir.get()) : fstatat(dir.get(), "instance", &st, AT_SYMLINK_NOFOLLOW) == 0)) found.push_back(std::move(name));
+    if (dir && (half_made ? is_half_made(dir.get()) : fstatat(dir.get(), "instance", &st, AT_SYMLINK_NOFOLLOW) == 0))
+      found.push_back(std::move(name));
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -84,7 +85,8 @@ std::vector<Instance::OfAnother> Instance::of_others(const std::string& name) {
       const auto dir = sys::open_trusted(root, sys::Role::other);
       struct stat st {};
       if (!dir || fstat(dir->get(), &st) != 0) continue;
-      const auto inside = name.empty() ? sys::names_in(dir->get()) : result<std::vector<std::string>>(std::vector<std::string>{name});
+      const auto inside =
+          name.empty() ? sys::names_in(dir->get()) : result<std::vector<std::string>>(std::vector<std::string>{name});
       for (const std::string& instance : inside ? *inside : std::vector<std::string>{})
         if (instance[0] != '.' && open(root + "/" + instance)) all.push_back({root + "/" + instance, st.st_uid});
     }
@@ -107,22 +109,27 @@ std::vector<std::string> Instance::list() { return find(false).value_or(std::vec
 
 result<void> Instance::remove(const std::string& name, bool force) {
   auto where = place_of_instance(name, false);
-  if (!where && where.error().code == std::errc::no_such_file_or_directory) return refuse(std::errc::no_such_file_or_directory, "there is no instance " + name + where_else(name));
+  if (!where && where.error().code == std::errc::no_such_file_or_directory)
+    return refuse(std::errc::no_such_file_or_directory, "there is no instance " + name + where_else(name));
   if (!where) return tl::unexpected(where.error());
   const int parent = where->parent.get();
   const bool swept = sweep_unfinished(parent, where->name);  // these remains may have been all of it
   const sys::Fd dir = sys::open_beneath(parent, where->name.c_str(), O_PATH | O_DIRECTORY);
-  if (!dir && errno == ENOENT) return swept ? result<void>() : refuse(std::errc::no_such_file_or_directory, "there is no instance " + name + where_else(name));
+  if (!dir && errno == ENOENT)
+    return swept ? result<void>()
+                 : refuse(std::errc::no_such_file_or_directory, "there is no instance " + name + where_else(name));
   if (!dir) return sys::fail_beneath(errno, "cannot remove " + where->path);
   RS_TRY(sys::judge(dir.get(), where->path, sys::Role::instance));
   if (!is_instance(dir.get())) {
     if (!is_half_made(dir.get())) return fail(ENOENT, "there is no instance " + name);
-    if (!force) return refuse(std::errc::no_such_file_or_directory, "the instance " + name + never_finished + name + "` removes it");
+    if (!force)
+      return refuse(std::errc::no_such_file_or_directory, "the instance " + name + never_finished + name + "` removes it");
   }
   if (!force) {
     if (auto opened = open(name); opened) {
       if ((*opened)->has_writers())
-        return refuse(std::errc::device_or_resource_busy, "the instance " + name + " is being written to (--force removes it all the same)");
+        return refuse(std::errc::device_or_resource_busy,
+                      "the instance " + name + " is being written to (--force removes it all the same)");
       RS_TRY((*opened)->unmapped("it cannot be removed"));
     }
   }
@@ -135,8 +142,8 @@ std::vector<EventInfo> Instance::events() const {
   for (u32 id = 1; id <= n; ++id) {
     const EventEntry& e = words_.event(id);
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
-    EventInfo info{static_cast<u16>(abi::event_id(id)), field_text(e.system, sizeof e.system), field_text(e.name, sizeof e.name), "",
-                   __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0};
+    EventInfo info{static_cast<u16>(abi::event_id(id)), field_text(e.system, sizeof e.system),
+                   field_text(e.name, sizeof e.name), "", __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0};
     if (auto text = read("events/" + info.system + "/" + info.name + "/format")) info.format = std::move(*text);
     all.push_back(std::move(info));
   }
@@ -159,7 +166,8 @@ result<void> add_pattern(int dir, const std::string& file, const std::string& pa
   std::string kept;
   std::istringstream lines(before ? *before : "");
   for (std::string one; std::getline(lines, one);)
-    if (one.rfind("depth=", 0) == 0 || (pattern != "*:*" && !one.empty() && one.substr(one[0] == '!' ? 1 : 0) != pattern)) kept += one + "\n";
+    if (one.rfind("depth=", 0) == 0 || (pattern != "*:*" && !one.empty() && one.substr(one[0] == '!' ? 1 : 0) != pattern))
+      kept += one + "\n";
   if (before && kept.size() == before->size()) return sys::write_owned(dir, file, line, true);
   return replace_file(dir, file, kept + line);
 }
@@ -167,7 +175,8 @@ result<void> add_pattern(int dir, const std::string& file, const std::string& pa
 result<void> can_be_lines(const EventPatterns& patterns) {
   for (const EventPattern& one : patterns)
     if (one.text().front() == '!' || one.text().find('\n') != std::string::npos)
-      return refuse(std::errc::invalid_argument, "an event whose name begins with ! or has a line break in it cannot be switched");
+      return refuse(std::errc::invalid_argument,
+                    "an event whose name begins with ! or has a line break in it cannot be switched");
   return {};
 }
 
@@ -234,7 +243,8 @@ std::vector<RingInfo> Instance::rings() {
     if (auto ring = view_ring(i)) {
       info.counters = ring->counters();
       info.corrupt = __atomic_load_n(&ring->ring().control->corrupt, __ATOMIC_RELAXED) != 0;
-    } else if (ring.error().code == std::errc::no_such_file_or_directory && state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) != state) {
+    } else if (ring.error().code == std::errc::no_such_file_or_directory &&
+               state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) != state) {
       continue;  // another process gave its memory back meanwhile
     } else {
       info.problem = ring.error().sentence;
@@ -300,7 +310,8 @@ void each_written(int fd, u64 table, u64 end, const Use& use) {
 }
 
 RingName name_of(const ForeignEntry& e) {
-  RingName name{0, static_cast<i32>(e.process), static_cast<i32>(e.number), field_text(e.task, 16), field_text(e.process_name, 16)};
+  RingName name{0, static_cast<i32>(e.process), static_cast<i32>(e.number), field_text(e.task, 16),
+                field_text(e.process_name, 16)};
   name.elsewhere.tid = static_cast<i32>(e.tid);
   name.elsewhere.pid = static_cast<i32>(e.pid);
   name.elsewhere.pid_namespace = e.pid_namespace;
@@ -316,7 +327,9 @@ void Instance::locate(RingName& thread) const {
   if (is_foreign(thread.tid)) {
     ForeignEntry entry{};
     const u64 at = foreign_table_at + foreign_place(static_cast<u32>(thread.tid)) * sizeof entry;
-    if (pread(threads_.get(), &entry, sizeof entry, static_cast<off_t>(at)) != sizeof entry || entry.number != static_cast<u32>(thread.tid)) return;
+    if (pread(threads_.get(), &entry, sizeof entry, static_cast<off_t>(at)) != sizeof entry ||
+        entry.number != static_cast<u32>(thread.tid))
+      return;
     e = name_of(entry).elsewhere;
     start = {entry.time_namespace, entry.start};
   } else if (const u64 there = control().pid_namespace; pid_namespace_ == 0 || there != pid_namespace_) {
@@ -338,7 +351,8 @@ void Instance::locate(RingName& thread) const {
 std::vector<RingName> Instance::threads() const {
   std::vector<RingName> all;
   each_written<ThreadEntry>(threads_.get(), 0, foreign_table_at, [&](const ThreadEntry& e) {
-    if (e.tid != 0) all.push_back({0, static_cast<i32>(e.pid), static_cast<i32>(e.tid), field_text(e.task, 16), field_text(e.process, 16)});
+    if (e.tid != 0)
+      all.push_back({0, static_cast<i32>(e.pid), static_cast<i32>(e.tid), field_text(e.task, 16), field_text(e.process, 16)});
   });
   each_written<ForeignEntry>(threads_.get(), foreign_table_at, threads_file_size, [&](const ForeignEntry& e) {
     if (e.number != 0) all.push_back(name_of(e));
@@ -347,7 +361,9 @@ std::vector<RingName> Instance::threads() const {
   return all;
 }
 
-result<std::unique_ptr<Source>> Instance::source(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, members_, true); }
+result<std::unique_ptr<Source>> Instance::source(u32 ring) {
+  return open_ring(*this, dir_.get(), words_, ring, members_, true);
+}
 result<std::unique_ptr<Source>> Instance::peek(u32 ring) { return open_ring(*this, dir_.get(), words_, ring, members_, false); }
 
 bool Instance::tracing_on() const { return __atomic_load_n(&words_.control->tracing_off, __ATOMIC_ACQUIRE) == 0; }
@@ -365,7 +381,9 @@ void Instance::switch_gates() {
 void Instance::switch_gate_of(const RingName& ring) {
   auto view = view_ring(ring.ring);
   if (!view) return;
-  const auto records = [&] { return ring.of_a_thread() ? tracing_on() : cpu_records(*words_.control, static_cast<u32>(ring.cpu)); };
+  const auto records = [&] {
+    return ring.of_a_thread() ? tracing_on() : cpu_records(*words_.control, static_cast<u32>(ring.cpu));
+  };
   bool open;
   do {  // the words may change meanwhile
     open = records();
@@ -416,7 +434,8 @@ namespace {
 // The word holds the least percentage that any reader waits for.
 void ask_for(u64& word, u64 percent) noexcept {
   u64 now = __atomic_load_n(&word, __ATOMIC_RELAXED);
-  while ((now == 0 || now > percent + 1) && !__atomic_compare_exchange_n(&word, &now, percent + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+  while ((now == 0 || now > percent + 1) &&
+         !__atomic_compare_exchange_n(&word, &now, percent + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
   }
 }
 
@@ -440,7 +459,8 @@ bool Instance::sleep(u32 asked, std::chrono::nanoseconds timeout) {
 }
 
 result<bool> Instance::wait(int percent, std::chrono::nanoseconds timeout) {
-  if (percent < 0 || percent > 100) return refuse(std::errc::invalid_argument, "a percentage of " + std::to_string(percent) + " is not possible: 0 to 100");
+  if (percent < 0 || percent > 100)
+    return refuse(std::errc::invalid_argument, "a percentage of " + std::to_string(percent) + " is not possible: 0 to 100");
   const u64 deadline = sys::now_ns() + static_cast<u64>(std::max<i64>(timeout.count(), 0));
   for (;;) {
     if (watch_.reached(static_cast<u32>(percent))) return true;

@@ -57,7 +57,8 @@ class Instance {
   // Opens an existing one of the same user.
   static result<std::unique_ptr<Instance>> open(const std::string& name_or_path);
   static std::vector<std::string> list();
-  // Those of all users but this one, by path, where instances live unless RINGSIDE_ROOT says otherwise. name: only these. Only root sees any.
+  // Those of all users but this one, by path, where instances live unless RINGSIDE_ROOT says otherwise. name: only these. Only
+  // root sees any.
   struct OfAnother {
     std::string path;
     uid_t user = 0;
@@ -86,8 +87,8 @@ class Instance {
   // matches now.
   result<u32> enable(const EventPatterns& patterns, bool on);
   result<u32> enable(const std::string& list, bool on);
-  // Events that match, and are declared from now on, get the stack of their caller as a field, of at most `depth` frames; so do those
-  // that were chosen before.
+  // Events that match, and are declared from now on, get the stack of their caller as a field, of at most `depth` frames; so do
+  // those that were chosen before.
   result<StackChoice> stacks(const EventPatterns& patterns, u32 depth);
   // What was chosen before, unless somebody has chosen anew since.
   result<void> put_back(const StackChoice& choice);
@@ -112,7 +113,9 @@ class Instance {
   u32 cpu_rings() const { return static_cast<u32>(words_.control->cpu_rings); }  // 0: rings of threads
   RingsBecause rings_because() const { return static_cast<RingsBecause>(words_.control->rings_because); }
   PastTotals past() const { return words_.control->past; }  // of rings whose memory was given back
-  u32 without_clock() const { return words_.control->without_clock; }  // processes whose processor does not have the clock: they do not write
+  u32 without_clock() const {
+    return words_.control->without_clock;
+  }  // processes whose processor does not have the clock: they do not write
   u64 refused() const { return words_.control->refused; }  // events that found no ring
 
   result<std::unique_ptr<Source>> source(u32 ring);  // consumes; EBUSY while another process does
@@ -120,8 +123,8 @@ class Instance {
 
   result<void> tracing(bool on);
   bool tracing_on() const;
-  // Which rings of CPUs record while recording is on; one bit for each, the first CPU is the lowest bit of the first word. EINVAL:
-  // the instance has rings of threads, and the mask leaves out a CPU.
+  // Which rings of CPUs record while recording is on; one bit for each, the first CPU is the lowest bit of the first word.
+  // EINVAL: the instance has rings of threads, and the mask leaves out a CPU.
   result<void> set_cpumask(const std::vector<u64>& mask);
   bool cpu_in_mask(u32 cpu) const;
   // A full ring loses its oldest events (true) or refuses new ones. For present and later rings.
@@ -156,7 +159,11 @@ class Instance {
 
  private:
   Instance(sys::Region region, sys::Fd dir, std::shared_ptr<Members> members)
-      : region_(std::move(region)), words_{reinterpret_cast<InstanceControl*>(region_.data())}, dir_(std::move(dir)), members_(std::move(members)), watch_(dir_.get(), words_) {}
+      : region_(std::move(region)),
+        words_{reinterpret_cast<InstanceControl*>(region_.data())},
+        dir_(std::move(dir)),
+        members_(std::move(members)),
+        watch_(dir_.get(), words_) {}
   // The one in this directory. members: its members, if the caller has a seat already.
   static result<std::unique_ptr<Instance>> open(const std::string& path, sys::Fd dir, std::shared_ptr<Members> members);
   Geometry geometry() const noexcept { return geometry_of(*words_.control); }

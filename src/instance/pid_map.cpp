@@ -37,7 +37,8 @@ void PidMap::scan() {
   each_number("/proc", [&](i32 pid) {
     const std::string dir = "/proc/" + std::to_string(pid);
     struct stat st {};
-    if (stat((dir + "/ns/pid").c_str(), &st) != 0 || st.st_ino == own) return;  // not permitted, or its threads are visible anyway
+    if (stat((dir + "/ns/pid").c_str(), &st) != 0 || st.st_ino == own)
+      return;  // not permitted, or its threads are visible anyway
     if (const i32 there = number_there(dir); there != 0) processes_[{st.st_ino, there}].here = pid;
   });
 }

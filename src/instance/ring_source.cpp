@@ -22,7 +22,9 @@ result<sys::Region> map_file(int folder, u32 n, const char* name, u64 size) {
   return sys::Region::map(fd.get(), size, true, what);
 }
 
-tl::unexpected<Error> given_back(u32 n) { return fail(ENOENT, "the memory of ring " + std::to_string(n) + " has just been given back"); }
+tl::unexpected<Error> given_back(u32 n) {
+  return fail(ENOENT, "the memory of ring " + std::to_string(n) + " has just been given back");
+}
 
 // A writer says that it is inside before it reads the clock; some ns may pass until that store is visible here.
 constexpr u64 store_lag = 10'000;
@@ -49,9 +51,13 @@ class OwnSource final : public Source {
     const bool mapped = view_.mapped();
     const Got got = view_.reader().hand_out(mapped);
     if (mapped) view_.reader().update_meta();
-    if (view_.cut()) return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) + ": its file was truncated while it was read, or its file system is full");
+    if (view_.cut())
+      return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) +
+                                             ": its file was truncated while it was read, or its file system is full");
     if (got == Got::corrupt)
-      return refuse(std::errc::illegal_byte_sequence, "ring " + std::to_string(name_.ring) + ": its control words contradict each other; what was read before is good");
+      return refuse(
+          std::errc::illegal_byte_sequence,
+          "ring " + std::to_string(name_.ring) + ": its control words contradict each other; what was read before is good");
     if (got == Got::nothing) {
       idle();
       return std::nullopt;
@@ -75,7 +81,8 @@ class OwnSource final : public Source {
   bool ended() const override {
     const RingEntry& entry = words_.ring(name_.ring);
     const u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
-    if (state_of(state) != RingState::live || static_cast<i32>(entry.tid) != name_.tid) return state_of(state) != RingState::busy;
+    if (state_of(state) != RingState::live || static_cast<i32>(entry.tid) != name_.tid)
+      return state_of(state) != RingState::busy;
     return members_->judge().dead(entry);
   }
   u64 lag_ns() const override { return lag_of(view_, clock_, writing_); }
@@ -109,8 +116,12 @@ class PeekSource final : public Source {
   result<std::optional<SubBufferView>> next() override {
     writing_ = view_.writing();
     const Got got = iterator_.next();
-    if (view_.cut()) return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) + ": its file was truncated while it was read, or its file system is full");
-    if (got == Got::corrupt) return refuse(std::errc::illegal_byte_sequence, "ring " + std::to_string(name_.ring) + ": its control words contradict each other");
+    if (view_.cut())
+      return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) +
+                                             ": its file was truncated while it was read, or its file system is full");
+    if (got == Got::corrupt)
+      return refuse(std::errc::illegal_byte_sequence,
+                    "ring " + std::to_string(name_.ring) + ": its control words contradict each other");
     if (got == Got::nothing) return std::nullopt;
     const ReaderView& v = iterator_.view();
     const auto* const bytes = reinterpret_cast<const u8*>(buffer_.data());
@@ -138,14 +149,17 @@ RingName name_of(u32 n, const RingEntry& entry) {
   return name;
 }
 
-result<RingView> view_ring(int dir, u32 n, const std::shared_ptr<Members>& members) { return look_in(open_ring(dir, n), n, members); }
+result<RingView> view_ring(int dir, u32 n, const std::shared_ptr<Members>& members) {
+  return look_in(open_ring(dir, n), n, members);
+}
 
 result<RingView> look_in(const sys::Fd& folder, u32 n, const std::shared_ptr<Members>& members) {
   if (!folder) return fail(errno, "cannot open the folder of ring " + std::to_string(n));
   errno = 0;
   const Geometry geometry = ring_geometry_in(folder.get(), {});
   if (!geometry.valid() && errno == 0) return given_back(n);
-  if (!geometry.valid() && errno != 0 && errno != EINVAL) return fail(errno, "cannot open the control file of ring " + std::to_string(n));
+  if (!geometry.valid() && errno != 0 && errno != EINVAL)
+    return fail(errno, "cannot open the control file of ring " + std::to_string(n));
   if (!geometry.valid())
     return refuse(std::errc::invalid_argument, "ring " + std::to_string(n) + ": its control file is missing, cut or damaged");
   auto data = RS_TRY(map_file(folder.get(), n, "trace_pipe_raw", geometry.data_size()));
@@ -196,7 +210,8 @@ bool RingView::lock() noexcept {
 bool RingView::is_cleared() const noexcept {
   const Control& c = *ring_.control;
   const Geometry& g = ring_.geometry;
-  return __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) != control_magic || c.subbuf_size != g.subbuf_size() || c.nr_subbufs != g.nr_subbufs() || c.nr_slots != g.nr_slots();
+  return __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) != control_magic || c.subbuf_size != g.subbuf_size() ||
+         c.nr_subbufs != g.nr_subbufs() || c.nr_slots != g.nr_slots();
 }
 
 void RingView::unlock() noexcept {
@@ -232,12 +247,14 @@ u64 RingView::park() noexcept {
     return 0;  // closed, or parked already
   // Checks the reserve word: a handler that came between a commit and its second check has left an event that is not published
   // yet.
-  if (quiet() && reserve_offset(__atomic_load_n(&ring_.record(own.id).reserve, __ATOMIC_ACQUIRE)) == at.bytes && __atomic_load_n(&ring_.record(own.id).committed, __ATOMIC_ACQUIRE) == committed &&
+  if (quiet() && reserve_offset(__atomic_load_n(&ring_.record(own.id).reserve, __ATOMIC_ACQUIRE)) == at.bytes &&
+      __atomic_load_n(&ring_.record(own.id).committed, __ATOMIC_ACQUIRE) == committed &&
       place_of(__atomic_load_n(&ring_.control->tail, __ATOMIC_ACQUIRE)) == commit) {
     // From here on the writer leaves this sub-buffer without touching it: the gate says so.
     __atomic_fetch_add(&ring_.control->punched, u64{1}, __ATOMIC_SEQ_CST);
     const u64 before = data_.resident_bytes();
-    for (const u64 where : {ring_.geometry.offset_of(own.id), u64{0}}) data_.punch(where, ring_.geometry.subbuf_size());  // 0 is the meta-page, which no process maps
+    for (const u64 where : {ring_.geometry.offset_of(own.id), u64{0}})
+      data_.punch(where, ring_.geometry.subbuf_size());  // 0 is the meta-page, which no process maps
     const u64 after = data_.resident_bytes();
     return before > after ? before - after : 0;
   }

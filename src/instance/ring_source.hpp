@@ -30,8 +30,8 @@ class RingView {
   bool of_cpu() const noexcept { return ring_.kind == RingKind::cpu; }
 
   bool lock() noexcept;  // the reader's lock; taken over from a dead process. Fails if the ring was cleared since view_ring().
-  // The last lock() found it empty, or with other sizes: its memory was given back since view_ring(), and a writer may have taken
-  // it.
+  // The last lock() found it empty, or with other sizes: its memory was given back since view_ring(), and a writer may have
+  // taken it.
   bool is_another() const noexcept { return another_; }
   void unlock() noexcept;  // does nothing in the child of a fork, whose parent has it
   bool locked() const noexcept { return locked_as_ != 0 && members_->has(locked_as_); }
@@ -42,8 +42,8 @@ class RingView {
   result<void> reset(const RingEntry& entry);
   // Runs `copy` while no writer is inside, then empties the ring. The caller holds the reader's lock.
   result<void> freeze(const RingEntry& entry, const std::function<result<void>()>& copy);
-  // Gives back the memory of an idle ring whose events are all read: a thread's current sub-buffer; for a CPU's ring, all but the
-  // tail's. Returns the bytes given back.
+  // Gives back the memory of an idle ring whose events are all read: a thread's current sub-buffer; for a CPU's ring, all but
+  // the tail's. Returns the bytes given back.
   u64 park() noexcept;
 
  private:

@@ -65,7 +65,8 @@ Ring RingWatch::ring(u32 n) {
   auto* const control = reinterpret_cast<Control*>(seen.control.data());
   const bool cpu = seen.data.data() != nullptr;
   const Geometry geometry = seen.geometry;
-  if (cpu && (__atomic_load_n(&control->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0) seen.geometry = {};  // the next check maps the fresh one
+  if (cpu && (__atomic_load_n(&control->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0)
+    seen.geometry = {};  // the next check maps the fresh one
   return {geometry, control, seen.data.data(), nullptr, cpu ? RingKind::cpu : RingKind::thread};
 }
 

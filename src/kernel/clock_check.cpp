@@ -57,7 +57,8 @@ result<void> visit(const TracefsInstance& instance, u32 cpu, const sys::Fd& mark
   const u32 id_and_data[2] = {};
   for (u32 i = 0; i < markers_a_visit; ++i) {
     Bracket b{ours.now(), 0};
-    if (::write(marker.get(), id_and_data, sizeof id_and_data) < 0) return fail(errno, "cannot write to " + instance.dir() + "/trace_marker_raw");
+    if (::write(marker.get(), id_and_data, sizeof id_and_data) < 0)
+      return fail(errno, "cannot write to " + instance.dir() + "/trace_marker_raw");
     b.after = ours.now();
     brackets.push_back(b);
   }
@@ -72,8 +73,9 @@ result<void> visit(const TracefsInstance& instance, u32 cpu, const sys::Fd& mark
     }
   }
   if (at != brackets.size())
-    return refuse(std::errc::io_error, instance.dir() + " has " + std::to_string(at) + " of " + std::to_string(brackets.size()) +
-                                           " markers that processor " + std::to_string(cpu) + " wrote");
+    return refuse(std::errc::io_error, instance.dir() + " has " + std::to_string(at) + " of " +
+                                           std::to_string(brackets.size()) + " markers that processor " + std::to_string(cpu) +
+                                           " wrote");
   return {};
 }
 
@@ -119,7 +121,9 @@ result<std::vector<ClockCheck>> check_kernel_clocks() {
       }
     }
     const auto ns = [&](i64 ticks) {
-      return check.against == ClockKind::tsc ? static_cast<i64>(tsc.to_ns(tsc.base_ticks + static_cast<u64>(ticks)) - tsc.base_ns) : ticks;
+      return check.against == ClockKind::tsc
+                 ? static_cast<i64>(tsc.to_ns(tsc.base_ticks + static_cast<u64>(ticks)) - tsc.base_ns)
+                 : ticks;
     };
     check.markers = bounds.markers;
     check.constant = bounds.low <= bounds.high;
@@ -159,7 +163,8 @@ result<Offset> offset_by_reading(clockid_t id) {
 }  // namespace
 
 result<ClockConversion> measure_clock(const std::string& name) {
-  static const std::pair<const char*, clockid_t> readable[] = {{"mono", CLOCK_MONOTONIC}, {"mono_raw", CLOCK_MONOTONIC_RAW}, {"boot", CLOCK_BOOTTIME}, {"tai", CLOCK_TAI}};
+  static const std::pair<const char*, clockid_t> readable[] = {
+      {"mono", CLOCK_MONOTONIC}, {"mono_raw", CLOCK_MONOTONIC_RAW}, {"boot", CLOCK_BOOTTIME}, {"tai", CLOCK_TAI}};
   std::function<result<Offset>()> measure;
   for (const auto& [known, id] : readable) {
     if (name == known) measure = [clock = id] { return offset_by_reading(clock); };
@@ -197,7 +202,8 @@ result<ClockConversion> measure_clock(const std::string& name) {
   c.error_ns = static_cast<u64>(last.high - last.low + 1) / 2;
   // The rate is 1 as long as one offset fits both; its error is the range that the measurements leave open.
   const auto apart = static_cast<double>(last.at - first.at);
-  const auto least = static_cast<double>(last.low - first.high) / apart, most = static_cast<double>(last.high - first.low) / apart;
+  const auto least = static_cast<double>(last.low - first.high) / apart,
+             most = static_cast<double>(last.high - first.low) / apart;
   const double drift = least <= 0 && most >= 0 ? 0 : (least + most) / 2;
   c.drift_ppm = name == "mono" ? 0 : std::max(most - drift, drift - least) * 1e6;
   c.clock = line(last.at + static_cast<u64>(offset), last.at, 1 / (1 + drift));

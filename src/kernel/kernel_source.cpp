@@ -184,7 +184,8 @@ result<std::unique_ptr<KernelSource>> map_ring(const KernelRing& ring, sys::Fd f
   const Geometry geometry(meta.subbuf_size, meta.nr_subbufs);
   if (!geometry.valid() || meta.meta_page_size != meta.subbuf_size)
     return refuse(std::errc::not_supported, what + " has " + std::to_string(meta.nr_subbufs) + " sub-buffers of " +
-                                                std::to_string(meta.subbuf_size) + " bytes; ringside maps 3 or more of 4 to 256 KiB");
+                                                std::to_string(meta.subbuf_size) +
+                                                " bytes; ringside maps 3 or more of 4 to 256 KiB");
   auto whole = RS_TRY(sys::Region::map(fd.get(), geometry.data_size(), false, what));
   KernelMap::Mapped::Options options;
   options.name.ring = ring.cpu;

@@ -77,7 +77,8 @@ bool read_record(const perf_event_header& header, Bytes record, bool with_stack,
       r.kind = PerfRecord::Kind::map;
       r.pid = at<i32>(record, 8), r.tid = at<i32>(record, 12);
       r.start = at<u64>(record, 16), r.size = at<u64>(record, 24), r.offset = at<u64>(record, 32);
-      if ((header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID) != 0) r.build_id = {record.data + 44, std::min<size_t>(record.data[40], 20)};
+      if ((header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID) != 0)
+        r.build_id = {record.data + 44, std::min<size_t>(record.data[40], 20)};
       r.text = text_at(record, map_texts, end);
       return true;
     case PERF_RECORD_COMM:
@@ -105,7 +106,8 @@ bool read_record(const perf_event_header& header, Bytes record, bool with_stack,
 
 }  // namespace
 
-PerfRecords::PerfRecords(const u8* data, u64 size, u64 tail, u64 head, bool with_stacks) : data_(data), size_(size), tail_(tail), head_(head), with_stacks_(with_stacks) {
+PerfRecords::PerfRecords(const u8* data, u64 size, u64 tail, u64 head, bool with_stacks)
+    : data_(data), size_(size), tail_(tail), head_(head), with_stacks_(with_stacks) {
   malformed_ = head - tail > size;
   if (malformed_) tail_ = head_;
 }

@@ -4,8 +4,8 @@
 //   while (const auto r = records.next()) ...       // valid until the next call
 //   tail = records.tail();
 //
-// Records as the events of PerfSampler have them: samples of TID, TIME and CALLCHAIN, and of the user's registers and stack if the
-// sampler has them copied; all others with TID and TIME at their end.
+// Records as the events of PerfSampler have them: samples of TID, TIME and CALLCHAIN, and of the user's registers and stack if
+// the sampler has them copied; all others with TID and TIME at their end.
 // The ring may hold anything: what does not add up ends the walk at its head, and is counted.
 #pragma once
 #include <optional>
@@ -36,7 +36,8 @@ struct PerfRecord {
 // The addresses that are none: marks in a chain of calls.
 inline constexpr u64 perf_contexts = ~u64{0} - 4095;
 
-// Those that a walk needs, as perf_event_attr::sample_regs_user, and their order in a record. 0: none are known for this processor.
+// Those that a walk needs, as perf_event_attr::sample_regs_user, and their order in a record. 0: none are known for this
+// processor.
 #if defined(__x86_64__)
 inline constexpr u64 perf_registers = u64{1} << 6 | u64{1} << 7 | u64{1} << 8;  // bp, sp, ip
 #elif defined(__aarch64__)

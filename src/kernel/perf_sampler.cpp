@@ -27,7 +27,8 @@ u64 setting(const char* name, u64 otherwise) {
 }
 
 sys::Fd open_event(perf_event_attr& attributes, i32 tid, u32 cpu) {
-  return sys::Fd(static_cast<int>(syscall(SYS_perf_event_open, &attributes, tid, static_cast<int>(cpu), -1, PERF_FLAG_FD_CLOEXEC)));
+  return sys::Fd(
+      static_cast<int>(syscall(SYS_perf_event_open, &attributes, tid, static_cast<int>(cpu), -1, PERF_FLAG_FD_CLOEXEC)));
 }
 
 // All threads of a process on each CPU: more descriptors than the usual limit.
@@ -41,13 +42,20 @@ void allow_descriptors(u64 more) {
 tl::unexpected<Error> refused(int error, const PerfSampler::Options& options) {
   const std::string level = std::to_string(static_cast<i64>(setting("perf_event_paranoid", 2)));
   if (error == EACCES || error == EPERM)
-    return fail(error, std::string("cannot sample ") + (options.pids.empty() ? "the whole machine" : "these processes") + " by perf_event_open: kernel.perf_event_paranoid is " + level +
-                           "; run it as root, or as root: sysctl kernel.perf_event_paranoid=" + (options.pids.empty() ? "-1" : "1") +
-                           ". Samples of a command need no right: ringside record --sample " + std::to_string(options.hz) + " COMMAND");
+    return fail(
+        error, std::string("cannot sample ") + (options.pids.empty() ? "the whole machine" : "these processes") +
+                   " by perf_event_open: kernel.perf_event_paranoid is " + level +
+                   "; run it as root, or as root: sysctl kernel.perf_event_paranoid=" + (options.pids.empty() ? "-1" : "1") +
+                   ". Samples of a command need no right: ringside record --sample " + std::to_string(options.hz) + " COMMAND");
   if (error == EINVAL && options.hz > setting("perf_event_max_sample_rate", ~u64{0}))
-    return fail(error, "cannot sample " + std::to_string(options.hz) + " times a second: kernel.perf_event_max_sample_rate is " + std::to_string(setting("perf_event_max_sample_rate", 0)) +
-                           "; ask for fewer, or as root: sysctl kernel.perf_event_max_sample_rate=" + std::to_string(options.hz));
-  if (error == EMFILE) return fail(error, "cannot sample these processes: each thread takes a descriptor on each CPU; ulimit -n raises their number, -a takes one for each CPU");
+    return fail(error,
+                "cannot sample " + std::to_string(options.hz) + " times a second: kernel.perf_event_max_sample_rate is " +
+                    std::to_string(setting("perf_event_max_sample_rate", 0)) +
+                    "; ask for fewer, or as root: sysctl kernel.perf_event_max_sample_rate=" + std::to_string(options.hz));
+  if (error == EMFILE)
+    return fail(error,
+                "cannot sample these processes: each thread takes a descriptor on each CPU; ulimit -n raises their number, -a "
+                "takes one for each CPU");
   if (error == ENOSYS) return fail(error, "cannot sample by perf_event_open: this kernel was built without it");
   return fail(error, "cannot sample by perf_event_open");
 }
@@ -81,7 +89,8 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
   attributes.clockid = options.clock;
   attributes.watermark = 1;
   if (options.stack_bytes != 0) {
-    if (perf_registers == 0) return refuse(std::errc::not_supported, "the walk by tables knows no registers of this processor: use --call-graph fp");
+    if (perf_registers == 0)
+      return refuse(std::errc::not_supported, "the walk by tables knows no registers of this processor: use --call-graph fp");
     attributes.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
     attributes.sample_regs_user = perf_registers;
     attributes.sample_stack_user = options.stack_bytes;
@@ -119,7 +128,8 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
 }
 
 // An event for each of these threads on each CPU, and a ring for each CPU.
-result<void> PerfSampler::add_rings(perf_event_attr& attributes, const Options& options, const std::vector<i32>& threads, u32 cpus, u64 ring_size) {
+result<void> PerfSampler::add_rings(perf_event_attr& attributes, const Options& options, const std::vector<i32>& threads,
+                                    u32 cpus, u64 ring_size) {
   const u64 most = std::bit_floor(std::max(ring_size, smallest_ring));
   const size_t before = rings_.size();
   attributes.wakeup_watermark = static_cast<u32>(most / 4);
@@ -155,13 +165,17 @@ result<void> PerfSampler::add_rings(perf_event_attr& attributes, const Options& 
       if (!fd && errno == ENODEV) break;                  // this CPU is offline
       if (!fd) return refused(errno, options);
       if (!ring.events_.empty()) {
-        if (ioctl(fd.get(), PERF_EVENT_IOC_SET_OUTPUT, ring.events_.front().get()) != 0) return fail(errno, "cannot put the samples of thread " + std::to_string(tid) + " into the ring of CPU " + std::to_string(cpu));
+        if (ioctl(fd.get(), PERF_EVENT_IOC_SET_OUTPUT, ring.events_.front().get()) != 0)
+          return fail(errno, "cannot put the samples of thread " + std::to_string(tid) + " into the ring of CPU " +
+                                 std::to_string(cpu));
         ring.events_.push_back(std::move(fd));
         continue;
       }
       for (u64 size = most;; size /= 2) {
         auto region = sys::Region::map(fd.get(), page + size, true, "the ring of perf's samples");
-        if (!region && size > smallest_ring && (region.error().code == std::errc::operation_not_permitted || region.error().code == std::errc::not_enough_memory)) continue;
+        if (!region && size > smallest_ring &&
+            (region.error().code == std::errc::operation_not_permitted || region.error().code == std::errc::not_enough_memory))
+          continue;
         if (!region) return tl::unexpected<Error>(region.error());
         ring.region_ = std::move(*region);
         break;
@@ -177,7 +191,9 @@ result<void> PerfSampler::add_rings(perf_event_attr& attributes, const Options& 
 result<void> PerfSampler::on(bool is) {
   for (const Ring& ring : rings_) {
     for (const sys::Fd& event : ring.events_) {
-      if (ioctl(event.get(), is ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) != 0) return fail(errno, std::string("cannot turn ") + (is ? "on" : "off") + " the samples of CPU " + std::to_string(ring.cpu_));
+      if (ioctl(event.get(), is ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) != 0)
+        return fail(errno,
+                    std::string("cannot turn ") + (is ? "on" : "off") + " the samples of CPU " + std::to_string(ring.cpu_));
     }
   }
   return {};

@@ -1,6 +1,6 @@
-// Samples of CPU time by the kernel: perf_event_open on each CPU, for the whole machine or some processes and what they start. Each
-// ring has the samples with their chains of calls, and what names them: maps of code, names of threads, forks. Copies of stacks
-// would leave no room for these: beside them each CPU has a second ring for what names them.
+// Samples of CPU time by the kernel: perf_event_open on each CPU, for the whole machine or some processes and what they start.
+// Each ring has the samples with their chains of calls, and what names them: maps of code, names of threads, forks. Copies of
+// stacks would leave no room for these: beside them each CPU has a second ring for what names them.
 //
 //   auto sampler = must(PerfSampler::open({.hz = 999}));
 //   for (PerfSampler::Ring& ring : sampler->rings()) { auto records = ring.records(); ...; ring.consume(records); }
@@ -31,7 +31,7 @@ class PerfSampler {
     u32 depth = 64;
     std::vector<i32> pids{};        // none: the whole machine
     u64 ring_size = 1 << 20;        // at most
-    u32 stack_bytes = 0;            // of the user's stack, copied with its registers into each sample; 0: its chain by frame pointers
+    u32 stack_bytes = 0;  // of the user's stack, copied with its registers into each sample; 0: its chain by frame pointers
     clockid_t clock = CLOCK_MONOTONIC;
   };
   class Ring {
@@ -57,7 +57,8 @@ class PerfSampler {
   u32 depth() const { return depth_; }
 
  private:
-  result<void> add_rings(perf_event_attr& attributes, const Options& options, const std::vector<i32>& threads, u32 cpus, u64 ring_size);
+  result<void> add_rings(perf_event_attr& attributes, const Options& options, const std::vector<i32>& threads, u32 cpus,
+                         u64 ring_size);
 
   std::vector<Ring> rings_;
   bool kernel_ = true, cycles_ = true;

@@ -31,7 +31,8 @@ std::string group_of(std::string instance) {
 // Whether group_of() gives such names to instances of recorders.
 bool is_recorders(const std::string& group) {
   constexpr std::string_view prefix = "ringside_";
-  return group.rfind(prefix, 0) == 0 && group.size() > prefix.size() && group.find_first_not_of("0123456789_", prefix.size()) == std::string::npos;
+  return group.rfind(prefix, 0) == 0 && group.size() > prefix.size() &&
+         group.find_first_not_of("0123456789_", prefix.size()) == std::string::npos;
 }
 
 // While one process holds it, no other one takes a group for stale that is only just defined.
@@ -39,14 +40,18 @@ result<sys::Fd> lock(const std::string& root, bool in_kernel) {
   const std::string path = root + "/" + file_of(in_kernel);
   sys::Fd fd(open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));  // O_TRUNC would remove everybody's definitions
   if (!fd && errno == ENOENT)
-    return refuse(std::errc::not_supported, fmt::format("this kernel has no {}: there is no {}", in_kernel ? "kprobes (CONFIG_KPROBE_EVENTS)" : "uprobes (CONFIG_UPROBE_EVENTS)", path));
+    return refuse(std::errc::not_supported,
+                  fmt::format("this kernel has no {}: there is no {}",
+                              in_kernel ? "kprobes (CONFIG_KPROBE_EVENTS)" : "uprobes (CONFIG_UPROBE_EVENTS)", path));
   if (!fd) return fail(errno, "cannot open " + path + (geteuid() != 0 ? " (it takes root)" : ""));
   (void)flock(fd.get(), LOCK_EX);
   return fd;
 }
 
 // False: errno says why.
-bool put_line(int fd, const std::string& line) { return ::write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size()); }
+bool put_line(int fd, const std::string& line) {
+  return ::write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+}
 
 // The events of groups of recorders: "p:GROUP/NAME PLACE ..." or "p4:".
 std::set<std::pair<std::string, std::string>> defined_by_recorders(const std::string& path) {
@@ -57,7 +62,8 @@ std::set<std::pair<std::string, std::string>> defined_by_recorders(const std::st
     const size_t colon = line.find(':'), slash = line.find('/', colon), end = line.find(' ', slash);
     if (colon == std::string::npos || slash == std::string::npos) continue;
     std::string group = line.substr(colon + 1, slash - colon - 1);
-    if (is_recorders(group)) found.emplace(std::move(group), line.substr(slash + 1, end == std::string::npos ? end : end - slash - 1));
+    if (is_recorders(group))
+      found.emplace(std::move(group), line.substr(slash + 1, end == std::string::npos ? end : end - slash - 1));
   }
   return found;
 }
@@ -76,7 +82,8 @@ void remove_stale(const std::string& root, int fd, bool in_kernel) {
 std::string shape_of(const std::string& fetch) {
   std::string out;
   std::istringstream words(fetch);
-  for (std::string word; words >> word;) out += word.substr(0, word.find('=')) + word.substr(std::min(word.rfind(':'), word.size())) + " ";
+  for (std::string word; words >> word;)
+    out += word.substr(0, word.find('=')) + word.substr(std::min(word.rfind(':'), word.size())) + " ";
   return out;
 }
 
@@ -91,7 +98,8 @@ void ProbeGroup::remove() {
   defined_.clear();
 }
 
-result<ProbeGroup> ProbeGroup::define(TracefsInstance& instance, const std::vector<ProbePoint>& points, const std::string& filter) {
+result<ProbeGroup> ProbeGroup::define(TracefsInstance& instance, const std::vector<ProbePoint>& points,
+                                      const std::string& filter) {
   const auto root = RS_TRY(tracefs_dir());
   ProbeGroup group(group_of(base_of(instance.dir())));
   std::set<std::string> names;
@@ -99,13 +107,15 @@ result<ProbeGroup> ProbeGroup::define(TracefsInstance& instance, const std::vect
   sys::Fd locked[2];                  // until the events are enabled, or what was defined is to be removed
   std::set<std::string> lines;
   for (const ProbePoint& point : points) {
-    if (!lines.insert((point.at_return ? "r " : "p ") + point.place + " " + point.system + ":" + point.name).second) continue;  // asked for twice
+    if (!lines.insert((point.at_return ? "r " : "p ") + point.place + " " + point.system + ":" + point.name).second)
+      continue;  // asked for twice
     sys::Fd& fd = locked[point.in_kernel];
     if (!fd) {
       fd = RS_TRY(lock(root, point.in_kernel));
       remove_stale(root, fd.get(), point.in_kernel);
     }
-    const std::string shape = point.system + ":" + point.name + (point.in_kernel ? " k" : " u") + (point.at_return ? "r " : "p ") + shape_of(point.fetch);
+    const std::string shape = point.system + ":" + point.name + (point.in_kernel ? " k" : " u") +
+                              (point.at_return ? "r " : "p ") + shape_of(point.fetch);
     const auto known = std::find(of_event.begin(), of_event.end(), shape);
     std::string name = known != of_event.end() ? group.defined_[static_cast<size_t>(known - of_event.begin())].name : "";
     if (known == of_event.end()) {
@@ -113,15 +123,20 @@ result<ProbeGroup> ProbeGroup::define(TracefsInstance& instance, const std::vect
       name = full;
       for (u32 n = 1; names.count(name) != 0; ++n) name = full + "_" + std::to_string(n);
       std::string shown = point.name;
-      const auto is_taken = [&] { return std::any_of(group.events_.begin(), group.events_.end(), [&](const Event& e) { return e.system == point.system && e.name == shown; }); };
+      const auto is_taken = [&] {
+        return std::any_of(group.events_.begin(), group.events_.end(),
+                           [&](const Event& e) { return e.system == point.system && e.name == shown; });
+      };
       for (u32 n = 1; is_taken(); ++n) shown = point.name + "_" + std::to_string(n);
       names.insert(name);
       group.events_.push_back({{}, point.system, shown});
     }
-    const std::string line = std::string(point.at_return ? "r" : "p") + ":" + group.name_ + "/" + name + " " + point.place + (point.fetch.empty() ? "" : " " + point.fetch);
+    const std::string line = std::string(point.at_return ? "r" : "p") + ":" + group.name_ + "/" + name + " " + point.place +
+                             (point.fetch.empty() ? "" : " " + point.fetch);
     if (!put_line(fd.get(), line)) {
       const int error = errno;
-      return fail(error, "the kernel takes no probe \"" + line + "\"" + (error == ENOENT && point.in_kernel ? ": it has no such function" : ""));
+      return fail(error, "the kernel takes no probe \"" + line + "\"" +
+                             (error == ENOENT && point.in_kernel ? ": it has no such function" : ""));
     }
     if (known == of_event.end()) {
       of_event.push_back(shape);
@@ -130,7 +145,9 @@ result<ProbeGroup> ProbeGroup::define(TracefsInstance& instance, const std::vect
   }
   for (size_t i = 0; i < group.events_.size(); ++i) {
     auto enabled = instance.enable(EventPattern(group.name_ + ":" + group.defined_[i].name), filter);
-    if (enabled && enabled->size() != 1) enabled = refuse(std::errc::no_such_file_or_directory, "the kernel shows no event " + group.name_ + ":" + group.defined_[i].name);
+    if (enabled && enabled->size() != 1)
+      enabled = refuse(std::errc::no_such_file_or_directory,
+                       "the kernel shows no event " + group.name_ + ":" + group.defined_[i].name);
     if (!enabled) {
       (void)instance.write(("events/" + group.name_ + "/enable").c_str(), "0");
       return tl::unexpected<Error>(enabled.error());

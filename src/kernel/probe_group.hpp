@@ -24,7 +24,8 @@ class ProbeGroup {
  public:
   // Errors: the kernel has no such probes, no privileges, a place that the kernel refuses; nothing stays defined then.
   static result<ProbeGroup> define(TracefsInstance& instance, const std::vector<ProbePoint>& points, const std::string& filter);
-  ProbeGroup(ProbeGroup&& other) noexcept : name_(std::move(other.name_)), defined_(std::exchange(other.defined_, {})), events_(std::move(other.events_)) {}
+  ProbeGroup(ProbeGroup&& other) noexcept
+      : name_(std::move(other.name_)), defined_(std::exchange(other.defined_, {})), events_(std::move(other.events_)) {}
   ProbeGroup& operator=(ProbeGroup&&) = delete;
   ~ProbeGroup() { remove(); }
 

@@ -46,7 +46,9 @@ result<void> put(const std::string& path, const std::string& text, bool append) 
 // Whether create() gives such names: PREFIX, a number, and .N if that was taken.
 bool is_of(const std::string& name, const std::string& prefix) {
   if (name.compare(0, prefix.size(), prefix) != 0) return false;
-  const auto number = [](const std::string& text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos; };
+  const auto number = [](const std::string& text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  };
   const std::string rest = name.substr(prefix.size());
   const size_t dot = rest.find('.');
   return number(rest.substr(0, dot)) && (dot == std::string::npos || number(rest.substr(dot + 1)));
@@ -67,7 +69,8 @@ bool is_at(int fd, const std::string& path) {
 result<sys::Fd> make_and_hold(const std::string& dir) {
   for (u32 tries = 0; tries < 100; ++tries) {
     if (mkdir(dir.c_str(), 0777) != 0) {
-      if (errno != EEXIST) return fail(errno, "cannot make the tracing instance " + dir + (geteuid() != 0 ? " (it takes root)" : ""));
+      if (errno != EEXIST)
+        return fail(errno, "cannot make the tracing instance " + dir + (geteuid() != 0 ? " (it takes root)" : ""));
       if (!remove_unheld(dir)) return sys::Fd();
       continue;
     }
@@ -80,7 +83,8 @@ result<sys::Fd> make_and_hold(const std::string& dir) {
       (void)remove_unheld(dir);
       return fail(error, "cannot open " + dir + "/tracing_on");
     }
-    if (flock(held.get(), LOCK_EX | LOCK_NB) == 0 && is_at(held.get(), dir + "/tracing_on")) return result<sys::Fd>(std::move(held));
+    if (flock(held.get(), LOCK_EX | LOCK_NB) == 0 && is_at(held.get(), dir + "/tracing_on"))
+      return result<sys::Fd>(std::move(held));
   }
   return sys::Fd();
 }
@@ -99,14 +103,17 @@ result<std::string> tracefs_dir() {
   const std::lock_guard alone(asking);
   if (path == nullptr && tracefs_tracing_dir_is_mounted(geteuid() == 0, &path) < 0) path = nullptr;
   if (path == nullptr) {
-    if (geteuid() != 0) return refuse(std::errc::operation_not_permitted, "tracefs is not mounted: tracing the kernel needs root");
-    return refuse(std::errc::no_such_device,
-                  "tracefs cannot be mounted on /sys/kernel/tracing: the kernel was built without tracing (CONFIG_TRACING), or this "
-                  "container may not mount; mount it outside: mount -t tracefs nodev /sys/kernel/tracing");
+    if (geteuid() != 0)
+      return refuse(std::errc::operation_not_permitted, "tracefs is not mounted: tracing the kernel needs root");
+    return refuse(
+        std::errc::no_such_device,
+        "tracefs cannot be mounted on /sys/kernel/tracing: the kernel was built without tracing (CONFIG_TRACING), or this "
+        "container may not mount; mount it outside: mount -t tracefs nodev /sys/kernel/tracing");
   }
   if (access((std::string(path) + "/instances").c_str(), R_OK | X_OK) != 0)
-    return fail(errno, "cannot use " + std::string(path) + " (tracing the kernel needs root, or: mount -o remount,gid=GROUP,mode=770 " +
-                           std::string(path) + ")");
+    return fail(errno, "cannot use " + std::string(path) +
+                           " (tracing the kernel needs root, or: mount -o remount,gid=GROUP,mode=770 " + std::string(path) +
+                           ")");
   return std::string(path);
 }
 
@@ -126,7 +133,9 @@ bool names_some(const EventPattern& pattern, const std::vector<KernelEvent>& kno
   return std::any_of(known.begin(), known.end(), [&](const KernelEvent& e) { return pattern.matches(e.system, e.name); });
 }
 
-bool means_kernel(const EventPattern& pattern, const std::vector<KernelEvent>& known) { return pattern.may_name_kernel() && names_some(pattern, known); }
+bool means_kernel(const EventPattern& pattern, const std::vector<KernelEvent>& known) {
+  return pattern.may_name_kernel() && names_some(pattern, known);
+}
 
 result<EventInfo> kernel_event(const KernelEvent& event) {
   auto dir = RS_TRY(tracefs_dir());
@@ -178,7 +187,8 @@ u32 remove_stale_instances(const std::string& prefix) {
   auto dir = tracefs_dir();
   if (!dir) return 0;
   for (const std::string& name : names_in(*dir + "/instances")) {
-    const bool ours = is_of(name, prefix) || std::any_of(std::begin(command_prefixes), std::end(command_prefixes), [&](const char* p) { return is_of(name, p); });
+    const bool ours = is_of(name, prefix) || std::any_of(std::begin(command_prefixes), std::end(command_prefixes),
+                                                         [&](const char* p) { return is_of(name, p); });
     if (ours && remove_unheld(*dir + "/instances/" + name)) ++removed;
   }
   return removed;
@@ -188,7 +198,10 @@ TracefsInstance::TracefsInstance(tracefs_instance* handle, std::string dir, sys:
     : handle_(handle), dir_(std::move(dir)), held_(std::move(held)), cpus_(kernel_cpus(dir_)) {}
 
 TracefsInstance::TracefsInstance(TracefsInstance&& other) noexcept
-    : handle_(std::exchange(other.handle_, nullptr)), dir_(std::move(other.dir_)), held_(std::move(other.held_)), cpus_(std::move(other.cpus_)) {}
+    : handle_(std::exchange(other.handle_, nullptr)),
+      dir_(std::move(other.dir_)),
+      held_(std::move(other.held_)),
+      cpus_(std::move(other.cpus_)) {}
 
 TracefsInstance::~TracefsInstance() { (void)remove(); }
 
@@ -218,11 +231,14 @@ result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {
       return fail(error, "cannot use the tracing instance " + dir);
     }
     TracefsInstance made(handle, dir, std::move(held));
-    if (made.cpus_.empty()) return refuse(std::errc::io_error, "cannot list the rings in " + dir + "/per_cpu: this process has too few descriptors (ulimit -n) or too little memory");
+    if (made.cpus_.empty())
+      return refuse(std::errc::io_error, "cannot list the rings in " + dir +
+                                             "/per_cpu: this process has too few descriptors (ulimit -n) or too little memory");
     RS_TRY(made.set_up(options));
     return made;
   }
-  return refuse(std::errc::device_or_resource_busy, "cannot make the tracing instance " + root + "/instances/" + first + ": it and its 99 followers are in use");
+  return refuse(std::errc::device_or_resource_busy,
+                "cannot make the tracing instance " + root + "/instances/" + first + ": it and its 99 followers are in use");
 }
 
 result<void> TracefsInstance::set_up(const TracefsOptions& options) {
@@ -268,7 +284,8 @@ bool is_text(std::string_view field, const std::string& format) {
     std::string_view name = declared.substr(declared.rfind(' ') + 1), type = declared.substr(0, declared.size() - name.size());
     const bool array = name.find('[') != name.npos || type.find('[') != type.npos;
     while (!name.empty() && name.front() == '*') name.remove_prefix(1), type = declared;
-    if (name.substr(0, name.find('[')) == field) return type.find("char") != type.npos && (array || type.find('*') != type.npos);
+    if (name.substr(0, name.find('[')) == field)
+      return type.find("char") != type.npos && (array || type.find('*') != type.npos);
   }
   return field == "comm";
 }
@@ -277,7 +294,10 @@ bool is_text(std::string_view field, const std::string& format) {
 
 std::string with_quotes(const std::string& filter, const std::string& format) {
   const auto of_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  const auto ends_word = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0 || c == ')' || c == '(' || c == '&' || c == '|' || c == '"' || c == '\''; };
+  const auto ends_word = [](char c) {
+    return std::isspace(static_cast<unsigned char>(c)) != 0 || c == ')' || c == '(' || c == '&' || c == '|' || c == '"' ||
+           c == '\'';
+  };
   const auto skip_space = [&](size_t at) { return std::min(filter.find_first_not_of(" \t", at), filter.size()); };
   std::string out;
   for (size_t at = 0; at < filter.size();) {
@@ -331,8 +351,8 @@ result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& patte
       const std::string file = "events/" + event.system + "/" + event.name + "/filter";
       auto set = write(file.c_str(), with_quotes(filter, event.format));
       if (!set && set.error().code == std::errc::invalid_argument)
-        return refuse(std::errc::invalid_argument,
-                      "the kernel does not take the filter \"" + filter + "\" for " + event.system + ":" + event.name + last_error());
+        return refuse(std::errc::invalid_argument, "the kernel does not take the filter \"" + filter + "\" for " +
+                                                       event.system + ":" + event.name + last_error());
       if (!set) return tl::unexpected<Error>(set.error());
     }
   }
@@ -351,7 +371,9 @@ result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& patte
   return wanted;
 }
 
-result<void> TracefsInstance::record_stacks(const std::vector<EventInfo>& events, const std::function<bool(const EventInfo&)>& chosen, bool all, const std::string& filter) {
+result<void> TracefsInstance::record_stacks(const std::vector<EventInfo>& events,
+                                            const std::function<bool(const EventInfo&)>& chosen, bool all,
+                                            const std::string& filter) {
   if (all) {
     (void)write("options/userstacktrace", "1");  // a kernel may be built without it
     return write("options/stacktrace", "1");

@@ -75,7 +75,8 @@ class TracefsInstance {
   result<void> follow(i32 pid, bool also = true);  // also: besides those before
   // Behind each of the chosen events the kernel writes its stack (ftrace:kernel_stack); if all are chosen, also the user's
   // (ftrace:user_stack), as far as frame pointers lead.
-  result<void> record_stacks(const std::vector<EventInfo>& events, const std::function<bool(const EventInfo&)>& chosen, bool all, const std::string& filter);
+  result<void> record_stacks(const std::vector<EventInfo>& events, const std::function<bool(const EventInfo&)>& chosen,
+                             bool all, const std::string& filter);
   // Records no events of this thread (a recorder's own). Before follow(): later ones of its children are not recorded either.
   result<void> ignore(i32 tid) { return write("set_event_notrace_pid", std::to_string(tid), true); }
   result<void> remove();  // like the destructor; if it fails, the next create() after this process's death removes the instance

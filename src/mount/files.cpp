@@ -78,7 +78,8 @@ WriteResult write_percent(const Node& at, std::string_view bytes, const Client&)
 
 Text read_size(const Node& at) {
   const u64 now = kilobytes(sizes(at));
-  const u32 rings = instance(at).cpu_rings() != 0 ? instance(at).cpu_rings() : at.on->cpus();  // beyond them: from before a resize
+  const u32 rings =
+      instance(at).cpu_rings() != 0 ? instance(at).cpu_rings() : at.on->cpus();  // beyond them: from before a resize
   for (u32 n = 0; n < rings; ++n)
     if (at.on->has_ring(n) && kilobytes(ring_sizes(at, n)) != now) return std::string("X\n");
   return std::to_string(now) + "\n";
@@ -86,7 +87,8 @@ Text read_size(const Node& at) {
 WriteResult write_size(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value || *value == 0) return invalid();
-  if (*value > instance(at).control().budget / 1024 / std::max(instance(at).cpu_rings(), 1u)) return fail(ENOMEM, "more than all rings of the instance may take");
+  if (*value > instance(at).control().budget / 1024 / std::max(instance(at).cpu_rings(), 1u))
+    return fail(ENOMEM, "more than all rings of the instance may take");
   return taken(instance(at).resize(*value * 1024, sizes(at).subbuf_size()), bytes);
 }
 Text read_ring_size(const Node& at) { return std::to_string(kilobytes(ring_sizes(at, at.ring))) + "\n"; }
@@ -118,7 +120,8 @@ WriteResult write_subbuf_size(const Node& at, std::string_view bytes, const Clie
 }
 
 Handle open_free_buffer(const Node& at, const Opening&) {
-  auto file = std::make_unique<TextFile>(at.on, nullptr, [](std::string_view b, const Client&) -> WriteResult { return b.size(); });
+  auto file =
+      std::make_unique<TextFile>(at.on, nullptr, [](std::string_view b, const Client&) -> WriteResult { return b.size(); });
   file->at_close = [at] {
     if (at.on->has_option("disable_on_free")) (void)at.on->triggers().tracing(false);
     (void)instance(at).resize(1, sizes(at).subbuf_size());
@@ -132,16 +135,36 @@ struct Option {
   const char* name;
   bool at_first;
 };
-constexpr Option trace_options[] = {
-    {"print-parent", true},    {"sym-offset", false},     {"sym-addr", false},       {"verbose", false},        {"raw", false},
-    {"hex", false},            {"bin", false},            {"block", false},          {"fields", false},         {"annotate", true},
-    {"userstacktrace", false}, {"sym-userobj", false},    {"printk-msg-only", false}, {"context-info", true},   {"latency-format", false},
-    {"record-cmd", true},      {"record-tgid", false},    {"overwrite", true},       {"disable_on_free", false}, {"irq-info", true},
-    {"markers", true},         {"event-fork", false},     {"pause-on-trace", false}, {"hash-ptr", true},        {"stacktrace", false}};
+constexpr Option trace_options[] = {{"print-parent", true},
+                                    {"sym-offset", false},
+                                    {"sym-addr", false},
+                                    {"verbose", false},
+                                    {"raw", false},
+                                    {"hex", false},
+                                    {"bin", false},
+                                    {"block", false},
+                                    {"fields", false},
+                                    {"annotate", true},
+                                    {"userstacktrace", false},
+                                    {"sym-userobj", false},
+                                    {"printk-msg-only", false},
+                                    {"context-info", true},
+                                    {"latency-format", false},
+                                    {"record-cmd", true},
+                                    {"record-tgid", false},
+                                    {"overwrite", true},
+                                    {"disable_on_free", false},
+                                    {"irq-info", true},
+                                    {"markers", true},
+                                    {"event-fork", false},
+                                    {"pause-on-trace", false},
+                                    {"hash-ptr", true},
+                                    {"stacktrace", false}};
 static_assert(std::size(trace_options) <= 64);
 
 std::optional<size_t> option_at(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(trace_options), std::end(trace_options), [&](const Option& o) { return o.name == name; });
+  const auto* const found =
+      std::find_if(std::begin(trace_options), std::end(trace_options), [&](const Option& o) { return o.name == name; });
   return found == std::end(trace_options) ? std::nullopt : std::optional<size_t>(found - trace_options);
 }
 bool option(const Node& at, size_t index) {
@@ -157,7 +180,8 @@ result<void> set_option(const Node& at, std::string_view name, bool on) {
 }
 Text read_options(const Node& at) {
   std::string text;
-  for (size_t i = 0; i < std::size(trace_options); ++i) text += (option(at, i) ? "" : "no") + std::string(trace_options[i].name) + "\n";
+  for (size_t i = 0; i < std::size(trace_options); ++i)
+    text += (option(at, i) ? "" : "no") + std::string(trace_options[i].name) + "\n";
   return text;
 }
 WriteResult write_options(const Node& at, std::string_view bytes, const Client&) {
@@ -278,8 +302,12 @@ WriteResult switch_events(const Node& at, const std::string& pattern, std::strin
   return taken(instance(at).enable(one, *value == 1), bytes);
 }
 WriteResult write_enable_all(const Node& at, std::string_view bytes, const Client&) { return switch_events(at, "*:*", bytes); }
-WriteResult write_enable_system(const Node& at, std::string_view bytes, const Client&) { return switch_events(at, at.system + ":*", bytes); }
-WriteResult write_enable(const Node& at, std::string_view bytes, const Client&) { return switch_events(at, at.system + ":" + at.event, bytes); }
+WriteResult write_enable_system(const Node& at, std::string_view bytes, const Client&) {
+  return switch_events(at, at.system + ":*", bytes);
+}
+WriteResult write_enable(const Node& at, std::string_view bytes, const Client&) {
+  return switch_events(at, at.system + ":" + at.event, bytes);
+}
 
 Text read_set_event(const Node& at) {
   std::string text;
@@ -379,7 +407,8 @@ WriteResult write_filter(const Node& at, std::string_view bytes, const Client&) 
   return taken(set_filter(*at.on, e, text), bytes);
 }
 Text read_system_filter(const Node&) {
-  return std::string("### global filter ###\n# A filter written here goes to all events of this system that have its fields.\n");
+  return std::string(
+      "### global filter ###\n# A filter written here goes to all events of this system that have its fields.\n");
 }
 WriteResult write_system_filter(const Node& at, std::string_view bytes, const Client&) {
   const std::string_view text = stripped(bytes);
@@ -439,7 +468,8 @@ WriteResult write_snapshot(const Node& at, std::string_view bytes, const Client&
   return taken(copy->instance().reset(), bytes);
 }
 Text read_no_snapshot(const Node& at) {
-  return std::string("# tracer: nop\n#\n# * Snapshot is ") + (instance(at).has_snapshot() || at.on->triggers().snapshots() ? "allocated" : "freed") +
+  return std::string("# tracer: nop\n#\n# * Snapshot is ") +
+         (instance(at).has_snapshot() || at.on->triggers().snapshots() ? "allocated" : "freed") +
          " *\n#\n# 1 takes one, 0 removes it, any other number empties it.\n";
 }
 Handle open_snapshot(const Node& at, const Opening& how) {
@@ -449,7 +479,8 @@ Handle open_snapshot(const Node& at, const Opening& how) {
   if (instance(at).has_snapshot()) {
     auto copy = RS_TRY(at.on->snapshot());
     const auto rings = copy->instance().rings();
-    const bool any = std::any_of(rings.begin(), rings.end(), [](const RingInfo& r) { return r.counters.unread != 0 || !r.problem.empty(); });
+    const bool any =
+        std::any_of(rings.begin(), rings.end(), [](const RingInfo& r) { return r.counters.unread != 0 || !r.problem.empty(); });
     if (any) return std::make_unique<TraceFile>(std::move(copy), at.only(), how);
   }
   return std::make_unique<TextFile>(at.on, [at] { return read_no_snapshot(at); }, nullptr);
@@ -513,7 +544,8 @@ Text read_cmdlines(const Node& at) {
   return names_text(at, "saved_cmdlines", [](const RingName& t, bool) { return t.task; });
 }
 Text read_tgids(const Node& at) {
-  return names_text(at, "saved_tgids", [](const RingName& t, bool here) { return std::to_string(here ? t.elsewhere.seen_pid(t.pid) : t.pid); });
+  return names_text(at, "saved_tgids",
+                    [](const RingName& t, bool here) { return std::to_string(here ? t.elsewhere.seen_pid(t.pid) : t.pid); });
 }
 Text read_cmdlines_size(const Node&) { return std::to_string(most_names) + "\n"; }
 
@@ -533,7 +565,8 @@ Text read_readme(const Node&) {
 
 template <size_t... i>
 constexpr auto option_files(std::index_sequence<i...>) {
-  return std::array<FileType, sizeof...(i)>{FileType{in_options, trace_options[i].name, 0640, read_option<i>, write_option<i>, nullptr}...};
+  return std::array<FileType, sizeof...(i)>{
+      FileType{in_options, trace_options[i].name, 0640, read_option<i>, write_option<i>, nullptr}...};
 }
 constexpr auto option_table = option_files(std::make_index_sequence<std::size(trace_options)>());
 
@@ -621,10 +654,12 @@ Text read_stats(const Node& at) {
   const Counters c = RS_TRY(at.rings()->counters(at.ring));
   const ClockInfo clock = at.rings()->clock();
   const auto time = [&](u64 ns) {
-    return clock.kind == ClockKind::counter ? std::to_string(ns) : fmt::format("{:5}.{:06}", ns / 1'000'000'000, ns / 1000 % 1'000'000);
+    return clock.kind == ClockKind::counter ? std::to_string(ns)
+                                            : fmt::format("{:5}.{:06}", ns / 1'000'000'000, ns / 1000 % 1'000'000);
   };
   return fmt::format(
-      "entries: {}\noverrun: {}\ncommit overrun: {}\nbytes: {}\noldest event ts: {}\nnow ts: {}\ndropped events: {}\nread events: {}\n",
+      "entries: {}\noverrun: {}\ncommit overrun: {}\nbytes: {}\noldest event ts: {}\nnow ts: {}\ndropped events: {}\nread "
+      "events: {}\n",
       c.unread, c.overrun, c.commit_overrun, c.bytes, time(c.oldest_time != 0 ? clock.to_ns(c.oldest_time) : 0),
       time(clock.kind == ClockKind::counter ? 0 : sys::now_ns()), c.dropped, c.read);
 }
@@ -668,7 +703,8 @@ Handle open_file(const Node& at, const Opening& how) {
   TextFile::Read read;
   TextFile::Write write;
   if (file.read != nullptr) read = [at] { return at.file->read(at); };
-  if (file.write != nullptr) write = [at](std::string_view bytes, const Client& client) { return at.file->write(at, bytes, client); };
+  if (file.write != nullptr)
+    write = [at](std::string_view bytes, const Client& client) { return at.file->write(at, bytes, client); };
   return std::make_unique<TextFile>(at.rings(), std::move(read), std::move(write));
 }
 

@@ -88,7 +88,8 @@ void go_to(i32 cpu) noexcept {
     if (n < static_cast<ssize_t>(head_size)) _exit(0);
     if (clients.size() >= most_clients) clients.clear();
     Known& client = clients[m.tid];
-    if (const std::string comm(m.comm, strnlen(m.comm, sizeof m.comm)); m.tid != 0 && (client.number == 0 || client.comm != comm)) {
+    if (const std::string comm(m.comm, strnlen(m.comm, sizeof m.comm));
+        m.tid != 0 && (client.number == 0 || client.comm != comm)) {
       client = {introduce_other(*opened_now(), m.tid, m.comm), comm};
       if (const sys::Fd dir = opened_now()->directory()) save_names(dir.get(), client.number, client.number, m.comm);
     }

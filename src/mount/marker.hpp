@@ -16,9 +16,9 @@ class Marker {
   explicit Marker(std::string instance) : instance_(std::move(instance)) {}
   ~Marker() { stop(); }
 
-  // Writes one event of ftrace:print (text) or ftrace:raw_data (a u32, then bytes), as if by the thread `tid`, which waits, on the
-  // CPU that it ran on; at most longest_marker bytes. EBADF, as in the kernel: recording is off, or the ring is full and refuses events; EIO: the process
-  // is gone.
+  // Writes one event of ftrace:print (text) or ftrace:raw_data (a u32, then bytes), as if by the thread `tid`, which waits, on
+  // the CPU that it ran on; at most longest_marker bytes. EBADF, as in the kernel: recording is off, or the ring is full and
+  // refuses events; EIO: the process is gone.
   result<void> write(bool raw, std::string_view bytes, i32 tid);
   // Registers both events with the instance; the first write does so, too.
   result<void> start();

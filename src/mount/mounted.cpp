@@ -154,7 +154,8 @@ void Mounted::follow_forks(const std::vector<RingName>& threads) {
     if (!born_.insert(t.tid).second || !follow) continue;
     const i32 pid = t.elsewhere.seen_pid(t.pid), parent = sys::parent_of(pid);
     for (std::set<i32>* list : {&pids, &notrace_pids})
-      if (list->size() < most_pids && (list->count(pid) != 0 || (parent > 0 && list->count(parent) != 0))) list->insert(t.elsewhere.seen_tid(t.tid));
+      if (list->size() < most_pids && (list->count(pid) != 0 || (parent > 0 && list->count(parent) != 0)))
+        list->insert(t.elsewhere.seen_tid(t.tid));
   }
 }
 
@@ -221,7 +222,8 @@ RingView* Mounted::view_of(u32 ring) {
     if (auto mapped = table_->view(ring)) return *mapped;
   if (!has_ring(ring)) return nullptr;
   const u32 tid = __atomic_load_n(&instance_->words().ring(ring).tid, __ATOMIC_ACQUIRE);
-  if (at != lanes_.end() && at->second.own && at->second.tid == tid && !at->second.own->cut() && !at->second.own->is_cleared()) return &*at->second.own;
+  if (at != lanes_.end() && at->second.own && at->second.tid == tid && !at->second.own->cut() && !at->second.own->is_cleared())
+    return &*at->second.own;
   auto looked = instance_->view_ring(ring);
   if (!looked) return nullptr;
   tasks_.add(name(ring));
@@ -265,7 +267,8 @@ Found Mounted::find(u32 ring, Asker&) {
   const ReaderView seen = v->reader().view();
   const u8* const data = v->reader().data();
   const u64 stamp = reinterpret_cast<const abi::SubBufferHeader*>(data - abi::header_size)->time_stamp;
-  lane.shown = {data - abi::header_size, seen.begin, seen.end, seen.lost_before, seen.begin == 0 ? stamp : abi::time_before(data, 0, seen.begin, stamp)};
+  lane.shown = {data - abi::header_size, seen.begin, seen.end, seen.lost_before,
+                seen.begin == 0 ? stamp : abi::time_before(data, 0, seen.begin, stamp)};
   lane.events = seen.events;
   return Found::data;
 }
@@ -320,7 +323,8 @@ result<bool> Mounted::get_reader(u32 ring, Asker&, bool) {
 }
 
 bool Mounted::filtered() const {
-  return triggers_->any_hidden() || !pids.empty() || !notrace_pids.empty() || std::any_of(filters.begin(), filters.end(), [](const auto& f) { return f.second.filter.has_value(); });
+  return triggers_->any_hidden() || !pids.empty() || !notrace_pids.empty() ||
+         std::any_of(filters.begin(), filters.end(), [](const auto& f) { return f.second.filter.has_value(); });
 }
 
 bool Mounted::wanted(const TraceRecord& record, const RingName& ring) {
@@ -329,7 +333,9 @@ bool Mounted::wanted(const TraceRecord& record, const RingName& ring) {
   const Common common = read_common(record.payload);
   if (!pids.empty() || !notrace_pids.empty()) {
     const EventType* type = formats_.find(common.id);
-    const auto has = [&](const std::set<i32>& all) { return all.count(common.tid) != 0 || all.count(tasks_.seen(common.tid, ring)) != 0; };
+    const auto has = [&](const std::set<i32>& all) {
+      return all.count(common.tid) != 0 || all.count(tasks_.seen(common.tid, ring)) != 0;
+    };
     const bool chosen = (pids.empty() || has(pids)) && !has(notrace_pids);
     if (!chosen && (type == nullptr || type->system != "ftrace")) return false;
   }

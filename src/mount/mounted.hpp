@@ -41,7 +41,8 @@ class Alarm {
   std::thread thread_;
 };
 
-// The options that an instance has at first, or those that it inherits from the one at the top (files.cpp). See Mounted::options.
+// The options that an instance has at first, or those that it inherits from the one at the top (files.cpp). See
+// Mounted::options.
 u64 options_at_first(u64 inherited = 0);
 
 struct EventFilterText {
@@ -64,9 +65,11 @@ class Mounted final : public RingSet {
 
   // An event's filter acts on what this mount shows as text or copies for read(); the rings hold all written events.
   std::map<u32, EventFilterText> filters;  // by id
-  std::set<i32> pids, notrace_pids;  // set_event_pid, set_event_notrace_pid: act as filters do; markers are not events. As recorded, or as seen here
+  std::set<i32> pids, notrace_pids;  // set_event_pid, set_event_notrace_pid: act as filters do; markers are not events. As
+                                     // recorded, or as seen here
   static constexpr size_t most_pids = 4096;
-  u64 options = options_at_first();  // those that are on, by their place in the table (files.cpp); `overwrite` is the instance's own
+  u64 options =
+      options_at_first();  // those that are on, by their place in the table (files.cpp); `overwrite` is the instance's own
   bool has_option(const char* name) const;
   std::string tracer = "nop";  // current_tracer
   // Writes a marker as the thread of this TID, and lets its triggers act.

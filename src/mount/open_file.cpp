@@ -96,10 +96,10 @@ result<void> TraceFile::start() {
   if (!on().text_rules().header) return {};
   const bool processes = on().shows_processes();
   const std::string room(processes ? 12 : 2, ' ');
-  fmt::format_to(std::back_inserter(text_), "# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:{}\n#\n", all.in_buffer,
-                 all.in_buffer + all.overrun, on().cpus());
-  for (const char* line : {"  _-----=> irqs-off/BH-disabled", " / _----=> need-resched", "| / _---=> hardirq/softirq", "|| / _--=> preempt-depth",
-                           "||| / _-=> migrate-disable", "|||| /     delay"})
+  fmt::format_to(std::back_inserter(text_), "# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:{}\n#\n",
+                 all.in_buffer, all.in_buffer + all.overrun, on().cpus());
+  for (const char* line : {"  _-----=> irqs-off/BH-disabled", " / _----=> need-resched", "| / _---=> hardirq/softirq",
+                           "|| / _--=> preempt-depth", "||| / _-=> migrate-disable", "|||| /     delay"})
     fmt::format_to(std::back_inserter(text_), "#                            {}{}\n", room, line);
   fmt::format_to(std::back_inserter(text_),
                  "#           TASK-PID  {} CPU#  |||||  TIMESTAMP  FUNCTION\n"

@@ -80,7 +80,8 @@ class TextFile final : public OpenFile {
  public:
   using Read = std::function<result<std::string>()>;
   using Write = std::function<result<Written>(std::string_view, const Client&)>;
-  TextFile(std::shared_ptr<RingSet> on, Read read, Write write) : OpenFile(std::move(on)), read_(std::move(read)), write_(std::move(write)) {}
+  TextFile(std::shared_ptr<RingSet> on, Read read, Write write)
+      : OpenFile(std::move(on)), read_(std::move(read)), write_(std::move(write)) {}
   result<std::optional<std::string>> read(u64 offset, size_t size) override;
   result<Written> write(std::string_view bytes, const Client& client) override;
   std::function<void()> at_close;

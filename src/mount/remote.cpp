@@ -56,8 +56,13 @@ class PeekSource final : public Source {
     u64 stamp;
     u32 id, from;
   };
-  PeekSource(const u8* ring, const Geometry& geometry, std::vector<Page> pages, RingName name, ClockInfo clock, std::shared_ptr<void> use)
-      : Source(std::move(name), clock), ring_(ring), geometry_(geometry), pages_(std::move(pages)), use_(std::move(use)),
+  PeekSource(const u8* ring, const Geometry& geometry, std::vector<Page> pages, RingName name, ClockInfo clock,
+             std::shared_ptr<void> use)
+      : Source(std::move(name), clock),
+        ring_(ring),
+        geometry_(geometry),
+        pages_(std::move(pages)),
+        use_(std::move(use)),
         copy_(geometry.subbuf_size() / 8) {}
   result<std::optional<SubBufferView>> next() override {
     while (next_ < pages_.size()) {
@@ -171,12 +176,17 @@ std::shared_ptr<Job> Remote::probe() { return post({Command::What::probe}); }
 std::shared_ptr<Job> Remote::load() { return post({Command::What::load}); }
 std::shared_ptr<Job> Remote::enable(bool on) { return post({on ? Command::What::enable : Command::What::disable}); }
 result<std::shared_ptr<Job>> Remote::reset(Only only) { return post({Command::What::reset, only}); }
-std::shared_ptr<Job> Remote::write_event(u32 ring, std::string_view text) { return post({Command::What::write, ring, std::string(text)}); }
+std::shared_ptr<Job> Remote::write_event(u32 ring, std::string_view text) {
+  return post({Command::What::write, ring, std::string(text)});
+}
 std::shared_ptr<Job> Remote::switch_events(std::string_view system, std::string_view event, bool on) {
-  return post({on ? Command::What::event_on : Command::What::event_off, std::nullopt, "", std::string(system), std::string(event)});
+  return post(
+      {on ? Command::What::event_on : Command::What::event_off, std::nullopt, "", std::string(system), std::string(event)});
 }
 
-Remote::Ring* Remote::ring(u32 n) const { return life_ != nullptr && n < life_->rings.size() ? life_->rings[n].get() : nullptr; }
+Remote::Ring* Remote::ring(u32 n) const {
+  return life_ != nullptr && n < life_->rings.size() ? life_->rings[n].get() : nullptr;
+}
 
 bool Remote::can_write() const {
   const std::lock_guard lock(mutex_);
@@ -209,7 +219,8 @@ result<void> Remote::kilobytes(u64 value) {
   if (value == 0 || value > most_kilobytes) return fail(EINVAL, "a ring cannot have this size");
   // Both sides touch all of this memory at once.
   const u64 all = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE));
-  if (value * 1024 > all / 4 / cpus_) return fail(ENOMEM, "all rings together would take more than a quarter of the machine's memory");
+  if (value * 1024 > all / 4 / cpus_)
+    return fail(ENOMEM, "all rings together would take more than a quarter of the machine's memory");
   if (needed()) return fail(EBUSY, "the writer has the rings: switch it off, empty `trace` and close the files first");
   kilobytes_ = value;
   return {};
@@ -242,7 +253,11 @@ const void* Remote::memory() const {
 Error Remote::error(u32 n) const {
   const std::lock_guard lock(mutex_);
   const Ring* r = ring(n);
-  return fail(r == nullptr ? ENODEV : r->error != 0 ? r->error : EIO, "the external writer does not answer as it should").value();
+  return fail(r == nullptr    ? ENODEV
+              : r->error != 0 ? r->error
+                              : EIO,
+              "the external writer does not answer as it should")
+      .value();
 }
 
 result<Counters> Remote::counters(u32 n) {
@@ -410,7 +425,8 @@ void Remote::learn(remote::Process::Offer offer) {
   std::set<std::string> names;
   std::set<u16> ids;
   std::erase_if(offer.events, [&](const EventInfo& e) {
-    return !good_component(e.system) || !good_component(e.name) || !ids.insert(e.id).second || !names.insert(e.system + "/" + e.name).second;
+    return !good_component(e.system) || !good_component(e.name) || !ids.insert(e.id).second ||
+           !names.insert(e.system + "/" + e.name).second;
   });
   events_ = std::move(offer.events);
   ++events_known_;
@@ -459,7 +475,9 @@ void Remote::run() {
     if (armed_until_ns_ != 0) {
       if (changed_.wait_for(lock, look_every, called)) continue;
       // Checked, not asked: asking moves the reader page on, and clients that map it read it in their own time.
-      const auto found = [this](const auto& r) { return r->watched && !r->view && !r->ended && life_->buffer().readable(r->name.ring); };
+      const auto found = [this](const auto& r) {
+        return r->watched && !r->view && !r->ended && life_->buffer().readable(r->name.ring);
+      };
       if (life_ != nullptr && std::any_of(life_->rings.begin(), life_->rings.end(), found)) signal();
       continue;
     }
@@ -518,7 +536,8 @@ void Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
     // A copy is walked, because the writer cannot change it.
     auto* const copy = reinterpret_cast<u8*>(r.page.data());
     Hardware::copy_in(copy, view->sub_buffer, abi::header_size);
-    Hardware::copy_in(copy + abi::header_size + view->begin, view->sub_buffer + abi::header_size + view->begin, view->end - view->begin);
+    Hardware::copy_in(copy + abi::header_size + view->begin, view->sub_buffer + abi::header_size + view->begin,
+                      view->end - view->begin);
     view->sub_buffer = copy;
   }
   lock.lock();
@@ -580,7 +599,8 @@ int Remote::attach_if_none(const Command& c) {
   const auto dead = [&] {  // to `load`: and all of them are read
     const std::lock_guard lock(mutex_);
     if (life_ == nullptr || !life_->buffer().is_gone()) return false;
-    return c.what != Command::What::load || std::all_of(life_->rings.begin(), life_->rings.end(), [this](const auto& r) { return unread(*r) == 0; });
+    return c.what != Command::What::load ||
+           std::all_of(life_->rings.begin(), life_->rings.end(), [this](const auto& r) { return unread(*r) == 0; });
   };
   if (dead()) {
     std::shared_ptr<Life> old;

@@ -39,8 +39,8 @@ class Remote final : public RingSet {
   // Lets the writer make an event of a text (most_text bytes at most) in this ring. ENODEV: not loaded, or no such ring;
   // EOPNOTSUPP: it takes none; else the writer's answer.
   std::shared_ptr<Job> write_event(u32 ring, std::string_view text);
-  // Switches events, of this system and name unless these are empty; kept for the next time that rings are loaded. EOPNOTSUPP: the
-  // writer switches all its events together, by enable().
+  // Switches events, of this system and name unless these are empty; kept for the next time that rings are loaded. EOPNOTSUPP:
+  // the writer switches all its events together, by enable().
   std::shared_ptr<Job> switch_events(std::string_view system, std::string_view event, bool on);
   bool can_write() const;
 
@@ -133,7 +133,8 @@ class Remote final : public RingSet {
 class Remotes {
  public:
   // named: NAME=SOCKET, shown also while no writer listens. Waits for those that listen already, for a second at most.
-  static result<std::unique_ptr<Remotes>> create(const std::vector<std::string>& named, u32 rings, std::chrono::nanoseconds patience, int event_fd);
+  static result<std::unique_ptr<Remotes>> create(const std::vector<std::string>& named, u32 rings,
+                                                 std::chrono::nanoseconds patience, int event_fd);
   ~Remotes();
   std::vector<std::string> names() const;
   std::shared_ptr<Remote> find(const std::string& name) const;

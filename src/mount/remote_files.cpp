@@ -21,7 +21,9 @@ WriteResult write_on(const Node& at, std::string_view bytes, const Client&) {
   return Written(bytes.size(), at.remote->enable(*value != 0));
 }
 
-Text read_size(const Node& at) { return fmt::format("{} ({})\n", at.remote->kilobytes(), at.remote->loaded() ? "loaded" : "unloaded"); }
+Text read_size(const Node& at) {
+  return fmt::format("{} ({})\n", at.remote->kilobytes(), at.remote->loaded() ? "loaded" : "unloaded");
+}
 WriteResult write_size(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
   if (!value) return invalid();

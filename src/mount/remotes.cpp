@@ -24,15 +24,17 @@ constexpr int probe_again_ms = 50;
 constexpr u64 give_up_ns = 2'000'000'000;  // a socket that refuses for this long is a dead writer's
 
 bool good_name(const std::string& name) {
-  return !name.empty() && name.size() < 64 && name[0] != '.' &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; });
+  return !name.empty() && name.size() < 64 && name[0] != '.' && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+  });
 }
 
 bool over(const std::shared_ptr<Job>& job) { return job != nullptr && job->error.load(std::memory_order_acquire) >= 0; }
 
 }  // namespace
 
-result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>& named, u32 rings, std::chrono::nanoseconds patience, int event_fd) {
+result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>& named, u32 rings,
+                                                 std::chrono::nanoseconds patience, int event_fd) {
   std::unique_ptr<Remotes> remotes(new Remotes);
   remotes->rings_ = rings;
   remotes->patience_ = patience;
@@ -41,19 +43,22 @@ result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>&
   (void)!mkdir(instances_root().c_str(), 0700);
   const auto root = sys::open_trusted(instances_root(), sys::Role::root);
   if (!root && root.error().code == std::errc::permission_denied) return tl::unexpected<Error>(root.error());
-  if (root && sys::make_owned_directory(root->get(), ".remotes")) remotes->open_ = sys::open_owned(root->get(), ".remotes", O_RDONLY | O_DIRECTORY);
+  if (root && sys::make_owned_directory(root->get(), ".remotes"))
+    remotes->open_ = sys::open_owned(root->get(), ".remotes", O_RDONLY | O_DIRECTORY);
   remotes->notices_ = sys::Fd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   remotes->stop_ = sys::Fd(eventfd(0, EFD_CLOEXEC));
   if (!remotes->notices_ || !remotes->stop_) return fail(errno, "cannot watch for external writers");
   const auto watch = [&](const std::string& dir) {
-    (void)!inotify_add_watch(remotes->notices_.get(), dir.c_str(), IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM | IN_ONLYDIR);
+    (void)!inotify_add_watch(remotes->notices_.get(), dir.c_str(),
+                             IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM | IN_ONLYDIR);
   };
   if (remotes->open_) watch("/proc/self/fd/" + std::to_string(remotes->open_.get()));
   for (const std::string& pair : named) {
     const size_t equals = pair.find('=');
     const std::string name = pair.substr(0, equals);
     if (equals == std::string::npos || equals + 1 == pair.size() || !good_name(name) || remotes->find(name) != nullptr)
-      return refuse(std::errc::invalid_argument, "--remote " + pair + ": give each writer as NAME=SOCKET, a NAME of letters, digits, '-', '_' and '.' once");
+      return refuse(std::errc::invalid_argument,
+                    "--remote " + pair + ": give each writer as NAME=SOCKET, a NAME of letters, digits, '-', '_' and '.' once");
     char cwd[PATH_MAX];
     std::string socket = pair.substr(equals + 1);
     if (socket[0] != '/' && getcwd(cwd, sizeof cwd) != nullptr) socket = std::string(cwd) + "/" + socket;
@@ -64,7 +69,8 @@ result<std::unique_ptr<Remotes>> Remotes::create(const std::vector<std::string>&
     remotes->known_.emplace_back(name, std::move(known));
   }
   remotes->scan();
-  const u64 deadline = sys::now_ns() + static_cast<u64>(std::min(patience, std::chrono::nanoseconds(std::chrono::seconds(1))).count()) * 5 / 4;
+  const u64 deadline =
+      sys::now_ns() + static_cast<u64>(std::min(patience, std::chrono::nanoseconds(std::chrono::seconds(1))).count()) * 5 / 4;
   const auto asked = [](const auto& k) { return k.second.probe == nullptr || over(k.second.probe); };
   while (sys::now_ns() < deadline && !std::all_of(remotes->known_.begin(), remotes->known_.end(), asked)) usleep(1000);
   remotes->thread_ = RS_TRY(sys::start_thread("that looks for writers", [r = remotes.get()] { r->run(); }));
@@ -78,7 +84,8 @@ Remotes::~Remotes() {
 }
 
 bool Remotes::shown(const Known& k) const {
-  return k.named || k.remote->loaded() || (k.there && over(k.probe) && k.probe->error.load(std::memory_order_acquire) != ENODEV);
+  return k.named || k.remote->loaded() ||
+         (k.there && over(k.probe) && k.probe->error.load(std::memory_order_acquire) != ENODEV);
 }
 
 std::vector<std::string> Remotes::names() const {
@@ -136,13 +143,15 @@ bool Remotes::scan() {
   for (const auto& [name, socket] : sockets) check_socket(name, socket);
   // Answers still to come make room.
   const std::lock_guard lock(mutex_);
-  return std::all_of(known_.begin(), known_.end(), [](const auto& k) { return k.second.probe == nullptr || over(k.second.probe); });
+  return std::all_of(known_.begin(), known_.end(),
+                     [](const auto& k) { return k.second.probe == nullptr || over(k.second.probe); });
 }
 
 void Remotes::check_socket(const std::string& name, const std::string& socket) {
   struct stat st {};
   const bool there = stat(socket.c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
-  const std::string identity = there ? fmt::format("{} {} {} {}", st.st_dev, st.st_ino, st.st_ctim.tv_sec, st.st_ctim.tv_nsec) : "";
+  const std::string identity =
+      there ? fmt::format("{} {} {} {}", st.st_dev, st.st_ino, st.st_ctim.tv_sec, st.st_ctim.tv_nsec) : "";
   const std::lock_guard lock(mutex_);
   auto found = std::find_if(known_.begin(), known_.end(), [&](const auto& k) { return k.first == name; });
   if (found == known_.end()) {

@@ -30,8 +30,8 @@ struct Job {
   std::shared_ptr<void> use;   // what the job has obtained, for as long as it is used; set before `error` is
 };
 
-// Whether a ring has events to read. asking: not known yet, check again; nothing: the ring had none when it was asked; ended: the
-// writer is gone and all is read; failed: RingSet::error says why.
+// Whether a ring has events to read. asking: not known yet, check again; nothing: the ring had none when it was asked; ended:
+// the writer is gone and all is read; failed: RingSet::error says why.
 enum class Found : u8 { data, nothing, asking, ended, failed };
 
 // A question to a ring that has not been answered yet. One for each open file and ring.

@@ -155,7 +155,8 @@ result<Stat> Server::make_directory(u64 parent, const std::string& name, const C
   RS_TRY(tree_->make_directory(*in, name));
   const std::string above = path_of(parent), path = above + "/" + name;
   forget_owners(path);
-  if (const auto changed = owners_.find(above); changed != owners_.end()) inherited_[path] = {changed->second.uid, changed->second.gid, {}};
+  if (const auto changed = owners_.find(above); changed != owners_.end())
+    inherited_[path] = {changed->second.uid, changed->second.gid, {}};
   return lookup(parent, name);
 }
 
@@ -232,7 +233,9 @@ std::shared_ptr<Job> Server::job(u64 handle) {
   return f == nullptr ? nullptr : std::exchange(f->job, nullptr);
 }
 
-void Server::when(std::shared_ptr<Job> job, std::function<void(int)> answer) { jobs_.emplace_back(std::move(job), std::move(answer)); }
+void Server::when(std::shared_ptr<Job> job, std::function<void(int)> answer) {
+  jobs_.emplace_back(std::move(job), std::move(answer));
+}
 
 // 0: not mapped. The kernel wants one number for all clients that have a file open.
 result<int> Server::map(RawFile& raw) {
@@ -247,9 +250,10 @@ result<int> Server::map(RawFile& raw) {
   const int id = backing_.add(file.get());
   if (id <= 0) {
     cannot_map_ = true;
-    unmapped_ = std::string("rings cannot be mapped through the mount, everything else works: ") +
-                (id == -EPERM || id == 0 ? "FUSE passthrough wants CAP_SYS_ADMIN (root, or setcap cap_sys_admin+p)"
-                                         : "this kernel has no FUSE passthrough for it (Linux 6.9 has): " + std::string(strerror(-id)));
+    unmapped_ =
+        std::string("rings cannot be mapped through the mount, everything else works: ") +
+        (id == -EPERM || id == 0 ? "FUSE passthrough wants CAP_SYS_ADMIN (root, or setcap cap_sys_admin+p)"
+                                 : "this kernel has no FUSE passthrough for it (Linux 6.9 has): " + std::string(strerror(-id)));
     raw.unmap();
     return 0;
   }

@@ -99,7 +99,8 @@ class Server {
   void uncount_directory(const Client& client);
 
   // cached: for the page cache (splice does that), which cannot be right here: EINVAL. token: for interrupt().
-  void read(u64 handle, u64 offset, size_t size, bool nonblocking, bool cached, const Client& client, u64 token, std::unique_ptr<Reply> reply);
+  void read(u64 handle, u64 offset, size_t size, bool nonblocking, bool cached, const Client& client, u64 token,
+            std::unique_ptr<Reply> reply);
   result<size_t> write(u64 handle, std::string_view bytes, const Client& client);
   // The job of the last open or write: that is answered when the job is over. Null: at once.
   std::shared_ptr<Job> job(u64 handle);

@@ -22,9 +22,12 @@ void remove_left_behind() {
   const auto root = sys::open_trusted(instances_root(), sys::Role::root);
   const auto names = root ? sys::names_in(root->get()) : result<std::vector<std::string>>();
   for (const std::string& name : names ? *names : std::vector<std::string>{}) {
-    if (name.compare(0, own_prefix.size(), own_prefix) != 0 || name.find_first_not_of("0123456789", own_prefix.size()) != std::string::npos) continue;
+    if (name.compare(0, own_prefix.size(), own_prefix) != 0 ||
+        name.find_first_not_of("0123456789", own_prefix.size()) != std::string::npos)
+      continue;
     // Its PID is no proof of life: the mount may run in another PID namespace.
-    if (auto instance = Instance::open(instances_root() + "/" + name); !instance || !(*instance)->maker_lives()) dead.push_back(name);
+    if (auto instance = Instance::open(instances_root() + "/" + name); !instance || !(*instance)->maker_lives())
+      dead.push_back(name);
   }
   for (const std::string& name : dead) (void)Instance::remove(instances_root() + "/" + name, true);
 }
@@ -41,13 +44,15 @@ InstanceOptions as_the_kernel_makes_them(const std::string& name) {
 }
 
 // The directories of an instance, and of an external writer.
-constexpr std::pair<Dir, const char*> directories[] = {{Dir::per_cpu, "per_cpu"}, {Dir::options, "options"}, {Dir::events, "events"}};
+constexpr std::pair<Dir, const char*> directories[] = {
+    {Dir::per_cpu, "per_cpu"}, {Dir::options, "options"}, {Dir::events, "events"}};
 
 result<Node> no_such(const std::string& name) { return fail(ENOENT, name); }
 
 // The N in "cpuN".
 std::optional<u32> cpu_of(const std::string& name) {
-  if (name.size() < 4 || name.size() > 9 || name.compare(0, 3, "cpu") != 0 || (name[3] == '0' && name.size() > 4)) return std::nullopt;
+  if (name.size() < 4 || name.size() > 9 || name.compare(0, 3, "cpu") != 0 || (name[3] == '0' && name.size() > 4))
+    return std::nullopt;
   u32 n = 0;
   for (const char c : name.substr(3)) {
     if (c < '0' || c > '9') return std::nullopt;
@@ -58,8 +63,8 @@ std::optional<u32> cpu_of(const std::string& name) {
 
 }  // namespace
 
-result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& instances, const std::vector<std::string>& remotes, u32 cpus,
-                                           std::chrono::nanoseconds patience, int event_fd) {
+result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& instances, const std::vector<std::string>& remotes,
+                                           u32 cpus, std::chrono::nanoseconds patience, int event_fd) {
   std::unique_ptr<Tree> tree(new Tree);
   tree->event_fd_ = event_fd;
   tree->cpus_ = cpus;
@@ -96,7 +101,9 @@ std::vector<std::string> Tree::names() const {
   std::vector<std::string> all = only_.empty() ? Instance::list() : only_;
   const std::string_view top = top_->path();
   const std::string root = instances_root() + "/";
-  std::erase_if(all, [&](std::string_view n) { return n == top || (top.substr(0, root.size()) == root && n == top.substr(root.size())); });
+  std::erase_if(all, [&](std::string_view n) {
+    return n == top || (top.substr(0, root.size()) == root && n == top.substr(root.size()));
+  });
   return all;
 }
 
@@ -216,7 +223,8 @@ result<void> Tree::make_directory(const Node& in, const std::string& name) {
   return {};
 }
 
-result<void> Tree::remove_directory(const Node& in, const std::string& name, const std::function<bool(const Mounted&)>& in_use) {
+result<void> Tree::remove_directory(const Node& in, const std::string& name,
+                                    const std::function<bool(const Mounted&)>& in_use) {
   if (in.dir != Dir::instances) return fail(EPERM, name);
   const std::vector<std::string> all = names();
   if (std::find(all.begin(), all.end(), name) == all.end()) return fail(ENOENT, name);

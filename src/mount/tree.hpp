@@ -71,7 +71,8 @@ class Tree {
   // instances: the first is the top level, only the others appear under instances/; none: an empty top level, all under
   // instances/. cpus: each instance shows at least this number of rings, even if they do not exist. remotes: external writers,
   // NAME=SOCKET, beside those that are announced; each gets `cpus` rings.
-  static result<std::unique_ptr<Tree>> create(const std::vector<std::string>& instances, const std::vector<std::string>& remotes, u32 cpus,
+  static result<std::unique_ptr<Tree>> create(const std::vector<std::string>& instances,
+                                              const std::vector<std::string>& remotes, u32 cpus,
                                               std::chrono::nanoseconds patience, int event_fd);
   ~Tree();
 

@@ -96,7 +96,8 @@ result<void> Triggers::add(const std::string& system, const std::string& event, 
   {
     const std::lock_guard lock(mutex_);
     for (const Armed& a : armed_)
-      if (a.system == system && a.event == event && a.trigger.same_kind(trigger)) return fail(EEXIST, "the event has such a trigger");
+      if (a.system == system && a.event == event && a.trigger.same_kind(trigger))
+        return fail(EEXIST, "the event has such a trigger");
     armed_.push_back({system, event, std::move(trigger), now()});
     // From now on the rings must not be off.
     if (waits_for_on() && !instance_.tracing_on()) {
@@ -111,7 +112,8 @@ result<void> Triggers::add(const std::string& system, const std::string& event, 
 void Triggers::remove(const std::string& system, const std::string& event, const Trigger& trigger) {
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(armed_, [&](const Armed& a) { return a.system == system && a.event == event && a.trigger.same_kind(trigger); });
+    std::erase_if(armed_,
+                  [&](const Armed& a) { return a.system == system && a.event == event && a.trigger.same_kind(trigger); });
     if (soft_off_ && !waits_for_on()) {
       (void)instance_.tracing(false);
       switch_to(true, sys::now_ns());
@@ -144,7 +146,9 @@ bool Triggers::has_marker(const std::string& event) const {
 }
 
 bool Triggers::waits_for_on() const {
-  return std::any_of(armed_.begin(), armed_.end(), [](const Armed& a) { return !of_markers(a) && a.trigger.act == Trigger::Act::traceon && a.trigger.left != 0; });
+  return std::any_of(armed_.begin(), armed_.end(), [](const Armed& a) {
+    return !of_markers(a) && a.trigger.act == Trigger::Act::traceon && a.trigger.left != 0;
+  });
 }
 
 result<void> Triggers::tracing(bool on) {
@@ -213,11 +217,13 @@ void Triggers::act(const Trigger& trigger, u64 time) {
   acted_();
 }
 
-void Triggers::marker(const std::string& event, const TraceRecord& record, const RingName& ring, const Formats& formats, const Tasks& tasks) {
+void Triggers::marker(const std::string& event, const TraceRecord& record, const RingName& ring, const Formats& formats,
+                      const Tasks& tasks) {
   std::vector<Armed> armed;
   {
     const std::lock_guard lock(mutex_);
-    std::copy_if(armed_.begin(), armed_.end(), std::back_inserter(armed), [&](const Armed& a) { return of_markers(a) && a.event == event; });
+    std::copy_if(armed_.begin(), armed_.end(), std::back_inserter(armed),
+                 [&](const Armed& a) { return of_markers(a) && a.event == event; });
   }
   for (const Armed& a : armed) {
     if (!a.trigger.filter.empty()) {
@@ -266,7 +272,8 @@ void Triggers::watch(const std::vector<Armed>& armed) {
             if (type->system != a.system || type->name != a.event || record.time < a.since) continue;
             if (!a.trigger.filter.empty()) {
               if (!filters[i])
-                if (auto filter = Filter::compile(a.trigger.filter, trace.formats, trace.tasks)) filters[i] = std::move(*filter);
+                if (auto filter = Filter::compile(a.trigger.filter, trace.formats, trace.tasks))
+                  filters[i] = std::move(*filter);
               if (!filters[i] || !filters[i]->matches(record, ring)) continue;
             }
             if (use_up(a)) act(a.trigger, record.time);

@@ -3,8 +3,9 @@
 //   [!]traceon|traceoff|snapshot[:COUNT] [if FILTER]
 //   [!]enable_event|disable_event:SYSTEM:EVENT[:COUNT] [if FILTER]
 //
-// Markers are written by the mount, so their triggers act before the write returns. Events of programs are watched in the rings,
-// without consuming any, and act some milliseconds later; an event that is overwritten or consumed before that is not seen.
+// Markers are written by the mount, so their triggers act before the write returns. Events of programs are watched in the
+// rings, without consuming any, and act some milliseconds later; an event that is overwritten or consumed before that is not
+// seen.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -42,8 +43,8 @@ struct TriggerCommand {
 };
 result<TriggerCommand> parse_trigger(std::string_view text);
 
-// All triggers of an instance. Recording that a `traceon` waits for cannot be off in the rings, where it would never be seen: it
-// is off for the clients of the mount, who do not see the events of that time.
+// All triggers of an instance. Recording that a `traceon` waits for cannot be off in the rings, where it would never be seen:
+// it is off for the clients of the mount, who do not see the events of that time.
 class Triggers {
  public:
   // acted: called after a trigger has acted, by any thread.
@@ -57,7 +58,8 @@ class Triggers {
   bool has_marker(const std::string& event) const;  // is there any of this event of ftrace?
   bool snapshots();  // is there any that takes one?
   // Runs the triggers of a marker that was just written. An error: one of them failed.
-  void marker(const std::string& event, const TraceRecord& record, const RingName& ring, const Formats& formats, const Tasks& tasks);
+  void marker(const std::string& event, const TraceRecord& record, const RingName& ring, const Formats& formats,
+              const Tasks& tasks);
 
   result<void> tracing(bool on);
   bool tracing_on() const;
@@ -92,7 +94,8 @@ class Triggers {
   bool soft_off_ = false;
   std::atomic<bool> over_{false};
   std::thread watch_;         // started and joined by the owner's thread
-  u64 watched_until_ = 0;     // the time of the last event that a watch has seen; for the watch, and for the owner once that has ended
+  u64 watched_until_ =
+      0;  // the time of the last event that a watch has seen; for the watch, and for the owner once that has ended
 };
 
 }  // namespace ringside::mount

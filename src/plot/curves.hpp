@@ -6,8 +6,8 @@
 //   for (const Point& p : curves.points(counter)) ...
 //
 // When there are more than `most` points, those of one counter in the same 2^shift ns become one, which keeps their number, the
-// lowest, the highest and the last value; one that is alone there stays unchanged. The shift is the lowest that suffices (or one
-// point is left for each counter), so the result does not depend on the order of adding, but for values of one time.
+// lowest, the highest and the last value; one that is alone there stays unchanged. The shift is the lowest that suffices (or
+// one point is left for each counter), so the result does not depend on the order of adding, but for values of one time.
 // Memory: 2 * most points.
 #pragma once
 #include <ringside/base/types.hpp>

@@ -92,7 +92,8 @@ void merged(fmt::memory_buffer& out, const std::vector<One>& all, Number One::*m
 
 // Of slices: summed time, the longest.
 void merged(fmt::memory_buffer& out, const std::vector<Slice>& slices) {
-  merged(out, slices, &Slice::merged, [&](const Slice& s) { fmt::format_to(std::back_inserter(out), "{},{}", s.busy, s.longest); });
+  merged(out, slices, &Slice::merged,
+         [&](const Slice& s) { fmt::format_to(std::back_inserter(out), "{},{}", s.busy, s.longest); });
 }
 
 // By value: [LogBuckets' number, its counts as [column, count, distance to the next column, count, ...]], ...
@@ -134,14 +135,17 @@ void stacks_of(fmt::memory_buffer& out, const std::vector<Slice>& slices, StackT
 // At most `most` bytes, and no half of a character.
 std::string_view cut(std::string_view text, size_t most) {
   std::string_view shown = text.substr(0, most);
-  while (shown.size() < text.size() && !shown.empty() && (static_cast<u8>(text[shown.size()]) & 0xC0) == 0x80) shown.remove_suffix(1);
+  while (shown.size() < text.size() && !shown.empty() && (static_cast<u8>(text[shown.size()]) & 0xC0) == 0x80)
+    shown.remove_suffix(1);
   return shown;
 }
 
 }  // namespace
 
 void Plot::print_lanes(fmt::memory_buffer& out, u64 origin) {
-  const auto begin = [&](const char* kind, u32 of) { fmt::format_to(std::back_inserter(out), "{}{{\"kind\":\"{}\",\"number\":{}", out.size() > 1 ? "," : "", kind, of); };
+  const auto begin = [&](const char* kind, u32 of) {
+    fmt::format_to(std::back_inserter(out), "{}{{\"kind\":\"{}\",\"number\":{}", out.size() > 1 ? "," : "", kind, of);
+  };
   out.push_back('[');
   for (u32 n = 0; n < lane_names_.size(); ++n) {
     const LaneName& lane = lane_names_[n];
@@ -206,7 +210,9 @@ void Plot::print_counters(fmt::memory_buffer& out, u64 origin) const {
     key(out, "value");
     list(out, points, [&](const Point& p) { number(out, p.last); });
     // Length, first, lowest, highest.
-    merged(out, points, &Point::count, [&](const Point& p) { fmt::format_to(std::back_inserter(out), "{},{},{},{}", p.end - p.begin, p.first, p.low, p.high); });
+    merged(out, points, &Point::count, [&](const Point& p) {
+      fmt::format_to(std::back_inserter(out), "{},{},{},{}", p.end - p.begin, p.first, p.low, p.high);
+    });
     out.push_back('}');
   });
 }
@@ -279,7 +285,8 @@ void Plot::print_stack_counts(fmt::memory_buffer& out, u64 origin) {
   }
   const bool any = stack_counts_.rows() != 0;
   out.push_back('{');
-  columns(out, any ? first << stack_counts_.shift() : origin, u64{1} << stack_counts_.shift(), any ? last - first + 1 : 0, origin);
+  columns(out, any ? first << stack_counts_.shift() : origin, u64{1} << stack_counts_.shift(), any ? last - first + 1 : 0,
+          origin);
   key(out, "rows");
   list(out, counted_stacks_, [&](const auto& row) {
     fmt::format_to(std::back_inserter(out), "[{},{},", row.first, stacks_.number(row.second));
@@ -297,7 +304,8 @@ void Plot::print_stacks(fmt::memory_buffer& out) const {
   key(out, "functions");
   list(out, stacks_.functions(), [&](const std::string* name) { append_json_text(*name, out); });
   key(out, "calls");
-  list(out, stacks_.calls(), [&](const StackTable::Call& call) { fmt::format_to(std::back_inserter(out), "{},{}", call.function, call.caller); });
+  list(out, stacks_.calls(),
+       [&](const StackTable::Call& call) { fmt::format_to(std::back_inserter(out), "{},{}", call.function, call.caller); });
 }
 
 void Plot::print_rates(fmt::memory_buffer& out, u64 origin) const {
@@ -327,7 +335,9 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
   print_lanes(lanes, origin);
   print_stack_counts(stack_counts, origin);
   if (stacks_.full() || uncounted_stacks_ != 0)
-    notes_.push_back(fmt::format("there are too many different stacks: some are left out, and {} in no flame graph; choose with -e, or --from and --to", counted(uncounted_stacks_, "event is", "events are")));
+    notes_.push_back(fmt::format(
+        "there are too many different stacks: some are left out, and {} in no flame graph; choose with -e, or --from and --to",
+        counted(uncounted_stacks_, "event is", "events are")));
   if (cut_ != 0) notes_.push_back(fmt::format("the texts of {} are cut after {} bytes", counted(cut_, "event"), longest_text));
 
   fmt::memory_buffer out;

@@ -6,9 +6,10 @@
 //   for (const Slice& s : lanes.slices(lane)) ...                                   // by end, then by begin
 //
 // When there are more than `most`, slices that are too short to see are merged: slices of one lane and one `what` that are
-// shorter than 2^shift ns and end in the same 2^shift ns become one, with their number, their summed time and the longest, without
-// text. A slice that is alone there stays unchanged. If 2^20 ns are not enough, slices merge regardless of `what`. The level is the
-// lowest at which at most `most` slices remain (or one for each lane), so the result does not depend on the order of adding.
+// shorter than 2^shift ns and end in the same 2^shift ns become one, with their number, their summed time and the longest,
+// without text. A slice that is alone there stays unchanged. If 2^20 ns are not enough, slices merge regardless of `what`. The
+// level is the lowest at which at most `most` slices remain (or one for each lane), so the result does not depend on the order
+// of adding.
 // Memory: 2 * most slices and their texts. Cost: amortised O(log) for each, O(1) for slices that come in order of their ends
 // and merge.
 #pragma once

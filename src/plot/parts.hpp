@@ -16,7 +16,8 @@ struct Plot::Event {
   // duration: its length; counter: its value; wake: pid; run: prev_pid, next_pid; span: type, slice_name; enter, exit of
   // raw_syscalls: the call's number
   const Field *first = nullptr, *second = nullptr;
-  const Field *first_text = nullptr, *second_text = nullptr;  // run: prev_comm, next_comm; wake: comm; span, counter: track_name
+  const Field *first_text = nullptr,
+              *second_text = nullptr;  // run: prev_comm, next_comm; wake: comm; span, counter: track_name
   const Field* state = nullptr;                               // run: prev_state
   u32 call = none;                                            // enter, exit: the name of the system call
   HeatMap* heat = nullptr;

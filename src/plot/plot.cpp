@@ -234,7 +234,9 @@ void Plot::switch_task(const TraceRecord& record, const Event& e, Ring& ring, co
     lanes_.add(lane(ring.cpu_lane, {LaneKind::cpu, record.source}),
                {.begin = ring.since, .end = record.time, .what = left, .ring = record.source, .stack = record.stack},
                [&] { return text(e.type, record.payload); });
-    if (left != 0) states_.leave(left, record.time, record.source, is_integer(e.state) ? read_integer(record.payload, *e.state) : ThreadStates::ended, ring.since);
+    if (left != 0)
+      states_.leave(left, record.time, record.source,
+                    is_integer(e.state) ? read_integer(record.payload, *e.state) : ThreadStates::ended, ring.since);
   }
   ring.switched = true;
   ring.since = record.time;
@@ -247,7 +249,8 @@ void Plot::wake_task(const TraceRecord& record, const Event& e, const RingName& 
   const u32 woken = tid > 0 ? thread(tid, name, record.time, read_text(record.payload, *e.first_text)) : 0;
   if (woken == 0) return;
   const i32 waker = waker_of(record, e.type);
-  states_.wake(woken, record.time, record.source, waker == 0 ? ThreadStates::by_interrupt : ThreadStates::by_thread(thread(waker, name, record.time)));
+  states_.wake(woken, record.time, record.source,
+               waker == 0 ? ThreadStates::by_interrupt : ThreadStates::by_thread(thread(waker, name, record.time)));
 }
 
 // 0: none that the page has.
@@ -267,20 +270,26 @@ void Plot::see(const TraceRecord& record, const RingName& name) {
   const auto first = [&] { return known_thread(static_cast<i32>(read_integer(record.payload, *e.first)), name); };
   if (e.role == Event::Role::run) {
     if (const u32 left = first(); left != 0)
-      states_.leave(left, record.time, record.source, is_integer(e.state) ? read_integer(record.payload, *e.state) : ThreadStates::ended, record.time);
-    if (const u32 next = known_thread(static_cast<i32>(read_integer(record.payload, *e.second)), name); next != 0) states_.run(next, record.time, record.source);
+      states_.leave(left, record.time, record.source,
+                    is_integer(e.state) ? read_integer(record.payload, *e.state) : ThreadStates::ended, record.time);
+    if (const u32 next = known_thread(static_cast<i32>(read_integer(record.payload, *e.second)), name); next != 0)
+      states_.run(next, record.time, record.source);
   } else if (e.role == Event::Role::wake) {
     const u32 woken = first();
     if (woken == 0) return;
     const i32 waker = waker_of(record, type);
     const u32 known = known_thread(waker, name);
-    states_.wake(woken, record.time, record.source, waker == 0 ? ThreadStates::by_interrupt : known != 0 ? ThreadStates::by_thread(known) : ThreadStates::no_waker);
+    states_.wake(woken, record.time, record.source,
+                 waker == 0   ? ThreadStates::by_interrupt
+                 : known != 0 ? ThreadStates::by_thread(known)
+                              : ThreadStates::no_waker);
   }
 }
 
 // False: it is shown as an event.
 bool Plot::count_on(const TraceRecord& record, const Event& e, u32 thread) {
-  const std::string_view track = is_text(e.first_text) ? read_text(record.payload, *e.first_text).substr(0, longest_text) : std::string_view();
+  const std::string_view track =
+      is_text(e.first_text) ? read_text(record.payload, *e.first_text).substr(0, longest_text) : std::string_view();
   const std::string key = fmt::format("{} {} {}", thread, e.index, track);
   auto known = counter_numbers_.find(key);
   if (known == counter_numbers_.end()) {
@@ -327,7 +336,8 @@ struct Plot::ThreadEvent {
 template <class MakeText>
 void Plot::add_slice(const ThreadEvent& at, u64 begin, u32 what, MakeText make_text) {
   lanes_.add(lane(at.thread.lane, {LaneKind::thread, at.number}),
-             {.begin = begin, .end = at.record.time, .what = what, .ring = at.record.source, .stack = at.record.stack}, make_text);
+             {.begin = begin, .end = at.record.time, .what = what, .ring = at.record.source, .stack = at.record.stack},
+             make_text);
 }
 void Plot::add_slice(const ThreadEvent& at, u64 begin, u32 what) {
   add_slice(at, begin, what, [&] { return text(at.type, at.record.payload); });
@@ -346,7 +356,8 @@ void Plot::on_span(const ThreadEvent& at) {
     return;
   }
   if (at.number != 0 && kind == 'E') {
-    const auto open = std::find_if(spans.rbegin(), spans.rend(), [&](const Open& o) { return o.track == track.substr(0, longest_text); });
+    const auto open =
+        std::find_if(spans.rbegin(), spans.rend(), [&](const Open& o) { return o.track == track.substr(0, longest_text); });
     const Open found = open != spans.rend() ? *open : Open{};
     if (open != spans.rend()) spans.erase(std::next(open).base());
     if (found.begin != 0 && found.gaps != at.gaps) ++unpaired_;
@@ -497,16 +508,22 @@ void Plot::finish() {
     if (t.parent == 0 && process != nullptr) t.parent = process->parent;
   }
   const auto merged = [this](const char* these, u32 shift) {
-    notes_.push_back(fmt::format("{} that lie within {} are drawn as one; --items, or --from and --to, show them apart", these, as_time(u64{1} << shift)));
+    notes_.push_back(fmt::format("{} that lie within {} are drawn as one; --items, or --from and --to, show them apart", these,
+                                 as_time(u64{1} << shift)));
   };
   if (lanes_.merges()) merged(lanes_.mixed() ? "events of a lane" : "equal events of a lane", lanes_.shift());
-  if (states_.lanes().merges()) merged(states_.lanes().mixed() ? "states of a thread" : "equal states of a thread", states_.lanes().shift());
+  if (states_.lanes().merges())
+    merged(states_.lanes().mixed() ? "states of a thread" : "equal states of a thread", states_.lanes().shift());
   if (curves_.merges()) merged("values of a counter", curves_.shift());
   if (unpaired_ != 0)
     notes_.push_back(
-        counted(unpaired_, "begin or end of a system call or span has", "begins or ends of system calls and spans have") + " no other half in here, and no length");
+        counted(unpaired_, "begin or end of a system call or span has", "begins or ends of system calls and spans have") +
+        " no other half in here, and no length");
   if (unseen_ != 0)
-    notes_.push_back(fmt::format("switches between threads are missing in {}, as where the recording begins on each CPU at another moment, or is of some processes (-a records all): until when and since when these threads ran is not drawn", counted(unseen_, "place")));
+    notes_.push_back(
+        fmt::format("switches between threads are missing in {}, as where the recording begins on each CPU at another moment, "
+                    "or is of some processes (-a records all): until when and since when these threads ran is not drawn",
+                    counted(unseen_, "place")));
   if (too_many_threads_) notes_.push_back(fmt::format("only the first {} threads have a lane of their own", most_lanes));
   if (too_many_counters_)
     notes_.push_back(fmt::format("only the first {} counters have a curve, the others are events", most_counters));
@@ -514,7 +531,9 @@ void Plot::finish() {
     notes_.push_back(fmt::format("only the first {} kinds of durations have a heat map; choose with -e", most_heat_maps));
   if (too_many_names_)
     notes_.push_back(fmt::format("only the first {} names of slices are shown, the rest by the first's", most_names));
-  if (backward_ != 0) notes_.push_back(counted(backward_, "event is older than the one before it on its ring", "events are older than the one before them on their ring"));
+  if (backward_ != 0)
+    notes_.push_back(counted(backward_, "event is older than the one before it on its ring",
+                             "events are older than the one before them on their ring"));
 }
 
 }  // namespace ringside::plot

@@ -6,12 +6,12 @@
 //   plot.heat_map("wakeup latency").add(time_ns, value_ns);           // from any analysis
 //   write(page(plot.json(facts)));                                    // page.hpp
 //
-// Lanes: a processor's shows the threads that ran, from sched:sched_switch; a thread's its states (states.hpp), its durations (an
-// event with an integer field NAME_ns ends at its time and lasted that long; spans; system calls, from enter to exit) and its
-// other events as instants; a ring's its losses. Counters are those of Role::counter, each thread's by itself. Bounds, each
-// reported in notes() when it is reached: `items` slices, states and points of counters (lanes.hpp and curves.hpp merge those too
-// short to see), `most_lanes` threads, `most_counters`, `most_heat_maps`, `most_stacks` and StackTable::most, and `longest_text`
-// bytes of an event's text. Stacks are those of Formats::stacks() when the Plot is made.
+// Lanes: a processor's shows the threads that ran, from sched:sched_switch; a thread's its states (states.hpp), its durations
+// (an event with an integer field NAME_ns ends at its time and lasted that long; spans; system calls, from enter to exit) and
+// its other events as instants; a ring's its losses. Counters are those of Role::counter, each thread's by itself. Bounds, each
+// reported in notes() when it is reached: `items` slices, states and points of counters (lanes.hpp and curves.hpp merge those
+// too short to see), `most_lanes` threads, `most_counters`, `most_heat_maps`, `most_stacks` and StackTable::most, and
+// `longest_text` bytes of an event's text. Stacks are those of Formats::stacks() when the Plot is made.
 #pragma once
 #include <fmt/format.h>
 
@@ -140,7 +140,8 @@ class Plot {
   std::vector<Heat> heat_maps_;
   std::vector<HeatMap*> call_heat_;  // of system calls, by name
   std::vector<std::string> notes_;
-  u64 events_ = 0, lost_ = 0, first_ = ~u64{0}, last_ = 0, cut_ = 0, unpaired_ = 0, backward_ = 0, shared_gaps_ = 0, unseen_ = 0, uncounted_stacks_ = 0;
+  u64 events_ = 0, lost_ = 0, first_ = ~u64{0}, last_ = 0, cut_ = 0, unpaired_ = 0, backward_ = 0, shared_gaps_ = 0,
+      unseen_ = 0, uncounted_stacks_ = 0;
   bool too_many_threads_ = false, too_many_counters_ = false, too_many_heat_maps_ = false, too_many_names_ = false;
 };
 

@@ -36,8 +36,8 @@ class StackTable {
   bool full_ = false;
 };
 
-// Counts over time in columns of 2^shift ns that begin at multiples of their width. When there are more than `most` of them, the
-// columns become wider, so the counts do not depend on the order of adding.
+// Counts over time in columns of 2^shift ns that begin at multiples of their width. When there are more than `most` of them,
+// the columns become wider, so the counts do not depend on the order of adding.
 class StackCounts {
  public:
   struct Count {

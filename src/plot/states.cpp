@@ -5,7 +5,8 @@
 namespace ringside::plot {
 namespace {
 
-// The kernel's letters: S 1, D 2, T 4, t 8, X 16 and Z 32 in either order, others beyond; 0 and what stands beyond these bits: R, R+.
+// The kernel's letters: S 1, D 2, T 4, t 8, X 16 and Z 32 in either order, others beyond; 0 and what stands beyond these bits:
+// R, R+.
 ThreadStates::State after(i64 prev_state) {
   if ((prev_state & 0x30) != 0) return ThreadStates::unknown;  // it has ended
   if ((prev_state & 1) != 0) return ThreadStates::sleeping;
@@ -19,7 +20,8 @@ ThreadStates::State after(i64 prev_state) {
 // Times that go back add nothing.
 void ThreadStates::end(u32 thread, Now& n, u64 time) {
   if (n.state != unknown && time > n.since)
-    lanes_.add(thread, {.begin = n.since, .end = time, .what = n.state, .ring = n.ring, .weight = n.waker}, [] { return std::string(); });
+    lanes_.add(thread, {.begin = n.since, .end = time, .what = n.state, .ring = n.ring, .weight = n.waker},
+               [] { return std::string(); });
   n = {unknown, n.ring, std::max(n.since, time), no_waker};
 }
 

@@ -18,7 +18,8 @@ namespace ringside::plot {
 
 class ThreadStates {
  public:
-  // Runnable: woken, and not yet on a CPU. Preempted: taken off its CPU although it could run. Blocked: waits and takes no signal.
+  // Runnable: woken, and not yet on a CPU. Preempted: taken off its CPU although it could run. Blocked: waits and takes no
+  // signal.
   enum State : u32 { unknown, running, runnable, preempted, sleeping, blocked, stopped };
   // Slice::weight of a runnable one.
   static constexpr u64 no_waker = 0, by_interrupt = 1;

@@ -24,7 +24,8 @@ namespace {
 [[gnu::constructor(101)]] void start() {
   for (Next* next = __start_ringside_next; next != __stop_ringside_next; ++next) look_up(*next);
   dlerror();  // the program must not see that one is missing
-  if (MappedObject mine; find_object(reinterpret_cast<u64>(&groups), mine)) leave_out(mine.start, mine.end);  // stacks begin at the program's call
+  if (MappedObject mine; find_object(reinterpret_cast<u64>(&groups), mine))
+    leave_out(mine.start, mine.end);  // stacks begin at the program's call
   const char* list = std::getenv("RINGSIDE_LIBC");
   if (list == nullptr) return;
   groups = {strstr(list, "malloc") != nullptr, strstr(list, "io") != nullptr, strstr(list, "mutex") != nullptr};

@@ -45,7 +45,8 @@ inline u64 now_ns() noexcept {
   return static_cast<u64>(t.tv_sec) * 1000000000 + static_cast<u64>(t.tv_nsec);
 }
 
-// Time that passes, by the processor's counter where the instance's clock is one: two calls of clock_gettime cost as much as an event.
+// Time that passes, by the processor's counter where the instance's clock is one: two calls of clock_gettime cost as much as an
+// event.
 class Stopwatch {
  public:
   Stopwatch() noexcept : ticks_(in_ticks(at_)) {

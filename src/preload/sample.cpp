@@ -27,7 +27,8 @@ constinit u64 interval_ns = 0;  // 0: no samples are wanted
 constinit char tag = 0;         // its address marks the timers' signals
 
 constinit ringside_event sample_event{
-    "ringside", "sample", ringside::sample_fields, ringside::sample_print, ringside_gate_of("ringside", "sample"), 0, nullptr, nullptr};
+    "ringside", "sample", ringside::sample_fields, ringside::sample_print, ringside_gate_of("ringside", "sample"), 0,
+    nullptr,    nullptr};
 
 // What the program wants for this signal.
 struct sigaction theirs {};
@@ -66,7 +67,8 @@ void start_timer() noexcept {
   int timer = 0;
   const timespec each{static_cast<time_t>(interval_ns / 1'000'000'000), static_cast<long>(interval_ns % 1'000'000'000)};
   const itimerspec when{each, each};
-  if (syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, &timer) == 0 && syscall(SYS_timer_settime, timer, 0, &when, nullptr) == 0)
+  if (syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, &timer) == 0 &&
+      syscall(SYS_timer_settime, timer, 0, &when, nullptr) == 0)
     pthread_setspecific(timer_key, reinterpret_cast<void*>(static_cast<uintptr_t>(timer) + 1));
   errno = left;
 }
@@ -144,7 +146,8 @@ HOOK int sigaction(int number, const struct sigaction* action, struct sigaction*
 }
 
 HOOK sighandler_t signal(int number, sighandler_t handler) noexcept {
-  if (number != the_signal || interval_ns == 0 || ringside::detail::this_thread.borrowed != 0) return NEXT(signal)(number, handler);
+  if (number != the_signal || interval_ns == 0 || ringside::detail::this_thread.borrowed != 0)
+    return NEXT(signal)(number, handler);
   struct sigaction action {}, old;
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;

@@ -36,7 +36,9 @@ std::vector<std::string> Faults::doubts() const {
   std::vector<std::string> all = problems_;
   if (unnamed_ != 0) all.push_back("and " + std::to_string(unnamed_) + " more problems of that kind");
   for (const auto& [ring, of_ring] : skipped_)
-    all.push_back(of_ring.first + (of_ring.count == 1 ? "; it was skipped" : "; " + std::to_string(of_ring.count) + " such sub-buffers were skipped"));
+    all.push_back(of_ring.first + (of_ring.count == 1
+                                       ? "; it was skipped"
+                                       : "; " + std::to_string(of_ring.count) + " such sub-buffers were skipped"));
   if (failure_) all.push_back(failure_->sentence + "; the recording ends there");
   return all;
 }
@@ -45,7 +47,8 @@ bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& f
   const RecordedRing& recorded = writer.ring(ring);
   const u64 events = recorded.events, bytes = recorded.bytes, gaps = recorded.lost;
   const auto written = writer.append(ring, view);
-  RINGSIDE_CHECK(written || (recorded.events == events && recorded.bytes == bytes && recorded.lost == gaps), "what a recording refused is not counted");
+  RINGSIDE_CHECK(written || (recorded.events == events && recorded.bytes == bytes && recorded.lost == gaps),
+                 "what a recording refused is not counted");
   books.events += recorded.events - events;
   books.bytes += recorded.bytes - bytes;
   books.gaps += recorded.lost - gaps;
@@ -58,7 +61,8 @@ bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& f
   return malformed;
 }
 
-Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Books& books, u64 earlier, const Select& select) {
+Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Books& books, u64 earlier,
+              const Select& select) {
   for (; most > 0; --most) {
     auto view = source.next();
     if (!view && view.error().code == std::errc::timed_out) {

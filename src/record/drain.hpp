@@ -26,7 +26,7 @@ class Faults {
   const std::vector<std::string>& problems() const { return problems_; }
   const std::string& silence() const { return silence_; }  // the last one's sentence
   const std::optional<Error>& failure() const { return failure_; }  // the disk is full
-  std::vector<std::string> doubts() const;                         // a sentence for each class of faults that may hide further losses
+  std::vector<std::string> doubts() const;  // a sentence for each class of faults that may hide further losses
 
  private:
   struct Skipped {
@@ -72,6 +72,7 @@ bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& f
 // Takes at most `most` sub-buffers: a writer that is faster than the reader must not keep it from the other rings. Times are
 // reduced by `earlier` ticks. The recorded events are added to `books`. select: what to record of a sub-buffer; none: all.
 using Select = std::function<SubBufferView(const SubBufferView&)>;
-Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Books& books, u64 earlier = 0, const Select& select = nullptr);
+Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Books& books, u64 earlier = 0,
+              const Select& select = nullptr);
 
 }  // namespace ringside

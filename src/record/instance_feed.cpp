@@ -22,7 +22,8 @@ InstanceFeed::InstanceFeed(Instance& instance, EventPatterns only) : instance_(i
 
 result<void> InstanceFeed::begin(RecordingRun& run) {
   look_for_events();
-  __atomic_fetch_add(&words_.control->stacks_again, u64{1}, __ATOMIC_RELAXED);  // this reader has not seen what others have read
+  __atomic_fetch_add(&words_.control->stacks_again, u64{1},
+                     __ATOMIC_RELAXED);  // this reader has not seen what others have read
   for (const RingInfo& info : instance_.rings()) {
     books_.before += info.counters.read + info.counters.overrun;
     unread_at_begin_ += info.counters.unread;
@@ -40,7 +41,8 @@ bool InstanceFeed::know(RingName thread) {
   instance_.locate(thread);
   const Elsewhere& e = thread.elsewhere;
   if (e.tid == 0 || e.here_tid != 0) thread.cgroup = sys::cgroup_of(e.seen_tid(thread.tid));
-  if (thread.cgroup.empty() && (e.tid == 0 || e.here_pid != 0)) thread.cgroup = sys::cgroup_of(e.seen_pid(thread.pid));  // the thread has ended
+  if (thread.cgroup.empty() && (e.tid == 0 || e.here_pid != 0))
+    thread.cgroup = sys::cgroup_of(e.seen_pid(thread.pid));  // the thread has ended
   known = std::move(thread);
   return true;
 }
@@ -88,7 +90,8 @@ void InstanceFeed::open(RecordingRun& run, const RingName& name, Ring& ring) {
   RecordingWriter& writer = run.writer();
   const Counters counters = (*source)->counters();
   RingName recorded = name;
-  while (writer.has_ring(recorded.ring) && (name.cpu >= 0 || writer.ring(recorded.ring).subbuf_size != counters.subbuf_size)) recorded.ring = most_rings + moved_++;
+  while (writer.has_ring(recorded.ring) && (name.cpu >= 0 || writer.ring(recorded.ring).subbuf_size != counters.subbuf_size))
+    recorded.ring = most_rings + moved_++;
   if (!writer.has_ring(recorded.ring)) {
     if (auto added = writer.add_ring(recorded, static_cast<u32>(counters.subbuf_size)); !added) {
       ring.failed = added.error().code == std::errc::invalid_argument;  // the ring's fault, not the disk's
@@ -113,7 +116,9 @@ bool InstanceFeed::look_for_rings(RecordingRun& run) {
     RingName name = name_of(number, entry);
     if (name.cpu >= 0) {
       // A ring that was moved aside is read to its end under its old name.
-      if (const Ring& was = rings_[static_cast<u32>(name.cpu)]; state_of(state) == RingState::retired && was.source != nullptr && was.source->name().tid == name.tid) continue;
+      if (const Ring& was = rings_[static_cast<u32>(name.cpu)];
+          state_of(state) == RingState::retired && was.source != nullptr && was.source->name().tid == name.tid)
+        continue;
       ring.state = state;
       if (ring.source != nullptr) continue;
       ring.opened = state;
@@ -137,7 +142,8 @@ Drained InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
   const bool ask = of_cpu || state_of(ring.state) != RingState::live || (polls_ + number) % 32 == 0;
   const bool ended = ask && ring.source->ended();
   Select select;
-  if (!only_.empty()) select = [&](const SubBufferView& view) { return ring.selection.keep(view, [&](u16 id) { return wants(id); }); };
+  if (!only_.empty())
+    select = [&](const SubBufferView& view) { return ring.selection.keep(view, [&](u16 id) { return wants(id); }); };
   const Drained drained = run.take(*ring.source, ring.as, 2 * ring.round + 2, books_, 0, select);
   ring.failed = drained == Drained::ended;
   if (ring.failed) ring.source = nullptr;
@@ -180,17 +186,20 @@ Books InstanceFeed::close(RecordingRun& run) {
   take_unnoticed(run);
   const bool quiet = !instance_.has_writers();
   if (!unnamed_.empty())
-    run.faults().problem("cannot read the format of " + unnamed_ + " in " + instance_.path() + "/events: its events are recorded, but cannot be shown");
+    run.faults().problem("cannot read the format of " + unnamed_ + " in " + instance_.path() +
+                         "/events: its events are recorded, but cannot be shown");
   std::vector<Counters> all;
   for (const RingInfo& info : instance_.rings()) {
     all.push_back(info.counters);
     if (!info.problem.empty()) books_.doubts.push_back(info.problem);
     if (!run.failed() && quiet && !handing_over_ && info.counters.unread != 0)
-      books_.doubts.push_back("ring " + std::to_string(info.name.ring) + ": " + counted(info.counters.unread, "event was", "events were") + " not read");
+      books_.doubts.push_back("ring " + std::to_string(info.name.ring) + ": " +
+                              counted(info.counters.unread, "event was", "events were") + " not read");
     const u32 as = rings_[info.name.ring].as;
     if (as == 0 && info.name.ring != 0) continue;  // it was never opened
     RecordingWriter& writer = run.writer();
-    if (writer.has_ring(as) && (info.name.cpu < 0 || writer.ring(as).name.tid == info.name.tid)) writer.ring(as).counters = info.counters;
+    if (writer.has_ring(as) && (info.name.cpu < 0 || writer.ring(as).name.tid == info.name.tid))
+      writer.ring(as).counters = info.counters;
   }
   all.push_back(counters_of(instance_.past()));
   books_.totals = sum(all);

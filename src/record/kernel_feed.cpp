@@ -47,11 +47,13 @@ bool needs_symbols(const std::string& format) {
 
 result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, const ClockInfo& clock) {
   if (clock.kind == ClockKind::cntvct)
-    return refuse(std::errc::invalid_argument, "the kernel has no clock arm64-cntvct, so its events cannot be put into one order with the program's: "
-                                               "use --clock mono, for an instance when it is made");
+    return refuse(std::errc::invalid_argument,
+                  "the kernel has no clock arm64-cntvct, so its events cannot be put into one order with the program's: "
+                  "use --clock mono, for an instance when it is made");
   if (clock.kind == ClockKind::counter)
-    return refuse(std::errc::invalid_argument, "the clock \"counter\" counts the program's events but not the kernel's, so they cannot be put into "
-    "one order: use --clock tsc or mono, for an instance when it is made");
+    return refuse(std::errc::invalid_argument,
+                  "the clock \"counter\" counts the program's events but not the kernel's, so they cannot be put into "
+                  "one order: use --clock tsc or mono, for an instance when it is made");
 
   TracefsOptions make;
   make.buffer_size = options.buffer_size;
@@ -66,7 +68,9 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   std::set<u16> seen;
   for (const EventPattern& pattern : options.events) {
     auto enabled = RS_TRY(mine.enable(pattern, options.filter));
-    if (enabled.empty()) return refuse(std::errc::no_such_file_or_directory, "the kernel has no event that matches " + pattern.text() + " (ringside list PATTERN shows its events)");
+    if (enabled.empty())
+      return refuse(std::errc::no_such_file_or_directory,
+                    "the kernel has no event that matches " + pattern.text() + " (ringside list PATTERN shows its events)");
     for (EventInfo& event : enabled) {
       if (!seen.insert(event.id).second) continue;
       feed->needs_symbols_ = feed->needs_symbols_ || needs_symbols(event.format);
@@ -82,12 +86,15 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   if (!options.stacks.empty()) {
     const auto chosen = [&](const EventInfo& event) {
       const ProbeGroup::Event* const probe = feed->probe_of(event.id);
-      return probe != nullptr ? options.stacks.matches(probe->system, probe->name) : options.stacks.matches(event.system, event.name);
+      return probe != nullptr ? options.stacks.matches(probe->system, probe->name)
+                              : options.stacks.matches(event.system, event.name);
     };
     u64 with = 0;
     for (const EventInfo& event : feed->events_)
       if (event.enabled && event.system != "ftrace" && chosen(event)) ++with;
-    if (with == 0) return refuse(std::errc::no_such_file_or_directory, "--kstack matches none of the kernel's events that are recorded: its pattern chooses among those of -e");
+    if (with == 0)
+      return refuse(std::errc::no_such_file_or_directory,
+                    "--kstack matches none of the kernel's events that are recorded: its pattern chooses among those of -e");
     RS_TRY(mine.record_stacks(feed->events_, chosen, with == seen.size(), options.filter));
     feed->needs_symbols_ = true;
   }
@@ -125,7 +132,8 @@ void KernelFeed::name_probes() {
     const ProbeGroup::Event* const probe = event.system == "ftrace" ? nullptr : probe_of(event.id);
     if (probe == nullptr) continue;
     const std::string line = "name: " + event.name + "\n";
-    if (const size_t at = event.format.find(line); at != std::string::npos) event.format.replace(at, line.size(), "name: " + probe->name + "\n");
+    if (const size_t at = event.format.find(line); at != std::string::npos)
+      event.format.replace(at, line.size(), "name: " + probe->name + "\n");
     event.system = probe->system;
     event.name = probe->name;
   }
@@ -218,7 +226,9 @@ result<void> KernelFeed::on() {
 // The kernel itself begins when the read() returns, so not even the end of that call is recorded.
 result<void> KernelFeed::on_at_exec(i32 child) {
   RS_TRY(start_thread());
-  if (pids_are_the_kernels() && traceon_is_of_the_instance() && instance_.write(end_of_read, "traceon if common_pid == " + std::to_string(child) + " && ret == 1", true)) return {};
+  if (pids_are_the_kernels() && traceon_is_of_the_instance() &&
+      instance_.write(end_of_read, "traceon if common_pid == " + std::to_string(child) + " && ret == 1", true))
+    return {};
   return instance_.tracing(true);
 }
 
@@ -226,12 +236,14 @@ result<void> KernelFeed::on_at_exec(i32 child) {
 // passed by, which takes up to 0.1 s: events cannot wait for that.
 result<void> KernelFeed::has_executed() {
   RS_TRY(instance_.tracing(true));
-  clean_up_ = RS_TRY(sys::quiet_thread("that removes a trigger", [this] { (void)instance_.write(end_of_read, "!traceon", true); }));
+  clean_up_ =
+      RS_TRY(sys::quiet_thread("that removes a trigger", [this] { (void)instance_.write(end_of_read, "!traceon", true); }));
   return {};
 }
 
 result<void> KernelFeed::start_thread() {
-  RS_TRY(instance_.write("options/event-fork", "1"));  // for its threads, which are ignored as this one is; a command has been forked before
+  RS_TRY(instance_.write("options/event-fork",
+                         "1"));  // for its threads, which are ignored as this one is; a command has been forked before
   thread_ = RS_TRY(sys::quiet_thread("that reads the kernel's rings", [this] { consume(); }));
   return {};
 }

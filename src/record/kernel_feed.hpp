@@ -48,8 +48,8 @@ class KernelFeed final : public Feed {
   std::vector<std::pair<u32, Counters>> counters() const;  // of each CPU's ring, now
 
   result<void> on();      // its thread reads from now on
-  // The same, but recording begins with the execve() of this child, which is its next call after the read() of one byte in which it
-  // waits. has_executed(): when it has.
+  // The same, but recording begins with the execve() of this child, which is its next call after the read() of one byte in
+  // which it waits. has_executed(): when it has.
   result<void> on_at_exec(i32 child);
   result<void> has_executed();
   result<void> arm();
@@ -90,7 +90,8 @@ class KernelFeed final : public Feed {
   sys::Fd wake_;                     // an eventfd
   std::thread thread_, clean_up_;
   std::atomic<bool> stopping_{false}, failed_{false};
-  std::atomic<u64> events_so_far_{0}, bytes_so_far_{0}, taken_until_{0};  // only the thread writes them; for looks from outside, without ordering
+  std::atomic<u64> events_so_far_{0}, bytes_so_far_{0},
+      taken_until_{0};  // only the thread writes them; for looks from outside, without ordering
   // The cpuN.raw of one recording. Owned by the thread while it runs, like books_.
   std::optional<RecordingWriter> rings_;
   Faults faults_;

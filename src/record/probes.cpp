@@ -17,10 +17,13 @@ namespace ringside {
 namespace {
 
 constexpr std::string_view prefixes[] = {"usdt:", "uprobe:", "kprobe:"};
-constexpr const char* forms = "write usdt:PATH:PROVIDER:NAME, uprobe:PATH:FUNCTION, kprobe:FUNCTION; the last two take +OFFSET and %return";
+constexpr const char* forms =
+    "write usdt:PATH:PROVIDER:NAME, uprobe:PATH:FUNCTION, kprobe:FUNCTION; the last two take +OFFSET and %return";
 constexpr std::string_view return_mark = "%return";
 
-tl::unexpected<Error> malformed(const std::string& text) { return refuse(std::errc::invalid_argument, in_quotes(text) + " is no probe: " + forms); }
+tl::unexpected<Error> malformed(const std::string& text) {
+  return refuse(std::errc::invalid_argument, in_quotes(text) + " is no probe: " + forms);
+}
 
 // Letters, digits and _: others become one _.
 std::string word_of(std::string_view text) {
@@ -46,7 +49,9 @@ result<std::string> kernel_path(const std::string& path) {
   if (real == nullptr) return fail(errno, path + " cannot be opened");
   const std::string out = real.get();
   if (std::any_of(out.begin(), out.end(), [](char c) { return static_cast<u8>(c) <= ' '; }))
-    return refuse(std::errc::invalid_argument, out + " has a blank in its path, which the kernel's uprobe_events cannot express: make a link of another name beside it and run that");
+    return refuse(std::errc::invalid_argument, out +
+                                                   " has a blank in its path, which the kernel's uprobe_events cannot express: "
+                                                   "make a link of another name beside it and run that");
   return out;
 }
 
@@ -62,19 +67,27 @@ result<std::vector<ProbePoint>> usdt_points(const Probe& probe, std::vector<std:
     ProbePoint point;
     point.system = "sdt_" + word_of(note.provider);
     point.name = word_of(note.name);
-    point.place = fmt::format("{}:{:#x}", path, note.offset) + (note.semaphore != 0 ? fmt::format("({:#x})", note.semaphore) : "");
+    point.place =
+        fmt::format("{}:{:#x}", path, note.offset) + (note.semaphore != 0 ? fmt::format("({:#x})", note.semaphore) : "");
     point.fetch = arguments.fetch;
     const auto same = [&](const ProbePoint& other) { return other.place == point.place && other.name == point.name; };
     if (std::none_of(points.begin(), points.end(), same)) points.push_back(std::move(point));
   }
-  if (!left_out.empty()) notices.push_back("the kernel cannot fetch these arguments, and they are left out: " + short_list({left_out.begin(), left_out.end()}));
+  if (!left_out.empty())
+    notices.push_back("the kernel cannot fetch these arguments, and they are left out: " +
+                      short_list({left_out.begin(), left_out.end()}));
   if (!points.empty()) return points;
-  if (all.empty()) return refuse(std::errc::no_such_file_or_directory, probe.path + " has no USDT probes at all; uprobe:" + probe.path + ":FUNCTION probes a function");
-  return refuse(std::errc::no_such_file_or_directory, probe.path + " has no probe " + in_quotes(probe.provider + ":" + probe.name) + near_events(EventPattern(probe.provider + ":" + probe.name), {all.begin(), all.end()}));
+  if (all.empty())
+    return refuse(std::errc::no_such_file_or_directory,
+                  probe.path + " has no USDT probes at all; uprobe:" + probe.path + ":FUNCTION probes a function");
+  return refuse(std::errc::no_such_file_or_directory,
+                probe.path + " has no probe " + in_quotes(probe.provider + ":" + probe.name) +
+                    near_events(EventPattern(probe.provider + ":" + probe.name), {all.begin(), all.end()}));
 }
 
 std::string event_name(const Probe& probe) {
-  return word_of(probe.name) + (probe.offset != 0 ? fmt::format("_{:#x}", probe.offset) : "") + (probe.at_return ? "__return" : "");
+  return word_of(probe.name) + (probe.offset != 0 ? fmt::format("_{:#x}", probe.offset) : "") +
+         (probe.at_return ? "__return" : "");
 }
 
 result<std::vector<ProbePoint>> uprobe_points(const Probe& probe) {
@@ -82,21 +95,29 @@ result<std::vector<ProbePoint>> uprobe_points(const Probe& probe) {
   const auto elf = RS_TRY(ElfNames::open(path, ""));
   std::vector<ProbePoint> points;
   for (const u64 begin : elf->begins_of(probe.name))
-    points.push_back({"probe_" + file_word(path), event_name(probe), false, probe.at_return, fmt::format("{}:{:#x}", path, begin + probe.offset), probe.at_return ? "ret=$retval:s64" : ""});
+    points.push_back({"probe_" + file_word(path), event_name(probe), false, probe.at_return,
+                      fmt::format("{}:{:#x}", path, begin + probe.offset), probe.at_return ? "ret=$retval:s64" : ""});
   if (!points.empty()) return points;
   const std::vector<std::string> all = elf->functions();
   const std::string near = did_you_mean(nearest(probe.name, all));
-  return refuse(std::errc::no_such_file_or_directory, probe.path + " has no function " + in_quotes(probe.name) + (near.empty() && all.empty() ? "; it has no symbols at all: install its debug symbols, or name a library of it" : near));
+  return refuse(
+      std::errc::no_such_file_or_directory,
+      probe.path + " has no function " + in_quotes(probe.name) +
+          (near.empty() && all.empty() ? "; it has no symbols at all: install its debug symbols, or name a library of it"
+                                       : near));
 }
 
 result<std::vector<ProbePoint>> kprobe_points(const Probe& probe) {
-  return std::vector<ProbePoint>{{"probe", event_name(probe), true, probe.at_return, probe.name + (probe.offset != 0 ? fmt::format("+{}", probe.offset) : ""), probe.at_return ? "ret=$retval:s64" : ""}};
+  return std::vector<ProbePoint>{{"probe", event_name(probe), true, probe.at_return,
+                                  probe.name + (probe.offset != 0 ? fmt::format("+{}", probe.offset) : ""),
+                                  probe.at_return ? "ret=$retval:s64" : ""}};
 }
 
 }  // namespace
 
 bool Probe::is(std::string_view text) {
-  return std::any_of(std::begin(prefixes), std::end(prefixes), [&](std::string_view prefix) { return text.rfind(prefix, 0) == 0; });
+  return std::any_of(std::begin(prefixes), std::end(prefixes),
+                     [&](std::string_view prefix) { return text.rfind(prefix, 0) == 0; });
 }
 
 result<Probe> Probe::parse(const std::string& text) {
@@ -108,7 +129,8 @@ result<Probe> Probe::parse(const std::string& text) {
   probe.kind = static_cast<Kind>(kind);
   std::string rest = text.substr(prefixes[kind].size());
   if (probe.kind == Kind::usdt) {
-    const size_t second = rest.rfind(':'), first = second == 0 || second == std::string::npos ? std::string::npos : rest.rfind(':', second - 1);
+    const size_t second = rest.rfind(':'),
+                 first = second == 0 || second == std::string::npos ? std::string::npos : rest.rfind(':', second - 1);
     if (first == std::string::npos || first == 0 || second == first + 1 || second + 1 == rest.size()) return malformed(text);
     probe.path = rest.substr(0, first);
     probe.provider = rest.substr(first + 1, second - first - 1);
@@ -125,16 +147,19 @@ result<Probe> Probe::parse(const std::string& text) {
     probe.at_return = true;
     rest.erase(rest.size() - return_mark.size());
   }
-  if (const size_t plus = rest.rfind('+'); plus != std::string::npos && plus + 1 < rest.size() && rest[plus + 1] >= '0' && rest[plus + 1] <= '9') {
+  if (const size_t plus = rest.rfind('+');
+      plus != std::string::npos && plus + 1 < rest.size() && rest[plus + 1] >= '0' && rest[plus + 1] <= '9') {
     const bool hex = rest.compare(plus + 1, 2, "0x") == 0;
     const char* const begin = rest.data() + plus + 1 + (hex ? 2 : 0);
     const auto [end, code] = std::from_chars(begin, rest.data() + rest.size(), probe.offset, hex ? 16 : 10);
     if (code != std::errc() || end != rest.data() + rest.size() || probe.offset > u64{1} << 40) return malformed(text);
     rest.erase(plus);
   }
-  if (probe.at_return && probe.offset != 0) return refuse(std::errc::invalid_argument, in_quotes(text) + ": %return is of a whole function and takes no offset");
+  if (probe.at_return && probe.offset != 0)
+    return refuse(std::errc::invalid_argument, in_quotes(text) + ": %return is of a whole function and takes no offset");
   const bool blank = std::any_of(rest.begin(), rest.end(), [](char c) { return static_cast<u8>(c) < ' '; });
-  if (rest.empty() || blank || (probe.kind == Kind::kprobe && word_of(rest) != rest && rest.find('.') == std::string::npos)) return malformed(text);
+  if (rest.empty() || blank || (probe.kind == Kind::kprobe && word_of(rest) != rest && rest.find('.') == std::string::npos))
+    return malformed(text);
   probe.name = rest;
   return probe;
 }

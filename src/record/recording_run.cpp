@@ -22,7 +22,8 @@ RecordingRun::RecordingRun(RecordingWriter writer) : writer_(std::move(writer)),
 RecordingRun::~RecordingRun() {
   if (finished_) return;
   // A run that never began takes nothing: the events in the rings are left to the next recorder.
-  if (!polled_) faults_.full({std::make_error_code(std::errc::operation_canceled), "the recording was given up before it began"});
+  if (!polled_)
+    faults_.full({std::make_error_code(std::errc::operation_canceled), "the recording was given up before it began"});
   (void)finish();
 }
 
@@ -103,7 +104,8 @@ result<void> RecordingRun::finish(u64 duration_ns) {
     const u64 overrun = books.totals.overrun - std::min(books.earlier.overrun, books.totals.overrun);
     missing.gaps += failed() ? books.gaps : std::max(books.gaps, overrun);
     const u64 here = books.before + books.events + books.left_out + std::max(books.gaps, failed() ? 0 : overrun);
-    if ((failed() && !another_follows_) || books.complete) missing.unrecorded += books.totals.written - std::min(books.totals.written, here);
+    if ((failed() && !another_follows_) || books.complete)
+      missing.unrecorded += books.totals.written - std::min(books.totals.written, here);
     missing.refused += books.all_refused() - std::min(books.earlier.refused, books.all_refused());
     missing.doubts.insert(missing.doubts.end(), books.doubts.begin(), books.doubts.end());
   }

@@ -23,7 +23,8 @@ result<void> RemoteFeed::attach(RecordingRun& run) {
     if (same == events_.end())
       events_.push_back(e);
     else if (same->format != e.format || same->name != e.name)
-      run.faults().problem("event " + std::to_string(e.id) + " was " + same->name + " before and is " + e.name + " now; it is shown as before");
+      run.faults().problem("event " + std::to_string(e.id) + " was " + same->name + " before and is " + e.name +
+                           " now; it is shown as before");
   }
   RS_TRY(process->enable(true));
   RS_TRY(process->buffer().poll_every(options_.poll_every));

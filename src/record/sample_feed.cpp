@@ -82,7 +82,9 @@ u64 RawToTicks::ticks(u64 ns) const {
 
 result<std::unique_ptr<SampleFeed>> SampleFeed::create(Options options, const ClockInfo& clock) {
   if (clock.kind == ClockKind::counter)
-    return refuse(std::errc::invalid_argument, "the clock \"counter\" counts the program's events, so samples of the kernel have no place among them: use --clock tsc or mono, for an instance when it is made");
+    return refuse(std::errc::invalid_argument,
+                  "the clock \"counter\" counts the program's events, so samples of the kernel have no place among them: use "
+                  "--clock tsc or mono, for an instance when it is made");
   options.sampler.clock = counts_ticks(clock.kind) ? CLOCK_MONOTONIC_RAW : CLOCK_MONOTONIC;
   auto sampler = RS_TRY(PerfSampler::open(options.sampler));
   std::unique_ptr<SampleFeed> feed(new SampleFeed(std::move(sampler), std::move(options), clock));
@@ -187,7 +189,9 @@ void SampleFeed::look_at(RecordingRun& run, i32 pid) {
     char rights[5] = {}, device[16] = {};
     unsigned long long inode = 0;
     int behind = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %15s %llu %n", &start, &end, rights, &offset, device, &inode, &behind) < 6 || rights[2] != 'x' || start >= end) continue;
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %15s %llu %n", &start, &end, rights, &offset, device, &inode, &behind) < 6 ||
+        rights[2] != 'x' || start >= end)
+      continue;
     std::string file = line.substr(std::min<size_t>(static_cast<size_t>(behind), line.size()));
     if (file.empty()) file = "//anon";  // as perf's records have it
     const std::string id = inode != 0 ? build_id_of(maps.get(), start, fmt::format("{} {} {}", device, inode, file)) : "";
@@ -218,7 +222,8 @@ void SampleFeed::lose(RecordingRun& run, Out& out, u64 records) {
   out.lost += records;
 }
 
-void SampleFeed::write_map(RecordingRun& run, Out& out, u64 time, i32 pid, u64 start, u64 size, u64 offset, std::string_view build_id, std::string_view path) {
+void SampleFeed::write_map(RecordingRun& run, Out& out, u64 time, i32 pid, u64 start, u64 size, u64 offset,
+                           std::string_view build_id, std::string_view path) {
   if (walk_ && size != 0) walk_->map(pid, {start, start + size, offset}, path, build_id);
   path = path.substr(0, longest_path);
   constexpr u32 texts = 48;
@@ -250,7 +255,8 @@ void SampleFeed::take_sample(RecordingRun& run, const PerfRecord& record, Out& o
   if (walk_ && kernel < sampler_->depth()) {
     frames_.clear();
     end = walk_->frames(record, sampler_->depth() - kernel, frames_);
-    payload_.insert(payload_.end(), reinterpret_cast<const u8*>(frames_.data()), reinterpret_cast<const u8*>(frames_.data() + frames_.size()));
+    payload_.insert(payload_.end(), reinterpret_cast<const u8*>(frames_.data()),
+                    reinterpret_cast<const u8*>(frames_.data() + frames_.size()));
   }
   const auto bytes = static_cast<u32>(payload_.size() - frames_at);
   u64 stack = 0;
@@ -273,7 +279,9 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
       if (record.tid != 0) take_sample(run, record, out);  // else the CPU is idle
       break;
     case Kind::map:
-      if (record.pid > 0 && record.size != 0) write_map(run, out, time_of(record), record.pid, record.start, record.size, record.offset, sys::hex(record.build_id), record.text);
+      if (record.pid > 0 && record.size != 0)
+        write_map(run, out, time_of(record), record.pid, record.start, record.size, record.offset, sys::hex(record.build_id),
+                  record.text);
       break;
     case Kind::name:
       know(record.pid, record.tid, record.text);
@@ -281,7 +289,8 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
       if (record.exec) write_map(run, out, time_of(record), record.pid, 0, 0, 0, "", "");
       break;
     case Kind::fork:
-      if (const auto maker = threads_.find(record.maker); maker != threads_.end()) know(record.pid, record.tid, std::string(maker->second.task));
+      if (const auto maker = threads_.find(record.maker); maker != threads_.end())
+        know(record.pid, record.tid, std::string(maker->second.task));
       if (record.pid == record.maker || record.pid != record.tid) break;
       if (walk_) walk_->fork(record.maker, record.pid);
       write_map(run, out, time_of(record), record.pid, 0, 0, static_cast<u32>(record.maker), "", "fork");
@@ -362,8 +371,13 @@ Books SampleFeed::close(RecordingRun& run) {
   }
   books_.totals = sum(all);
   books_.complete = !handing_over_;
-  if (throttled_ != 0) books_.doubts.push_back(fmt::format("the kernel held samples back {} times, as they took too much of a CPU: ask for fewer in a second, or see kernel.perf_cpu_time_max_percent", throttled_));
-  if (malformed_ != 0) books_.doubts.push_back(fmt::format("the kernel's rings of samples held {} malformed records", malformed_));
+  if (throttled_ != 0)
+    books_.doubts.push_back(
+        fmt::format("the kernel held samples back {} times, as they took too much of a CPU: ask for fewer in a second, or see "
+                    "kernel.perf_cpu_time_max_percent",
+                    throttled_));
+  if (malformed_ != 0)
+    books_.doubts.push_back(fmt::format("the kernel's rings of samples held {} malformed records", malformed_));
   return books_;
 }
 

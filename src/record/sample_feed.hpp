@@ -1,5 +1,6 @@
-// Records the kernel's samples of CPU time as ringside:sample, with their stacks (ringside:stack) and what stood at the addresses
-// (ringside:code_map): the same events as a program's own. Each CPU has a ring; what was mapped before stands in one more.
+// Records the kernel's samples of CPU time as ringside:sample, with their stacks (ringside:stack) and what stood at the
+// addresses (ringside:code_map): the same events as a program's own. Each CPU has a ring; what was mapped before stands in one
+// more.
 #pragma once
 #include <map>
 #include <memory>
@@ -49,7 +50,8 @@ class SampleFeed final : public Feed {
     u64 events = 0, lost = 0;
     u64 told_lost = 0;  // of `lost`, by records of this run
   };
-  SampleFeed(std::unique_ptr<PerfSampler> sampler, Options options, const ClockInfo& clock) : sampler_(std::move(sampler)), options_(std::move(options)), clock_(clock) {}
+  SampleFeed(std::unique_ptr<PerfSampler> sampler, Options options, const ClockInfo& clock)
+      : sampler_(std::move(sampler)), options_(std::move(options)), clock_(clock) {}
 
   u64 time_of(const PerfRecord& record) const { return ticks_ ? ticks_->ticks(record.time) : record.time; }
   u64 now() const;
@@ -59,7 +61,8 @@ class SampleFeed final : public Feed {
   void take(RecordingRun& run, const PerfRecord& record, Out& out);
   void take_sample(RecordingRun& run, const PerfRecord& record, Out& out);
   void lose(RecordingRun& run, Out& out, u64 records);
-  void write_map(RecordingRun& run, Out& out, u64 time, i32 pid, u64 start, u64 size, u64 offset, std::string_view build_id, std::string_view path);
+  void write_map(RecordingRun& run, Out& out, u64 time, i32 pid, u64 start, u64 size, u64 offset, std::string_view build_id,
+                 std::string_view path);
   void look_at_processes(RecordingRun& run);
   void look_at(RecordingRun& run, i32 pid);
   void know(i32 pid, i32 tid, std::string_view name);

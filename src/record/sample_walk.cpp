@@ -65,7 +65,9 @@ void SampleWalk::File::read(int fd, const std::string& build_id) {
   elf_version(EV_CURRENT);
   const std::unique_ptr<Elf, ElfEnd> elf(elf_begin(fd, ELF_C_READ, nullptr));
   size_t count = 0;
-  if (elf == nullptr || elf_kind(elf.get()) != ELF_K_ELF || gelf_getclass(elf.get()) != ELFCLASS64 || elf_getphdrnum(elf.get(), &count) != 0) return;
+  if (elf == nullptr || elf_kind(elf.get()) != ELF_K_ELF || gelf_getclass(elf.get()) != ELFCLASS64 ||
+      elf_getphdrnum(elf.get(), &count) != 0)
+    return;
   // libelf reads a note as a whole.
   for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf.get(), section)) != nullptr;) {
     GElf_Shdr header;
@@ -73,11 +75,14 @@ void SampleWalk::File::read(int fd, const std::string& build_id) {
   }
   for (size_t i = 0; i < count && i < 1024; ++i) {
     GElf_Phdr part;
-    if (gelf_getphdr(elf.get(), static_cast<int>(i), &part) == nullptr || (part.p_type == PT_NOTE && part.p_filesz > most_of_a_note)) return;
+    if (gelf_getphdr(elf.get(), static_cast<int>(i), &part) == nullptr ||
+        (part.p_type == PT_NOTE && part.p_filesz > most_of_a_note))
+      return;
   }
   const void* id = nullptr;
   const ssize_t id_size = dwelf_elf_gnu_build_id(elf.get(), &id);
-  if (!build_id.empty() && (id_size <= 0 || sys::hex({static_cast<const u8*>(id), static_cast<size_t>(id_size)}) != build_id)) return;
+  if (!build_id.empty() && (id_size <= 0 || sys::hex({static_cast<const u8*>(id), static_cast<size_t>(id_size)}) != build_id))
+    return;
   std::vector<GElf_Phdr> loaded;
   u64 header = 0;
   for (size_t i = 0; i < count && i < 1024; ++i) {
@@ -89,11 +94,13 @@ void SampleWalk::File::read(int fd, const std::string& build_id) {
     if ((part.p_flags & PF_X) != 0) code.push_back({part.p_offset, part.p_filesz, part.p_vaddr});
   }
   for (const GElf_Phdr& part : loaded) {
-    if (header == 0 || header - part.p_vaddr >= part.p_filesz || part.p_filesz > largest_table || part.p_offset >= size) continue;
+    if (header == 0 || header - part.p_vaddr >= part.p_filesz || part.p_filesz > largest_table || part.p_offset >= size)
+      continue;
     bytes.resize(std::min(part.p_filesz, size - part.p_offset));
     const ssize_t n = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(part.p_offset));
     bytes.resize(n > 0 ? static_cast<size_t>(n) : 0);
-    if (header - part.p_vaddr < bytes.size()) tables = {bytes.data() + (header - part.p_vaddr), bytes.data(), bytes.data() + bytes.size()};
+    if (header - part.p_vaddr < bytes.size())
+      tables = {bytes.data() + (header - part.p_vaddr), bytes.data(), bytes.data() + bytes.size()};
     bias = reinterpret_cast<u64>(bytes.data()) - part.p_vaddr;
     return;
   }
@@ -177,9 +184,11 @@ StackEnd SampleWalk::frames(const PerfRecord& sample, size_t most, std::vector<u
     if (count == most) return StackEnd::depth;
     out.push_back(r.pc + (exact && count != 0 ? 1 : 0));
     const FrameRow* const row = row_at(maps, r.pc - (exact ? 0 : 1));
-    const bool of_function = !exact && row == nullptr && row_at(maps, r.pc) != nullptr;  // its first byte: put there by hand, as makecontext does
+    const bool of_function =
+        !exact && row == nullptr && row_at(maps, r.pc) != nullptr;  // its first byte: put there by hand, as makecontext does
     exact = false;
-    if (of_function || (row != nullptr && row->ra.where == FrameRow::Where::undefined && !row->is_signal)) return StackEnd::complete;
+    if (of_function || (row != nullptr && row->ra.where == FrameRow::Where::undefined && !row->is_signal))
+      return StackEnd::complete;
     bool good;
     if (row == nullptr) {
       // By the frame pointer.

@@ -1,12 +1,12 @@
-// The user's half of a sample's calls, where the kernel copied the registers and the top of the stack: by the tables that compilers
-// put beside their code (writer/call_frame.hpp), which are read from the files that the process had mapped.
+// The user's half of a sample's calls, where the kernel copied the registers and the top of the stack: by the tables that
+// compilers put beside their code (writer/call_frame.hpp), which are read from the files that the process had mapped.
 //
 //   SampleWalk walk;
 //   walk.map(pid, {start, end, offset}, path, build_id);          // also exec, fork, exit, in the order of time
 //   StackEnd end = walk.frames(sample, most, out);                // appends, innermost first
 //
-// Files and stacks are hostile: every read is bounded, and what cannot be followed ends the walk. A file with another build id than
-// the kernel saw is not used.
+// Files and stacks are hostile: every read is bounded, and what cannot be followed ends the walk. A file with another build id
+// than the kernel saw is not used.
 #pragma once
 #include <map>
 #include <memory>

@@ -31,7 +31,8 @@ SubBufferView Selection::keep(const SubBufferView& view, const Wants& wants) {
     u32 word = 0;
     std::memcpy(&word, data + c.offset(), sizeof word);
     if (delta >= abi::delta_limit) {
-      const u32 extend[2] = {abi::event_word(abi::type_time_extend, static_cast<u32>(delta & (abi::delta_limit - 1))), static_cast<u32>(delta >> abi::delta_bits)};
+      const u32 extend[2] = {abi::event_word(abi::type_time_extend, static_cast<u32>(delta & (abi::delta_limit - 1))),
+                             static_cast<u32>(delta >> abi::delta_bits)};
       std::memcpy(bytes + at, extend, sizeof extend);
       at += abi::stamp_size;
     }

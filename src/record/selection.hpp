@@ -1,4 +1,5 @@
-// Leaves some of a ring's events out of a recording: their sub-buffers are copied without them, and the times of the others stay.
+// Leaves some of a ring's events out of a recording: their sub-buffers are copied without them, and the times of the others
+// stay.
 #pragma once
 #include <functional>
 #include <vector>

@@ -27,7 +27,8 @@ bool SourceFeed::poll(RecordingRun& run) {
   ended_ = true;
   for (Fed& ring : rings_) {
     if (ring.failed || run.failed()) continue;
-    const Drained drained = run.take(*ring.source, ring.name.ring, 2 * ring.source->counters().nr_subbufs + 2, books_, ring.earlier);
+    const Drained drained =
+        run.take(*ring.source, ring.name.ring, 2 * ring.source->counters().nr_subbufs + 2, books_, ring.earlier);
     if (drained == Drained::silent) run.faults().problem(run.faults().silence());
     ring.failed = drained == Drained::ended || drained == Drained::silent;
     ended_ = ended_ && (ring.failed || (drained == Drained::all && ring.source->ended()));

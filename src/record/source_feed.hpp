@@ -14,7 +14,8 @@ class SourceFeed final : public Feed {
     RingName name;     // its name in the recording; a number that is taken there is replaced
     u64 earlier = 0;   // ticks by which its clock is ahead of the recording's
   };
-  explicit SourceFeed(std::vector<EventInfo> events, std::vector<RingName> threads = {}) : events_(std::move(events)), threads_(std::move(threads)) {}
+  explicit SourceFeed(std::vector<EventInfo> events, std::vector<RingName> threads = {})
+      : events_(std::move(events)), threads_(std::move(threads)) {}
   // To be called before the run gets this feed.
   void add(Ring ring, std::vector<std::string> doubts = {});
 

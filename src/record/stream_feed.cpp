@@ -33,7 +33,9 @@ bool StreamFeed::poll(RecordingRun& run) {
   return fresh;
 }
 
-void StreamFeed::describe(RecordingMeta& meta) { meta.events.insert(meta.events.end(), content_.events().begin(), content_.events().end()); }
+void StreamFeed::describe(RecordingMeta& meta) {
+  meta.events.insert(meta.events.end(), content_.events().begin(), content_.events().end());
+}
 
 Books StreamFeed::close(RecordingRun& run) {
   std::vector<Counters> all;

@@ -46,8 +46,9 @@ class RingReader {
           return here;
         case Swap::more: return find(0);
         case Swap::corrupt:
-          return refuse(std::errc::illegal_byte_sequence,
-                        of_ring(buffer_.options_.who, ring_) + ": its writer found its own words in contradiction and gave the ring up");
+          return refuse(
+              std::errc::illegal_byte_sequence,
+              of_ring(buffer_.options_.who, ring_) + ": its writer found its own words in contradiction and gave the ring up");
         case Swap::swapped: {
           const u32 id = place(swapped->id);
           if (!geometry().holds(id))
@@ -78,7 +79,9 @@ class RingReader {
       const auto& f = footer_at(page);
       if (Hardware::load(&f.pages_touched, Order::relaxed) > own && commit_of(page) != 0) return true;
       // Before the first swap, the reader page has no position.
-      if (read_.load(std::memory_order_relaxed) == 0 && commit_of(pages_[id]) == 0 && page != pages_[id] && commit_of(page) != 0) return true;
+      if (read_.load(std::memory_order_relaxed) == 0 && commit_of(pages_[id]) == 0 && page != pages_[id] &&
+          commit_of(page) != 0)
+        return true;
     }
     return false;
   }
@@ -137,7 +140,9 @@ class RingReader {
   }
 
   // The reader page, and how much of it was handed out: where the next source begins.
-  std::pair<u32, u32> start() const noexcept { return {id_.load(std::memory_order_relaxed), read_.load(std::memory_order_relaxed)}; }
+  std::pair<u32, u32> start() const noexcept {
+    return {id_.load(std::memory_order_relaxed), read_.load(std::memory_order_relaxed)};
+  }
 
   u32 ring() const noexcept { return ring_; }
   Buffer& buffer() const noexcept { return buffer_; }
@@ -320,7 +325,8 @@ class RingReader {
 // The GET_READER of a MappedSource.
 class RemoteGetReader {
  public:
-  RemoteGetReader(std::shared_ptr<Buffer> buffer, std::shared_ptr<RingReader> ring) : buffer_(std::move(buffer)), ring_(std::move(ring)) {}
+  RemoteGetReader(std::shared_ptr<Buffer> buffer, std::shared_ptr<RingReader> ring)
+      : buffer_(std::move(buffer)), ring_(std::move(ring)) {}
   RemoteGetReader(RemoteGetReader&&) = default;
   RemoteGetReader& operator=(RemoteGetReader&&) = default;
   ~RemoteGetReader() {
@@ -338,8 +344,9 @@ static_assert(GetReader<RemoteGetReader>);
 
 result<std::shared_ptr<Buffer>> Buffer::create(const Options& options, Callbacks callbacks) {
   if (!callbacks.swap_reader || !callbacks.reset || (options.layout == Layout::footers && !callbacks.update_footers))
-    return refuse(std::errc::invalid_argument, options.who + ": a buffer for an external writer needs its callbacks swap_reader, reset"
-                                                             " and, with page footers, update_footers");
+    return refuse(std::errc::invalid_argument, options.who +
+                                                   ": a buffer for an external writer needs its callbacks swap_reader, reset"
+                                                   " and, with page footers, update_footers");
   auto buffer = std::shared_ptr<Buffer>(new Buffer);
   Buffer& b = *buffer;
   b.options_ = options;
@@ -352,8 +359,9 @@ result<std::shared_ptr<Buffer>> Buffer::create(const Options& options, Callbacks
   if (Geometry(subbuf_size, fewest_subbufs).valid()) b.plan_.nr_pages = subbufs_for(options.size, usable);
   if (!b.plan_.valid())
     return refuse(std::errc::invalid_argument,
-                  options.who + ": " + std::to_string(options.rings) + " rings of " + std::to_string(options.size) + " bytes in sub-buffers of " +
-                      std::to_string(options.subbuf_size) + " cannot be made; sub-buffers have a power of two from 4096 to 262144 bytes");
+                  options.who + ": " + std::to_string(options.rings) + " rings of " + std::to_string(options.size) +
+                      " bytes in sub-buffers of " + std::to_string(options.subbuf_size) +
+                      " cannot be made; sub-buffers have a power of two from 4096 to 262144 bytes");
   b.callbacks_ = std::move(callbacks);
   b.descriptor_.resize(b.plan_.descriptor_bytes() / 8);
   pack(b.plan_, b.descriptor_.data());
@@ -386,7 +394,8 @@ result<sys::Region> Buffer::map(u32 ring, u64 bytes, bool writable) const {
 result<sys::Region> Buffer::meta_page(u32 ring) const { return map(ring, 4096, true); }
 
 result<std::unique_ptr<Source>> Buffer::source(u32 ring) {
-  if (ring >= rings_.size()) return refuse(std::errc::no_such_file_or_directory, options_.who + " has no ring " + std::to_string(ring));
+  if (ring >= rings_.size())
+    return refuse(std::errc::no_such_file_or_directory, options_.who + " has no ring " + std::to_string(ring));
   RingReader& r = *rings_[ring];
   if (r.taken) return refuse(std::errc::device_or_resource_busy, of_ring(options_.who, ring) + " has a consumer already");
   auto mapped = RS_TRY(map(ring, plan_.ring_bytes(), false));
@@ -396,8 +405,8 @@ result<std::unique_ptr<Source>> Buffer::source(u32 ring) {
   options.clock = options_.clock;
   options.copies = options_.copies;
   options.start = r.start();
-  return std::make_unique<MappedSource<RemoteGetReader>>(std::move(mapped), geometry_, RemoteGetReader(shared_from_this(), rings_[ring]),
-                                                         options);
+  return std::make_unique<MappedSource<RemoteGetReader>>(std::move(mapped), geometry_,
+                                                         RemoteGetReader(shared_from_this(), rings_[ring]), options);
 }
 
 Counters Buffer::counters(u32 ring) const { return ring < rings_.size() ? rings_[ring]->counters() : Counters{}; }

@@ -82,7 +82,9 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   void gone(const std::string& why, bool broken = false);
   bool is_gone() const noexcept { return gone_.load(std::memory_order_acquire); }
   std::string why_gone() const;
-  bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }  // gone because of an error, not because the writer ended
+  bool is_broken() const noexcept {
+    return broken_.load(std::memory_order_acquire);
+  }                               // gone because of an error, not because the writer ended
   bool readable(u32 ring) const;  // unread data has been published
 
  private:

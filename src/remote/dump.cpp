@@ -30,13 +30,16 @@ std::vector<DumpedRing> find_rings(Bytes dump) {
     DumpedRing ring{key.first, key.second, survey_footers(pages, key.second, key.first)};
     const auto same = [&](const DumpedRing& r) { return r.ring == ring.ring; };
     if (std::any_of(rings.begin(), rings.end(), same))
-      ring.survey.problems.push_back("ring " + std::to_string(ring.ring) + " was found with sub-buffers of two sizes; each is taken for a ring");
+      ring.survey.problems.push_back("ring " + std::to_string(ring.ring) +
+                                     " was found with sub-buffers of two sizes; each is taken for a ring");
     rings.push_back(std::move(ring));
   }
   return rings;
 }
 
-DumpSource::DumpSource(const DumpedRing& ring, const ClockInfo& clock) : Source({}, clock), ring_(ring) { name_.ring = ring.ring; }
+DumpSource::DumpSource(const DumpedRing& ring, const ClockInfo& clock) : Source({}, clock), ring_(ring) {
+  name_.ring = ring.ring;
+}
 
 result<std::optional<SubBufferView>> DumpSource::next() {
   if (next_ == ring_.survey.pages.size()) return std::nullopt;

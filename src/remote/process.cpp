@@ -64,12 +64,14 @@ struct Process::Wire {
   bool settle(const EventAnswer& a) {
     if (!unanswered || a.head.sequence != unanswered->sequence || a.head.ask != unanswered->ask) return false;
     // A late "nothing there" is outdated; a swap that happened is still valid.
-    if (a.head.ask == Ask::swap && a.head.error == 0 && a.head.argument == static_cast<u64>(Swap::swapped)) late[unanswered->ring] = a.head;
+    if (a.head.ask == Ask::swap && a.head.error == 0 && a.head.argument == static_cast<u64>(Swap::swapped))
+      late[unanswered->ring] = a.head;
     unanswered.reset();
     return true;
   }
 
-  result<void> ask(Ask what, u32 ring, u64 argument, EventAnswer& a, const std::vector<int>& files = {}, std::string_view text = {}) {
+  result<void> ask(Ask what, u32 ring, u64 argument, EventAnswer& a, const std::vector<int>& files = {},
+                   std::string_view text = {}) {
     const std::lock_guard lock(mutex);
     if (!open) return fail(EPIPE, who + ": it ended, or closed the connection");
     const i64 ns = patience.count();
@@ -96,19 +98,22 @@ struct Process::Wire {
     if (a.head.ask == Ask::attach && a.head.sequence == 0 && a.head.error == EBUSY)
       return over(EBUSY, "another reader is attached to it");
     if (a.head.sequence != q.sequence || a.head.ask != what) return over(EPROTO, "its answer matches no request");
-    if (what == Ask::attach && a.head.error == EOPNOTSUPP) return over(EOPNOTSUPP, "its processor does not have the clock that this reader asks for; use the clock mono");
+    if (what == Ask::attach && a.head.error == EOPNOTSUPP)
+      return over(EOPNOTSUPP, "its processor does not have the clock that this reader asks for; use the clock mono");
     return refused(a);
   }
 
   void look_after() {
     const std::lock_guard lock(mutex);
     pollfd p{socket.get(), 0, 0};
-    if (open && poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0) (void)over(EPIPE, "it ended, or closed the connection");
+    if (open && poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0)
+      (void)over(EPIPE, "it ended, or closed the connection");
   }
 
   tl::unexpected<Error> silent(Ask what, u32 ring) {
     const std::string of = what >= Ask::swap && what != Ask::switch_event ? ", ring " + std::to_string(ring) : "";
-    return refuse(std::errc::timed_out, who + of + ": it does not answer (stopped, or busy elsewhere?); data read before is good, and it may go on");
+    return refuse(std::errc::timed_out,
+                  who + of + ": it does not answer (stopped, or busy elsewhere?); data read before is good, and it may go on");
   }
   result<void> refused(const EventAnswer& a) {
     if (a.head.error == 0) return {};
@@ -137,7 +142,8 @@ struct Process::Wire {
     if (errno == EAGAIN) return silent(q.ask, q.ring);
     const int error = errno;
     Answer last{};  // it may have sent the reason
-    if (recv(socket.get(), &last, sizeof last, MSG_DONTWAIT) == sizeof last && last.magic == message_magic && last.error == EBUSY)
+    if (recv(socket.get(), &last, sizeof last, MSG_DONTWAIT) == sizeof last && last.magic == message_magic &&
+        last.error == EBUSY)
       return over(EBUSY, "another reader is attached to it");
     errno = error;
     if (errno == EPIPE || errno == ECONNRESET) return over(errno, "it ended, or closed the connection");
@@ -167,8 +173,9 @@ result<sys::Fd> sealed(const std::vector<u64>& blob) {
 }  // namespace
 
 result<std::unique_ptr<Process>> Process::attach(const std::string& path, Options options) {
-  auto fd = RS_TRY(connect_socket(path, options.patience,
-                           "no external writer listens at " + path + " (a program with ringside/remote/process_writer.hpp does)"));
+  auto fd = RS_TRY(
+      connect_socket(path, options.patience,
+                     "no external writer listens at " + path + " (a program with ringside/remote/process_writer.hpp does)"));
   return over(std::move(fd), path, std::move(options));
 }
 
@@ -185,8 +192,10 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   options.buffer.who = who;
   if (options.buffer.names.empty()) {
     std::string comm = "writer";
-    if (auto read = sys::read_file("/proc/" + std::to_string(peer.pid) + "/comm"); read && read->size() > 1) comm = read->substr(0, read->size() - 1);
-    for (u32 ring = 0; ring < options.buffer.rings; ++ring) options.buffer.names.push_back({ring, peer.pid, peer.pid, comm, comm});
+    if (auto read = sys::read_file("/proc/" + std::to_string(peer.pid) + "/comm"); read && read->size() > 1)
+      comm = read->substr(0, read->size() - 1);
+    for (u32 ring = 0; ring < options.buffer.rings; ++ring)
+      options.buffer.names.push_back({ring, peer.pid, peer.pid, comm, comm});
   }
   // The buffer's callbacks outlive this object if a source does.
   Callbacks callbacks;
@@ -210,11 +219,14 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   auto blob = RS_TRY(sealed(process->buffer_->descriptor()));
   std::vector<int> files{blob.get()};
   for (size_t k = 0; k < process->buffer_->files(); ++k) files.push_back(process->buffer_->fd(k));
-  if (files.size() > most_files) return refuse(std::errc::invalid_argument, who + ": more than " + std::to_string(most_files - 1) + " rings in files of their own");
+  if (files.size() > most_files)
+    return refuse(std::errc::invalid_argument,
+                  who + ": more than " + std::to_string(most_files - 1) + " rings in files of their own");
   EventAnswer a{};
   RS_TRY(wire->ask(Ask::attach, 0, 1, a, files));
   if (a.head.argument > most_events)
-    return refuse(std::errc::protocol_error, who + ": it claims to have " + std::to_string(a.head.argument) + " events; 4,095 is the most");
+    return refuse(std::errc::protocol_error,
+                  who + ": it claims to have " + std::to_string(a.head.argument) + " events; 4,095 is the most");
   process->offer_ = RS_TRY(ask_events(*wire, a.head.argument));
   take_abilities(process->offer_, a.head.id);
   return process;

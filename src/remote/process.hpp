@@ -41,9 +41,9 @@ class Process {
   void patience(std::chrono::nanoseconds time);  // from now on
   void look_after() const;                       // checks without a request that it is still there; else the buffer is gone()
   result<void> enable(bool on);              // off: no event is open afterwards
-  // Optional requests; EOPNOTSUPP: it does not take them. event: its index in events(). text: 1,024 bytes at most (EMSGSIZE), of
-  // any value; the writer makes an event of it in this ring, or answers an errno of its own. Not answered in time: it may still
-  // happen.
+  // Optional requests; EOPNOTSUPP: it does not take them. event: its index in events(). text: 1,024 bytes at most (EMSGSIZE),
+  // of any value; the writer makes an event of it in this ring, or answers an errno of its own. Not answered in time: it may
+  // still happen.
   result<void> switch_event(u32 event, bool on);
   result<void> write(u32 ring, std::string_view text);
 

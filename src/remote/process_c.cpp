@@ -22,9 +22,13 @@ ringside_process* ringside_process_open(const ringside_process_options* options)
     }
     void* const context = options->context;
     if (options->write != nullptr)
-      make.write = [write = options->write, context](ringside::u32 ring, std::string_view text) { return write(context, ring, text.data(), text.size()); };
+      make.write = [write = options->write, context](ringside::u32 ring, std::string_view text) {
+        return write(context, ring, text.data(), text.size());
+      };
     if (options->switch_event != nullptr)
-      make.switch_event = [switch_event = options->switch_event, context](ringside::u32 id, bool on) { return switch_event(context, id, on); };
+      make.switch_event = [switch_event = options->switch_event, context](ringside::u32 id, bool on) {
+        return switch_event(context, id, on);
+      };
     auto made = std::make_unique<ringside_process>(std::move(make));
     if (made->writer.error() == 0) return made.release();
     const int error = made->writer.error();

@@ -17,7 +17,8 @@ bool FrameReader::next(Frame& frame, bool last) {
     const u8* const here = bytes_.data() + at_;
     FrameHeader h;
     std::memcpy(&h, here, sizeof h);
-    if (h.sync != frame_sync || h.bytes > most_frame_bytes || h.header_check != crc32(here, sizeof h - sizeof h.header_check)) continue;
+    if (h.sync != frame_sync || h.bytes > most_frame_bytes || h.header_check != crc32(here, sizeof h - sizeof h.header_check))
+      continue;
     if (bytes_.size() - at_ - sizeof h < h.bytes) {
       if (!last) return false;
       continue;  // cut, but the bytes that look like its payload may contain whole frames
@@ -77,14 +78,16 @@ result<void> StreamContent::event(const Frame& frame) {
     at += static_cast<u32>(n) + 1;
   }
   if (id == 0 || id > 0xFFFF || e.system.empty() || e.name.empty())
-    return refuse(std::errc::bad_message, "an event without a name, or with the impossible number " + std::to_string(id) + ", is left out");
+    return refuse(std::errc::bad_message,
+                  "an event without a name, or with the impossible number " + std::to_string(id) + ", is left out");
   e.id = static_cast<u16>(id);
   e.enabled = true;
   const auto same = std::find_if(events_.begin(), events_.end(), [&](const EventInfo& k) { return k.id == e.id; });
   if (same == events_.end())
     events_.push_back(std::move(e));
   else if (same->format != e.format || same->name != e.name)
-    return refuse(std::errc::bad_message, "event " + std::to_string(id) + " was " + same->name + " before and is " + e.name + " now; it is shown as before");
+    return refuse(std::errc::bad_message, "event " + std::to_string(id) + " was " + same->name + " before and is " + e.name +
+                                              " now; it is shown as before");
   return {};
 }
 
@@ -92,17 +95,20 @@ result<std::optional<SubBufferView>> StreamContent::sub_buffer(const Frame& fram
   const std::string where = "ring " + std::to_string(frame.head.ring);
   if (!known_) return refuse(std::errc::bad_message, where + ": a sub-buffer came before any hello; it is left out");
   if (frame.head.bytes < abi::header_size || frame.head.bytes > hello_.subbuf_size)
-    return refuse(std::errc::bad_message, where + ": a sub-buffer of " + std::to_string(frame.head.bytes) + " bytes is left out");
+    return refuse(std::errc::bad_message,
+                  where + ": a sub-buffer of " + std::to_string(frame.head.bytes) + " bytes is left out");
   const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(frame.payload);
   const u32 end = abi::commit_size(header.commit);
-  if (end > frame.head.bytes - abi::header_size) return refuse(std::errc::bad_message, where + ": a sub-buffer claims to be longer than its frame; it is left out");
+  if (end > frame.head.bytes - abi::header_size)
+    return refuse(std::errc::bad_message, where + ": a sub-buffer claims to be longer than its frame; it is left out");
   abi::EventCursor c(frame.payload + abi::header_size, 0, end, header.time_stamp);
   u64 events = 0;
   while (c.next()) ++events;
   if (c.malformed() != abi::Malformed::no || events != frame.head.events)
-    return refuse(std::errc::bad_message, where + ": a sub-buffer is left out: " + (events != frame.head.events && c.malformed() == abi::Malformed::no
-                                                                                       ? "it has other events than it claims"
-                                                                                       : abi::to_string(c.malformed())));
+    return refuse(std::errc::bad_message,
+                  where + ": a sub-buffer is left out: " +
+                      (events != frame.head.events && c.malformed() == abi::Malformed::no ? "it has other events than it claims"
+                                                                                          : abi::to_string(c.malformed())));
   Ring& r = ring(frame.head.ring);
   if (frame.head.first < r.expected) {  // the writer began anew
     ++restarts_;
@@ -123,11 +129,14 @@ result<std::optional<SubBufferView>> StreamContent::take(const Frame& frame) {
       if (frame.head.bytes != sizeof h) return refuse(std::errc::bad_message, "a hello of another length is left out");
       std::memcpy(&h, frame.payload, sizeof h);
       if (h.version != stream_version)
-        return refuse(std::errc::not_supported, "the stream has version " + std::to_string(h.version) + ", this program knows version 1");
-      if (h.clock > 2 || !is_power_of_two(h.subbuf_size) || h.subbuf_size < abi::smallest_subbuf || h.subbuf_size > abi::largest_subbuf)
+        return refuse(std::errc::not_supported,
+                      "the stream has version " + std::to_string(h.version) + ", this program knows version 1");
+      if (h.clock > 2 || !is_power_of_two(h.subbuf_size) || h.subbuf_size < abi::smallest_subbuf ||
+          h.subbuf_size > abi::largest_subbuf)
         return refuse(std::errc::bad_message, "a hello with an unknown clock or an impossible sub-buffer size is left out");
       if (h.clock == 0 && !is_readable_here(static_cast<u32>(ClockKind::tsc)))
-        return refuse(std::errc::bad_message, "a hello whose clock is x86's time stamp counter is left out, because this machine does not have it");
+        return refuse(std::errc::bad_message,
+                      "a hello whose clock is x86's time stamp counter is left out, because this machine does not have it");
       if (known_ && std::memcmp(&h, &hello_, sizeof h) != 0)
         return refuse(std::errc::bad_message, "the writer says hello with another clock or size than before; record it anew");
       hello_ = h;
@@ -140,7 +149,8 @@ result<std::optional<SubBufferView>> StreamContent::take(const Frame& frame) {
     case FrameKind::sub_buffer: return sub_buffer(frame);
     case FrameKind::end: ended_ = true; return std::nullopt;
   }
-  return refuse(std::errc::bad_message, "a frame of the unknown kind " + std::to_string(static_cast<u32>(frame.head.kind)) + " is left out");
+  return refuse(std::errc::bad_message,
+                "a frame of the unknown kind " + std::to_string(static_cast<u32>(frame.head.kind)) + " is left out");
 }
 
 }  // namespace ringside::remote

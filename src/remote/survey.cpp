@@ -56,7 +56,9 @@ Survey survey_footers(const std::vector<const u8*>& pages, u32 subbuf_size, u32 
     out.reader_base = Hardware::load(&f.entries, Order::relaxed);
     out.reader_overrun = Hardware::load(&f.overrun, Order::relaxed);
   }
-  const bool stood = reader != ~0u && abi::commit_size(Hardware::load(&reinterpret_cast<const abi::SubBufferHeader*>(pages[reader])->commit, Order::acquire)) != 0;
+  const bool stood =
+      reader != ~0u && abi::commit_size(Hardware::load(&reinterpret_cast<const abi::SubBufferHeader*>(pages[reader])->commit,
+                                                       Order::acquire)) != 0;
   for (u32 id = 0; id < pages.size(); ++id) {
     if (pages[id] == nullptr) continue;
     PageSeen seen;
@@ -68,7 +70,8 @@ Survey survey_footers(const std::vector<const u8*>& pages, u32 subbuf_size, u32 
     if (stood && id != reader && seen.position < reader_position) continue;  // read and given back before
     out.pages.push_back(seen);
   }
-  std::stable_sort(out.pages.begin(), out.pages.end(), [](const PageSeen& a, const PageSeen& b) { return a.position < b.position; });
+  std::stable_sort(out.pages.begin(), out.pages.end(),
+                   [](const PageSeen& a, const PageSeen& b) { return a.position < b.position; });
   std::vector<PageSeen> good;
   for (const PageSeen& p : out.pages) {
     if (!good.empty() && p.position == good.back().position) {
@@ -78,8 +81,8 @@ Survey survey_footers(const std::vector<const u8*>& pages, u32 subbuf_size, u32 
     }
     if (!good.empty() && p.base < good.back().base + good.back().events) {
       out.problems.push_back(page_of(ring, p.id) + ": its first event is number " + std::to_string(p.base) +
-                             ", but the sub-buffer before it goes on to " + std::to_string(good.back().base + good.back().events) +
-                             "; it is left out");
+                             ", but the sub-buffer before it goes on to " +
+                             std::to_string(good.back().base + good.back().events) + "; it is left out");
       continue;
     }
     good.push_back(p);

@@ -37,7 +37,9 @@ result<EventPatterns> EventPatterns::parse(std::string_view list) {
     const std::string_view one = list.substr(at, end - at);
     const auto in_no_name = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '/' || c == 0x7F; };
     if (one.empty() || one.front() == '!' || std::any_of(one.begin(), one.end(), in_no_name))
-      return refuse(std::errc::invalid_argument, "\"" + std::string(one.substr(0, 64)) + "\" is no event pattern: write SYSTEM:EVENT, SYSTEM or EVENT, with * and ? as wildcards, and commas between several");
+      return refuse(std::errc::invalid_argument, "\"" + std::string(one.substr(0, 64)) +
+                                                     "\" is no event pattern: write SYSTEM:EVENT, SYSTEM or EVENT, with * and "
+                                                     "? as wildcards, and commas between several");
     all.all_.emplace_back(one);
     at = end + 1;
   }

@@ -21,7 +21,8 @@ result<void> make_room(const std::string& path, const sys::Entry& entry, const s
   const bool reached = connect(probe.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
   if (reached || errno == EAGAIN) return refuse(std::errc::address_in_use, "another process serves at " + path);
   if (errno != ECONNREFUSED) return fail(errno, "cannot tell whether somebody serves at " + path);
-  if (unlinkat(entry.dir.get(), entry.name.c_str(), 0) != 0 && errno != ENOENT) return fail(errno, "cannot remove the old socket " + path);
+  if (unlinkat(entry.dir.get(), entry.name.c_str(), 0) != 0 && errno != ENOENT)
+    return fail(errno, "cannot remove the old socket " + path);
   return {};
 }
 
@@ -34,7 +35,8 @@ result<Listening> listen_at(const std::string& path, u32 mode, std::optional<u32
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
   const std::string through = "/proc/self/fd/" + std::to_string(dir) + "/" + name;
-  if (through.size() >= sizeof at.sun_path) return refuse(std::errc::filename_too_long, "the name of the socket " + path + " is too long: use one of at most 64 bytes");
+  if (through.size() >= sizeof at.sun_path)
+    return refuse(std::errc::filename_too_long, "the name of the socket " + path + " is too long: use one of at most 64 bytes");
   std::memcpy(at.sun_path, through.c_str(), through.size() + 1);
   RS_TRY(make_room(path, made.at, at));
   made.socket = sys::Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -43,7 +43,9 @@ Server::~Server() {
   for (auto& client : clients_) drop(*client);
   struct stat st {};
   const int dir = name_.dir.get();
-  if (listening_ && fstatat(dir, name_.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == inode_) unlinkat(dir, name_.name.c_str(), 0);
+  if (listening_ && fstatat(dir, name_.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode) &&
+      st.st_ino == inode_)
+    unlinkat(dir, name_.name.c_str(), 0);
 }
 
 bool Server::allowed(int socket, u32 uid, u32 gid) const {

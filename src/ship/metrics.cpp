@@ -26,9 +26,13 @@ std::string label(std::string_view text) {
   return out;
 }
 
-std::string family(const char* name, const char* type, const char* help) { return fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type); }
+std::string family(const char* name, const char* type, const char* help) {
+  return fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+}
 
-std::string single(const char* name, const char* type, const char* help, u64 value) { return family(name, type, help) + fmt::format("{} {}\n", name, value); }
+std::string single(const char* name, const char* type, const char* help, u64 value) {
+  return family(name, type, help) + fmt::format("{} {}\n", name, value);
+}
 
 }  // namespace
 
@@ -39,11 +43,16 @@ std::string PowerHistogram::lines(const std::string& name, const std::string& la
     below += counts_[n];
     out += fmt::format("{}_bucket{{{},le=\"{:g}\"}} {}\n", name, labels, static_cast<double>(first_ << n) * unit, below);
   }
-  return out + fmt::format("{0}_bucket{{{1},le=\"+Inf\"}} {2}\n{0}_sum{{{1}}} {3}\n{0}_count{{{1}}} {2}\n", name, labels, count_, sum_ * unit);
+  return out + fmt::format("{0}_bucket{{{1},le=\"+Inf\"}} {2}\n{0}_sum{{{1}}} {3}\n{0}_count{{{1}}} {2}\n", name, labels,
+                           count_, sum_ * unit);
 }
 
 Metrics::Metrics(Spool& spool, Options options)
-    : spool_(spool), options_(std::move(options)), columns_(options_.columns.size()), latencies_(options_.latencies.size(), PowerHistogram(1024)), cut_(options_.latencies.size()) {}
+    : spool_(spool),
+      options_(std::move(options)),
+      columns_(options_.columns.size()),
+      latencies_(options_.latencies.size(), PowerHistogram(1024)),
+      cut_(options_.latencies.size()) {}
 
 result<void> Metrics::start() {
   thread_ = RS_TRY(sys::quiet_thread("that measures", [this] { run(); }));
@@ -130,49 +139,65 @@ void Metrics::take(const std::string& recording) {
 
 std::string Metrics::text() const {
   const SpoolBooks books = spool_.books();
-  std::string out = single("ringside_events_read_total", "counter", "Events in finished recordings, since the spool was made.", books.read) +
-                    single("ringside_events_shipped_total", "counter", "Events that the server has confirmed.", books.shipped) +
-                    single("ringside_events_filtered_total", "counter", "Events that a filter or sampling left out.", books.filtered) +
-                    single("ringside_events_dropped_total", "counter", "Events dropped because the spool was full, or not readable.", books.dropped) +
-                    single("ringside_events_lost_total", "counter", "Events that are in no recording: overwritten or refused.", books.lost) +
-                    single("ringside_spool_events", "gauge", "Events that wait for the server.", books.spooled) +
-                    single("ringside_spool_bytes", "gauge", "What they take on disk.", spool_.bytes()) +
-                    single("ringside_disk_full", "gauge", "Whether parts are dropped because the spool's disk is full.", options_.disk_is_full && options_.disk_is_full() ? 1 : 0) +
-                    single("ringside_server_up", "gauge", "Whether the server took the last batch.", options_.server_answers && options_.server_answers() ? 1 : 0);
+  std::string out =
+      single("ringside_events_read_total", "counter", "Events in finished recordings, since the spool was made.", books.read) +
+      single("ringside_events_shipped_total", "counter", "Events that the server has confirmed.", books.shipped) +
+      single("ringside_events_filtered_total", "counter", "Events that a filter or sampling left out.", books.filtered) +
+      single("ringside_events_dropped_total", "counter", "Events dropped because the spool was full, or not readable.",
+             books.dropped) +
+      single("ringside_events_lost_total", "counter", "Events that are in no recording: overwritten or refused.", books.lost) +
+      single("ringside_spool_events", "gauge", "Events that wait for the server.", books.spooled) +
+      single("ringside_spool_bytes", "gauge", "What they take on disk.", spool_.bytes()) +
+      single("ringside_disk_full", "gauge", "Whether parts are dropped because the spool's disk is full.",
+             options_.disk_is_full && options_.disk_is_full() ? 1 : 0) +
+      single("ringside_server_up", "gauge", "Whether the server took the last batch.",
+             options_.server_answers && options_.server_answers() ? 1 : 0);
   if (const auto fills = options_.fills ? options_.fills() : std::vector<RingFill>{}; !fills.empty()) {
     out += family("ringside_ring_fill_ratio", "gauge", "How full each ring is with what is not read yet.");
-    for (size_t n = 0; n < std::min(fills.size(), most_rings); ++n) out += fmt::format("ringside_ring_fill_ratio{{ring=\"{}\"}} {}\n", label(fills[n].name), fills[n].share);
+    for (size_t n = 0; n < std::min(fills.size(), most_rings); ++n)
+      out += fmt::format("ringside_ring_fill_ratio{{ring=\"{}\"}} {}\n", label(fills[n].name), fills[n].share);
   }
   const std::lock_guard held(mutex_);
   if (!events_.empty()) {
     out += family("ringside_events_total", "counter", "Events by their type.");
-    for (const auto& [name, count] : events_) out += fmt::format("ringside_events_total{{event=\"{}\"}} {}\n", label(name), count);
+    for (const auto& [name, count] : events_)
+      out += fmt::format("ringside_events_total{{event=\"{}\"}} {}\n", label(name), count);
   }
   if (!columns_.empty()) out += family("ringside_field", "histogram", "Values of a field.");
-  for (size_t n = 0; n < columns_.size(); ++n) out += columns_[n].lines("ringside_field", "column=\"" + label(options_.columns[n]) + "\"", 1);
+  for (size_t n = 0; n < columns_.size(); ++n)
+    out += columns_[n].lines("ringside_field", "column=\"" + label(options_.columns[n]) + "\"", 1);
   if (!latencies_.empty()) out += family("ringside_latency_seconds", "histogram", "From a start to its end.");
-  for (size_t n = 0; n < latencies_.size(); ++n) out += latencies_[n].lines("ringside_latency_seconds", "pair=\"" + label(options_.latencies[n].name) + "\"", 1e-9);
-  if (!latencies_.empty()) out += family("ringside_latency_cut_total", "counter", "Starts whose end was in a later recording, or never came.");
-  for (size_t n = 0; n < latencies_.size(); ++n) out += fmt::format("ringside_latency_cut_total{{pair=\"{}\"}} {}\n", label(options_.latencies[n].name), cut_[n]);
+  for (size_t n = 0; n < latencies_.size(); ++n)
+    out += latencies_[n].lines("ringside_latency_seconds", "pair=\"" + label(options_.latencies[n].name) + "\"", 1e-9);
+  if (!latencies_.empty())
+    out += family("ringside_latency_cut_total", "counter", "Starts whose end was in a later recording, or never came.");
+  for (size_t n = 0; n < latencies_.size(); ++n)
+    out += fmt::format("ringside_latency_cut_total{{pair=\"{}\"}} {}\n", label(options_.latencies[n].name), cut_[n]);
   return out;
 }
 
 result<std::unique_ptr<MetricsServer>> MetricsServer::start(const std::string& address, std::function<std::string()> text) {
   const size_t colon = address.rfind(':');
-  std::string host = address.substr(0, std::min(colon, address.size())), port = colon == std::string::npos ? "" : address.substr(colon + 1);
+  std::string host = address.substr(0, std::min(colon, address.size())),
+              port = colon == std::string::npos ? "" : address.substr(colon + 1);
   if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  const int error = port.empty() ? EAI_NONAME : getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &found);
-  if (error != 0) return refuse(std::errc::invalid_argument, address + " is no place to listen at (" + gai_strerror(error) + "); write 127.0.0.1:9464, or :9464 for every address of this machine");
+  const int error =
+      port.empty() ? EAI_NONAME : getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &found);
+  if (error != 0)
+    return refuse(std::errc::invalid_argument, address + " is no place to listen at (" + gai_strerror(error) +
+                                                   "); write 127.0.0.1:9464, or :9464 for every address of this machine");
   std::unique_ptr<MetricsServer> server(new MetricsServer(std::move(text)));
   server->listen_ = sys::Fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
-  const bool good = server->listen_ && setsockopt(server->listen_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 && bind(server->listen_.get(), found->ai_addr, found->ai_addrlen) == 0 &&
-                    listen(server->listen_.get(), 16) == 0 && getsockname(server->listen_.get(), reinterpret_cast<sockaddr*>(&bound), &size) == 0;
+  const bool good = server->listen_ && setsockopt(server->listen_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                    bind(server->listen_.get(), found->ai_addr, found->ai_addrlen) == 0 &&
+                    listen(server->listen_.get(), 16) == 0 &&
+                    getsockname(server->listen_.get(), reinterpret_cast<sockaddr*>(&bound), &size) == 0;
   const int why = errno;
   freeaddrinfo(found);
   if (!good) return fail(why, "cannot listen at " + address);
@@ -197,7 +222,8 @@ void MetricsServer::run() {
     if (wait[0].revents != 0) return;
     const sys::Fd client(accept4(listen_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (client) answer(client.get());
-    else if (errno != EAGAIN && errno != EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(100));  // no descriptor is left
+    else if (errno != EAGAIN && errno != EINTR)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // no descriptor is left
   }
 }
 
@@ -220,7 +246,11 @@ void MetricsServer::answer(int client) {
   const std::string line = request.substr(0, request.find("\r\n"));
   const bool found = line.starts_with("GET /metrics ") || line.starts_with("GET /metrics?");
   const std::string body = found ? text_() : "The numbers are at /metrics\n";
-  const std::string answer = fmt::format("HTTP/1.1 {}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", found ? "200 OK" : "404 Not Found", body.size()) + body;
+  const std::string answer = fmt::format(
+                                 "HTTP/1.1 {}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: "
+                                 "{}\r\nConnection: close\r\n\r\n",
+                                 found ? "200 OK" : "404 Not Found", body.size()) +
+                             body;
   for (size_t at = 0; at < answer.size();) {
     if (!wait(POLLOUT)) return;
     const ssize_t n = send(client, answer.data() + at, answer.size() - at, MSG_NOSIGNAL);

@@ -1,5 +1,5 @@
-// An agent's answer to Prometheus: its books, the fill of its rings and its spool, counts of events, histograms of fields and latencies.
-// It is text, made anew for each request; the number of lines is bounded.
+// An agent's answer to Prometheus: its books, the fill of its rings and its spool, counts of events, histograms of fields and
+// latencies. It is text, made anew for each request; the number of lines is bounded.
 //
 // Histograms come from complete parts, whether the server answers or not. A pair whose start and end are in two parts is in
 // none of them: ringside_latency_cut_total counts these starts.

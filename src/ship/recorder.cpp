@@ -11,7 +11,8 @@
 namespace ringside::ship {
 namespace {
 
-constexpr auto tick = std::chrono::milliseconds(100);  // for rings that are less full than wake_percent: to read them takes unfinished sub-buffers
+constexpr auto tick = std::chrono::milliseconds(
+    100);  // for rings that are less full than wake_percent: to read them takes unfinished sub-buffers
 
 }  // namespace
 
@@ -31,7 +32,9 @@ result<std::unique_ptr<Recorder>> Recorder::create(Spool& spool, Options options
     }
     recorder->instance_ = RS_TRY(std::move(existing));
     clock = recorder->instance_->clock();
-    if (clock.kind == ClockKind::counter) return refuse(std::errc::not_supported, "the instance " + make.name + " has a clock that tells no time: its events stand at no time of day");
+    if (clock.kind == ClockKind::counter)
+      return refuse(std::errc::not_supported,
+                    "the instance " + make.name + " has a clock that tells no time: its events stand at no time of day");
     if (!recorder->options_.user.empty()) RS_TRY(recorder->instance_->enable(recorder->options_.user, true));
     recorder->make_program_feed();
   }
@@ -64,7 +67,9 @@ result<void> Recorder::no_room_for(const Error& error) {
   if (const u64 now = sys::now_ns(); options_.say && (said_disk_full_ns_ == 0 || now - said_disk_full_ns_ > say_again_ns)) {
     said_disk_full_ns_ = now;
     says_room_ = true;
-    options_.say(error.sentence + ": the spool's oldest parts are dropped, and what the rings cannot keep is lost until there is room; all of it is counted");
+    options_.say(error.sentence +
+                 ": the spool's oldest parts are dropped, and what the rings cannot keep is lost until there is room; all of "
+                 "it is counted");
   }
   const auto dropped = RS_TRY(spool_.drop_oldest());
   begin_again_ns_ = sys::now_ns() + (dropped ? 0 : 1'000'000'000);
@@ -100,7 +105,8 @@ result<std::optional<Error>> Recorder::complete() {
   }
   const u64 dropped = RS_TRY(spool_.add(events, lost));
   if (dropped != 0 && !std::exchange(said_full_, true) && options_.say)
-    options_.say("the spool is full: its oldest part was dropped, with " + format_count(dropped) + " events; further ones are counted");
+    options_.say("the spool is full: its oldest part was dropped, with " + format_count(dropped) +
+                 " events; further ones are counted");
   if (dropped == 0) said_full_ = false;
   return failure;
 }
@@ -119,10 +125,12 @@ void Recorder::look_at_fills() {
   };
   if (instance_ != nullptr) {
     for (const RingInfo& ring : instance_->rings())
-      add(ring.name.cpu >= 0 ? "cpu" + std::to_string(ring.name.cpu) : "ring" + std::to_string(ring.name.ring), ring.counters, ring.counters.capacity_bytes);
+      add(ring.name.cpu >= 0 ? "cpu" + std::to_string(ring.name.cpu) : "ring" + std::to_string(ring.name.ring), ring.counters,
+          ring.counters.capacity_bytes);
   }
   if (kernel_ != nullptr) {
-    for (const auto& [cpu, counters] : kernel_->counters()) add("kernel cpu" + std::to_string(cpu), counters, options_.kernel->buffer_size);
+    for (const auto& [cpu, counters] : kernel_->counters())
+      add("kernel cpu" + std::to_string(cpu), counters, options_.kernel->buffer_size);
   }
   const std::lock_guard held(fills_mutex_);
   fills_ = std::move(fills);
@@ -152,7 +160,8 @@ result<void> Recorder::poll() {
   if (run_ != nullptr) {
     run_->poll();
     const bool due = run_->failed() || run_->bytes() >= options_.part_bytes || sys::now_ns() - begun_ns_ >= options_.part_ns;
-    if (due && run_->events() + run_->faults().problems().size() == 0 && !run_->failed()) begun_ns_ = sys::now_ns();  // an empty part tells nothing
+    if (due && run_->events() + run_->faults().problems().size() == 0 && !run_->failed())
+      begun_ns_ = sys::now_ns();  // an empty part tells nothing
     else if (due) RS_TRY(end_part());
   }
   if (run_ == nullptr) {

@@ -1,5 +1,6 @@
-// The recorder of an agent: an instance's events, the kernel's, or both, into the parts of a spool. It never waits for a server: a full
-// spool loses its oldest part, and so does a full disk. If that does not help, events wait in the rings, which count those that they lose.
+// The recorder of an agent: an instance's events, the kernel's, or both, into the parts of a spool. It never waits for a
+// server: a full spool loses its oldest part, and so does a full disk. If that does not help, events wait in the rings, which
+// count those that they lose.
 #pragma once
 #include <atomic>
 #include <functional>

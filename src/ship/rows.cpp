@@ -13,7 +13,8 @@ namespace {
 
 using clickhouse::ColumnOut;
 
-// The size of a batch: a server takes some thousand times as long for small ones. A server makes one part of at most 1,048,576 rows.
+// The size of a batch: a server takes some thousand times as long for small ones. A server makes one part of at most 1,048,576
+// rows.
 constexpr u64 most_rows = 1'000'000, batch_bytes = 64 << 20, most_bytes_of_all = 256 << 20;
 constexpr i64 day_ns = i64{86'400} * 1'000'000'000;
 
@@ -42,7 +43,8 @@ struct PartRows::Table {
   ColumnOut time_ns, mono_ns, ring, number, cpu, tid, task, flags, payload;
   std::vector<ColumnOut> fields;
 
-  void add(const TraceRecord& record, const RingName& from, i64 at_ns, u32 place, i32 thread, const std::string& name_of_thread) {
+  void add(const TraceRecord& record, const RingName& from, i64 at_ns, u32 place, i32 thread,
+           const std::string& name_of_thread) {
     if (rows == 0) day = floor_day(at_ns), from_ns = to_ns = at_ns;
     from_ns = std::min(from_ns, at_ns);
     to_ns = std::max(to_ns, at_ns);
@@ -89,7 +91,8 @@ struct PartRows::Table {
     out.append(reinterpret_cast<const char*>(&value), usual ? field.size : 8);
   }
   void put(Bytes bytes) {
-    if (type == nullptr || !type->parsed) return clickhouse::put_text(payload.data, {reinterpret_cast<const char*>(bytes.data), bytes.size});
+    if (type == nullptr || !type->parsed)
+      return clickhouse::put_text(payload.data, {reinterpret_cast<const char*>(bytes.data), bytes.size});
     for (size_t n = 0; n < fields.size(); ++n) {
       const Field& field = type->fields[n];
       ColumnOut& column = fields[n];
@@ -110,7 +113,9 @@ struct PartRows::Table {
         case FieldKind::array:
         case FieldKind::loc_array: {
           Bytes array = read_array(bytes, field);
-          if (is_rest(*type, field)) array = {bytes.data + std::min<size_t>(field.offset, bytes.size), (bytes.size - std::min<size_t>(field.offset, bytes.size)) & ~size_t{7}};
+          if (is_rest(*type, field))
+            array = {bytes.data + std::min<size_t>(field.offset, bytes.size),
+                     (bytes.size - std::min<size_t>(field.offset, bytes.size)) & ~size_t{7}};
           const u32 size = field.element == 0 ? 1 : field.element;
           const bool usual = size == 1 || size == 2 || size == 4 || size == 8;
           if (usual) column.data.append(reinterpret_cast<const char*>(array.data), array.size);
@@ -141,7 +146,9 @@ result<void> PartRows::give(Batch&& batch, const Use& use) {
 
 result<void> PartRows::flush(Table& table, const Use& use) {
   Batch batch{table.name, table.rows, table.from_ns, table.to_ns, true, {}};
-  for (ColumnOut* column : {&table.time_ns, &table.mono_ns, &table.ring, &table.number, &table.cpu, &table.tid, &table.task, &table.flags}) batch.columns.push_back(std::move(*column));
+  for (ColumnOut* column :
+       {&table.time_ns, &table.mono_ns, &table.ring, &table.number, &table.cpu, &table.tid, &table.task, &table.flags})
+    batch.columns.push_back(std::move(*column));
   for (ColumnOut& field : table.fields) batch.columns.push_back(std::move(field));
   if (table.type == nullptr || !table.type->parsed) batch.columns.push_back(std::move(table.payload));
   table.clear();
@@ -185,7 +192,9 @@ class PartRows::Tables {
     }
     return *latest_;
   }
-  const EventType* type_of(u32 number, const Formats& formats) const { return latest_ != nullptr && number == latest_number_ ? latest_->type : formats.find(number); }
+  const EventType* type_of(u32 number, const Formats& formats) const {
+    return latest_ != nullptr && number == latest_number_ ? latest_->type : formats.find(number);
+  }
   // The largest table, if all of them take too much memory; else null.
   Table* too_large() {
     size_t sum = 0;
@@ -239,7 +248,8 @@ result<Counted> PartRows::read_events(Reading& reading, const Use& use) {
     ++place;
     const RingName& ring = reading.ring(record);
     if (got == Reading::Got::gap) {
-      losses_.push_back({number_of(ring), label_of(ring), "gap", record.source < last_ns.size() ? last_ns[record.source] : start_ns_, time_ns, record.lost, place});
+      losses_.push_back({number_of(ring), label_of(ring), "gap",
+                         record.source < last_ns.size() ? last_ns[record.source] : start_ns_, time_ns, record.lost, place});
       continue;
     }
     if (record.source >= last_ns.size()) last_ns.resize(record.source + 1, start_ns_);
@@ -297,7 +307,8 @@ result<std::optional<Batch>> PartRows::symbols(u64& hash) {
   next_ = 0;
   const auto at = static_cast<i64>(meta.start_ns);
   Batch batch{"kernel_symbols", 1, at, at, false, {}};
-  batch.columns = {clickhouse::constant("time_ns", "Int64", bytes_of(at), 1), clickhouse::constant("hash", "UInt64", bytes_of(hash), 1), clickhouse::constant("text", "String", *text, 1)};
+  batch.columns = {clickhouse::constant("time_ns", "Int64", bytes_of(at), 1),
+                   clickhouse::constant("hash", "UInt64", bytes_of(hash), 1), clickhouse::constant("text", "String", *text, 1)};
   add_common(batch);
   return batch;
 }
@@ -309,13 +320,16 @@ result<void> PartRows::tell_losses(const Reading& reading, const Use& use) {
   if (missing.refused != 0) losses_.push_back({0, "", "refused", from, to, missing.refused});
   if (missing.unrecorded != 0) losses_.push_back({0, "", "unrecorded", from, to, missing.unrecorded});
   for (const std::string& doubt : missing.doubts) losses_.push_back({0, "", "perhaps: " + doubt, from, to, 0});
-  for (const Sending::Dropped& one : sending_.dropped) losses_.push_back({0, "", "spool full", static_cast<i64>(one.from_ns), static_cast<i64>(one.to_ns), one.events});
+  for (const Sending::Dropped& one : sending_.dropped)
+    losses_.push_back({0, "", "spool full", static_cast<i64>(one.from_ns), static_cast<i64>(one.to_ns), one.events});
   std::stable_sort(losses_.begin(), losses_.end(), [](const Loss& a, const Loss& b) { return a.to_ns < b.to_ns; });
   for (size_t at = 0; at == 0 || at < losses_.size();) {
     const i64 first = losses_.empty() ? from : losses_[at].to_ns;
     Batch batch{"losses", 0, first, first, false, {}};
-    ColumnOut time_ns{"time_ns", "Int64"}, from_ns{"from_ns", "Int64"}, ring{"ring", "UInt32"}, name{"ring_name", "String"}, why{"why", "String"}, count{"count", "UInt64"}, number{"number", "UInt32"};
-    for (const i64 day = floor_day(first); at < losses_.size() && floor_day(losses_[at].to_ns) == day && batch.rows < most_rows; ++at, ++batch.rows) {
+    ColumnOut time_ns{"time_ns", "Int64"}, from_ns{"from_ns", "Int64"}, ring{"ring", "UInt32"}, name{"ring_name", "String"},
+        why{"why", "String"}, count{"count", "UInt64"}, number{"number", "UInt32"};
+    for (const i64 day = floor_day(first); at < losses_.size() && floor_day(losses_[at].to_ns) == day && batch.rows < most_rows;
+         ++at, ++batch.rows) {
       const Loss& loss = losses_[at];
       batch.to_ns = loss.to_ns;
       clickhouse::put_number(time_ns.data, loss.to_ns);
@@ -326,7 +340,8 @@ result<void> PartRows::tell_losses(const Reading& reading, const Use& use) {
       clickhouse::put_number(count.data, loss.count);
       clickhouse::put_number(number.data, loss.place);
     }
-    batch.columns = {std::move(time_ns), std::move(from_ns), std::move(ring), std::move(name), std::move(why), std::move(count), std::move(number)};
+    batch.columns = {std::move(time_ns), std::move(from_ns), std::move(ring),  std::move(name),
+                     std::move(why),     std::move(count),   std::move(number)};
     RS_TRY(give(std::move(batch), use));
     if (losses_.empty()) break;
   }
@@ -344,7 +359,8 @@ result<void> PartRows::tell_threads(const RecordingMeta& meta, const Use& use) {
     clickhouse::put_text(process.data, thread.process);
     if (++batch.rows == most_rows) break;
   }
-  batch.columns = {clickhouse::constant("time_ns", "Int64", bytes_of(start_ns_), batch.rows), std::move(tid), std::move(pid), std::move(task), std::move(process)};
+  batch.columns = {clickhouse::constant("time_ns", "Int64", bytes_of(start_ns_), batch.rows), std::move(tid), std::move(pid),
+                   std::move(task), std::move(process)};
   return give(std::move(batch), use);
 }
 
@@ -361,8 +377,12 @@ result<void> PartRows::tell_part(const RecordingMeta& meta, const Counted& count
     if (threads_.count(threads[n].value("tid", 0)) == 0 && threads_.count(threads[n].value("pid", 0)) == 0) threads.erase(n);
   const std::string description = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   Batch batch{"parts", 1, start_ns_, start_ns_, false, {}};
-  const auto text = [&](const char* name, const std::string& value) { batch.columns.push_back(clickhouse::constant(name, "String", value, 1)); };
-  const auto number = [&](const char* name, u64 value) { batch.columns.push_back(clickhouse::constant(name, "UInt64", bytes_of(value), 1)); };
+  const auto text = [&](const char* name, const std::string& value) {
+    batch.columns.push_back(clickhouse::constant(name, "String", value, 1));
+  };
+  const auto number = [&](const char* name, u64 value) {
+    batch.columns.push_back(clickhouse::constant(name, "UInt64", bytes_of(value), 1));
+  };
   batch.columns.push_back(clickhouse::constant("time_ns", "Int64", bytes_of(start_ns_), 1));
   batch.columns.push_back(clickhouse::constant("offset_ns", "Int64", bytes_of(wall_.offset_ns), 1));
   number("duration_ns", meta.duration_ns);

@@ -43,10 +43,12 @@ struct Identity {
 // use(batch, number) for each; its error ends it. An error of the recording itself: bad_message.
 class PartRows {
  public:
-  PartRows(std::string dir, Identity identity, Sending sending) : dir_(std::move(dir)), identity_(std::move(identity)), sending_(std::move(sending)) {}
+  PartRows(std::string dir, Identity identity, Sending sending)
+      : dir_(std::move(dir)), identity_(std::move(identity)), sending_(std::move(sending)) {}
   using Use = std::function<result<void>(Batch&& batch, u64 number)>;
   result<Counted> read(const Use& use);
-  // The names of the kernel's addresses, if the part has them: a row of `kernel_symbols`, which may be there more than once. hash: of the text.
+  // The names of the kernel's addresses, if the part has them: a row of `kernel_symbols`, which may be there more than once.
+  // hash: of the text.
   result<std::optional<Batch>> symbols(u64& hash);
   u64 batches() const { return next_ - sending_.first_batch; }
 

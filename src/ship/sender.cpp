@@ -17,7 +17,8 @@ namespace {
 bool may_pass(const Error& error) { return error.code != std::errc::state_not_recoverable; }
 
 bool is_unreadable(const Error& error) {
-  return error.code == std::errc::bad_message || error.code == std::errc::invalid_argument || error.code == std::errc::no_such_file_or_directory;
+  return error.code == std::errc::bad_message || error.code == std::errc::invalid_argument ||
+         error.code == std::errc::no_such_file_or_directory;
 }
 
 }  // namespace
@@ -52,12 +53,14 @@ result<void> Sender::begin_session() {
 }
 
 result<bool> Sender::is_there(const Batch& batch, u64 number) {
-  const u64 rows = RS_TRY(servers_.front()->count(fmt::format("SELECT count() FROM {} WHERE agent = '{}' AND batch = {} AND time_ns >= {} AND time_ns <= {}", tables_->own_name(batch.table),
-                                                             spool_.agent(), number, batch.from_ns, batch.to_ns)));
+  const u64 rows = RS_TRY(servers_.front()->count(
+      fmt::format("SELECT count() FROM {} WHERE agent = '{}' AND batch = {} AND time_ns >= {} AND time_ns <= {}",
+                  tables_->own_name(batch.table), spool_.agent(), number, batch.from_ns, batch.to_ns)));
   if (rows == batch.rows) return true;
   if (rows == 0) return false;
   return refuse(std::errc::state_not_recoverable,
-                fmt::format("the server has {} rows of batch {} of agent {} in the table {}, and there should be {}: rows were removed there, or another agent has this number; "
+                fmt::format("the server has {} rows of batch {} of agent {} in the table {}, and there should be {}: rows were "
+                            "removed there, or another agent has this number; "
                             "with `ALTER TABLE ... DELETE WHERE agent = ... AND batch = ...` they are sent again",
                             format_count(rows), number, spool_.agent(), batch.table, format_count(batch.rows)));
 }
@@ -112,7 +115,9 @@ result<void> Sender::send_symbols(PartRows& rows) {
   for (const auto& column : (*batch)->columns)
     if (column.name == "boot") std::memcpy(&boot, column.data.data(), sizeof boot);
   const auto count = [&](const std::string& more) {
-    return servers_.front()->count(fmt::format("SELECT count() FROM {} WHERE host = {} AND boot = {}{}", tables_->own_name((*batch)->table), clickhouse::quoted_text(options_.host), boot, more));
+    return servers_.front()->count(fmt::format("SELECT count() FROM {} WHERE host = {} AND boot = {}{}",
+                                               tables_->own_name((*batch)->table), clickhouse::quoted_text(options_.host), boot,
+                                               more));
   };
   if (RS_TRY(count(fmt::format(" AND hash = {}", hash))) == 0 && RS_TRY(count("")) < most_texts) RS_TRY(send_batch(**batch, 0));
   symbols_.insert(hash);

@@ -1,9 +1,10 @@
-// Takes parts out of a spool and inserts them into a server's tables. Each batch is inserted once, even if the agent or the server dies.
+// Takes parts out of a spool and inserts them into a server's tables. Each batch is inserted once, even if the agent or the
+// server dies.
 //
-// Each row has the agent's number and its batch's. Before the first insert of a part the spool's state names the part, with its first batch
-// number, the choice of its events and the name of the inserts' session; so a sender that finds a part begun asks, for each batch, whether the
-// server has it. The same is asked after an insert whose outcome is unknown. Such a question comes after a fence (clickhouse::Server):
-// no earlier insert can happen later.
+// Each row has the agent's number and its batch's. Before the first insert of a part the spool's state names the part, with its
+// first batch number, the choice of its events and the name of the inserts' session; so a sender that finds a part begun asks,
+// for each batch, whether the server has it. The same is asked after an insert whose outcome is unknown. Such a question comes
+// after a fence (clickhouse::Server): no earlier insert can happen later.
 #pragma once
 #include <functional>
 #include <ringside/base/result.hpp>
@@ -33,7 +34,9 @@ class Sender {
 
   // Runs until the spool has ended and is empty, or `stop`. Errors: those that will not pass with time.
   result<void> run();
-  void first_wait(std::function<void(u64 part)> wait) { wait_for_ = std::move(wait); }  // before a part is removed: others have read it
+  void first_wait(std::function<void(u64 part)> wait) {
+    wait_for_ = std::move(wait);
+  }  // before a part is removed: others have read it
   bool answers() const { return answers_.load(std::memory_order_relaxed); }
 
  private:

@@ -80,7 +80,9 @@ result<std::unique_ptr<Spool>> Spool::open(const std::string& dir, u64 most_byte
   if (!spool->folder_) return fail(errno, "cannot open the spool " + dir);
   spool->lock_ = sys::Fd(openat(spool->folder_.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!spool->lock_) return fail(errno, "cannot make " + dir + "/lock");
-  if (flock(spool->lock_.get(), LOCK_EX | LOCK_NB) != 0) return refuse(std::errc::device_or_resource_busy, "another agent uses the spool " + dir + "; give each one its own with --spool");
+  if (flock(spool->lock_.get(), LOCK_EX | LOCK_NB) != 0)
+    return refuse(std::errc::device_or_resource_busy,
+                  "another agent uses the spool " + dir + "; give each one its own with --spool");
   RS_TRY(spool->load());
   return spool;
 }
@@ -123,11 +125,13 @@ result<void> Spool::read_state() {
   try {
     const json j = json::parse(text);
     agent_ = j.at("agent").get<std::string>();
-    if (agent_.size() != 16 || agent_.find_first_not_of("0123456789abcdef") != std::string::npos) throw std::runtime_error("its agent is no number");
+    if (agent_.size() != 16 || agent_.find_first_not_of("0123456789abcdef") != std::string::npos)
+      throw std::runtime_error("its agent is no number");
     next_batch_ = j.at("next_batch").get<u64>();
     counted_ = j.at("counted").get<u64>();
     gone_ = j.at("gone").get<std::set<u64>>();
-    books_ = {j.at("read").get<u64>(), j.at("shipped").get<u64>(), j.at("filtered").get<u64>(), j.at("dropped").get<u64>(), 0, j.at("lost").get<u64>()};
+    books_ = {j.at("read").get<u64>(), j.at("shipped").get<u64>(), j.at("filtered").get<u64>(), j.at("dropped").get<u64>(), 0,
+              j.at("lost").get<u64>()};
     const auto dropped_in = [](const json& list) {
       std::vector<Sending::Dropped> out;
       for (const json& one : list) out.push_back({one.at(0).get<u64>(), one.at(1).get<u64>(), one.at(2).get<u64>()});
@@ -135,9 +139,15 @@ result<void> Spool::read_state() {
     };
     dropped_ = dropped_in(j.at("dropped_parts"));
     if (const auto s = j.find("sending"); s != j.end())
-      sending_ = Sending{s->at("part").get<u64>(), s->at("first_batch").get<u64>(), s->at("attempt").get<u64>(), {s->at("filter").get<std::string>(), std::max<u64>(s->at("keep_one_of").get<u64>(), 1)}, dropped_in(s->at("dropped_parts"))};
+      sending_ = Sending{s->at("part").get<u64>(),
+                         s->at("first_batch").get<u64>(),
+                         s->at("attempt").get<u64>(),
+                         {s->at("filter").get<std::string>(), std::max<u64>(s->at("keep_one_of").get<u64>(), 1)},
+                         dropped_in(s->at("dropped_parts"))};
   } catch (const std::exception& e) {
-    return refuse(std::errc::bad_message, dir_ + "/state.json cannot be understood: " + e.what() + "; if you remove it, the parts beside it are sent once more, under another agent's number");
+    return refuse(std::errc::bad_message,
+                  dir_ + "/state.json cannot be understood: " + e.what() +
+                      "; if you remove it, the parts beside it are sent once more, under another agent's number");
   }
   return {};
 }
@@ -182,14 +192,17 @@ void Spool::count_new_parts() {
 }
 
 // No number is ever given to two parts.
-u64 Spool::newest() const { return std::max({parts_.empty() ? 0 : parts_.rbegin()->first, counted_, gone_.empty() ? 0 : *gone_.rbegin()}); }
+u64 Spool::newest() const {
+  return std::max({parts_.empty() ? 0 : parts_.rbegin()->first, counted_, gone_.empty() ? 0 : *gone_.rbegin()});
+}
 
 // Parts that another recorder put here, in its order.
 result<void> Spool::take_in(std::vector<std::pair<u64, std::string>> others) {
   std::sort(others.begin(), others.end());
   for (const auto& [its, name] : others) {
     const u64 number = newest() + 1;
-    if (renameat2(folder_.get(), name.c_str(), folder_.get(), new_name(number).c_str(), RENAME_NOREPLACE) != 0) return fail(errno, "cannot rename " + dir_ + "/" + name + " to " + new_name(number));
+    if (renameat2(folder_.get(), name.c_str(), folder_.get(), new_name(number).c_str(), RENAME_NOREPLACE) != 0)
+      return fail(errno, "cannot rename " + dir_ + "/" + name + " to " + new_name(number));
     parts_[number].name = new_name(number);
   }
   return {};
@@ -241,11 +254,16 @@ result<void> Spool::write_state() {
     for (const auto& one : dropped) out.push_back({one.from_ns, one.to_ns, one.events});
     return out;
   };
-  json j = {{"agent", agent_},           {"next_batch", next_batch_},   {"counted", counted_},        {"gone", gone_},        {"read", books_.read},
-            {"shipped", books_.shipped}, {"filtered", books_.filtered}, {"dropped", books_.dropped}, {"lost", books_.lost}, {"dropped_parts", list(dropped_)}};
+  json j = {{"agent", agent_},     {"next_batch", next_batch_},      {"counted", counted_},         {"gone", gone_},
+            {"read", books_.read}, {"shipped", books_.shipped},      {"filtered", books_.filtered}, {"dropped", books_.dropped},
+            {"lost", books_.lost}, {"dropped_parts", list(dropped_)}};
   if (sending_)
-    j["sending"] = {{"part", sending_->part}, {"first_batch", sending_->first_batch}, {"attempt", sending_->attempt}, {"filter", sending_->choice.filter},
-                    {"keep_one_of", sending_->choice.keep_one_of}, {"dropped_parts", list(sending_->dropped)}};
+    j["sending"] = {{"part", sending_->part},
+                    {"first_batch", sending_->first_batch},
+                    {"attempt", sending_->attempt},
+                    {"filter", sending_->choice.filter},
+                    {"keep_one_of", sending_->choice.keep_one_of},
+                    {"dropped_parts", list(sending_->dropped)}};
   const std::string path = dir_ + "/state.json";
   auto file = RS_TRY(sys::NewFile::create(folder_.get(), "state.json", path));
   RS_TRY(sys::write_text(file.fd(), path, j.dump(1, ' ', false, json::error_handler_t::replace) + "\n"));
@@ -256,7 +274,8 @@ result<void> Spool::write_state() {
 }
 
 result<void> Spool::remove(const std::string& name) {
-  if (!sys::remove_beneath(folder_.get(), name.c_str()) && errno != ENOENT) return fail(errno, "cannot remove " + dir_ + "/" + name);
+  if (!sys::remove_beneath(folder_.get(), name.c_str()) && errno != ENOENT)
+    return fail(errno, "cannot remove " + dir_ + "/" + name);
   return {};
 }
 
@@ -282,7 +301,8 @@ result<void> Spool::discard() {
 result<u64> Spool::add(u64 events, u64 lost) {
   const std::lock_guard held(mutex_);
   const u64 number = newest() + 1;
-  if (renameat2(folder_.get(), "now", folder_.get(), new_name(number).c_str(), RENAME_NOREPLACE) != 0) return fail(errno, "cannot rename " + now() + " to " + new_name(number));
+  if (renameat2(folder_.get(), "now", folder_.get(), new_name(number).c_str(), RENAME_NOREPLACE) != 0)
+    return fail(errno, "cannot rename " + now() + " to " + new_name(number));
   Part part = look_at(new_name(number));
   part.events = events;
   parts_[number] = part;

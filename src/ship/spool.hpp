@@ -7,8 +7,8 @@
 //
 //   read = shipped + filtered + dropped + spooled
 //
-// A full disk does not end the agent: a state that cannot be saved now is saved later, and load() determines which parts are left. SPOOL/room
-// keeps room for the state.
+// A full disk does not end the agent: a state that cannot be saved now is saved later, and load() determines which parts are
+// left. SPOOL/room keeps room for the state.
 //
 // One agent at a time uses a spool, with two threads: one adds parts, the other sends them.
 #pragma once
@@ -57,7 +57,8 @@ struct Sending {
 
 class Spool {
  public:
-  // Makes the directory if it is not there. Recordings that a killed agent left there become parts. EBUSY: another agent uses it.
+  // Makes the directory if it is not there. Recordings that a killed agent left there become parts. EBUSY: another agent uses
+  // it.
   static result<std::unique_ptr<Spool>> open(const std::string& dir, u64 most_bytes);
 
   const std::string& agent() const { return agent_; }  // 16 hexadecimal digits
@@ -66,7 +67,8 @@ class Spool {
   SpoolBooks books() const;
   u64 bytes() const;
 
-  // The recorder's: `now` is finished and becomes a part. Drops the oldest ones if there is no room; returns how many of their events.
+  // The recorder's: `now` is finished and becomes a part. Drops the oldest ones if there is no room; returns how many of their
+  // events.
   result<u64> add(u64 events, u64 lost);
   result<void> discard();  // `now`, in which nothing is
   // The disk is full: the oldest part goes, unless it is on its way. Returns how many events; none: there is no other part.

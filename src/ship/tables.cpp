@@ -25,11 +25,16 @@ std::string definition(const Batch& batch) {
 
 }  // namespace
 
-std::string Tables::own_name(const std::string& table) const { return quoted_name(cluster_.empty() ? table : table + "_local"); }
+std::string Tables::own_name(const std::string& table) const {
+  return quoted_name(cluster_.empty() ? table : table + "_local");
+}
 
 result<Tables::Columns> Tables::columns_of(clickhouse::Server& server, const std::string& table) {
   std::string answer;
-  const auto blocks = RS_TRY(server.select(fmt::format("SELECT name, type FROM system.columns WHERE database = {} AND table = {}", quoted_text(server.address().database), quoted_text(table)), answer));
+  const auto blocks =
+      RS_TRY(server.select(fmt::format("SELECT name, type FROM system.columns WHERE database = {} AND table = {}",
+                                       quoted_text(server.address().database), quoted_text(table)),
+                           answer));
   Columns columns;
   for (const clickhouse::BlockIn& block : blocks) {
     const auto* name = block.column("name");
@@ -66,8 +71,8 @@ result<void> Tables::make(clickhouse::Server& server, const std::string& table, 
   const std::string own = own_name(table);
   RS_TRY(ask(server, "CREATE TABLE IF NOT EXISTS " + own + " " + definition(batch) + " " + engine));
   if (cluster_.empty()) return {};
-  return ask(server, fmt::format("CREATE TABLE IF NOT EXISTS {} {} ENGINE = Distributed({}, {}, {})", quoted_name(table), definition(batch), quoted_name(cluster_),
-                                 quoted_name(server.address().database), own));
+  return ask(server, fmt::format("CREATE TABLE IF NOT EXISTS {} {} ENGINE = Distributed({}, {}, {})", quoted_name(table),
+                                 definition(batch), quoted_name(cluster_), quoted_name(server.address().database), own));
 }
 
 result<void> Tables::fit(Batch& batch) {
@@ -82,7 +87,8 @@ result<void> Tables::fit(Batch& batch) {
     }
   }
   for (auto& column : batch.columns) {
-    if (const auto at = known.find(column.name); at != known.end() && at->second != column.type) column.name = clickhouse::name_with_type(column.name, column.type);
+    if (const auto at = known.find(column.name); at != known.end() && at->second != column.type)
+      column.name = clickhouse::name_with_type(column.name, column.type);
     if (known.count(column.name) != 0) continue;
     const std::string add = " ADD COLUMN " + quoted_name(column.name) + " " + column.type;
     for (clickhouse::Server* server : all_) {

@@ -1,7 +1,7 @@
 // The tables on a server: made when the first row comes, and widened when a row has a column that they lack.
 //
-// With a cluster, each table NAME is a Distributed one over the tables NAME_local of all shards. An agent inserts into its own server's
-// NAME_local: an insert into a Distributed table arrives later, in pieces, so the agent could not ask for it.
+// With a cluster, each table NAME is a Distributed one over the tables NAME_local of all shards. An agent inserts into its own
+// server's NAME_local: an insert into a Distributed table arrives later, in pieces, so the agent could not ask for it.
 #pragma once
 #include <map>
 #include <memory>
@@ -19,8 +19,8 @@ class Tables {
   // all: the servers of the cluster, the agent's own first.
   Tables(std::vector<clickhouse::Server*> all, std::string cluster) : all_(std::move(all)), cluster_(std::move(cluster)) {}
 
-  // Makes the table fit. Gives the batch's columns the names that they have there: a field whose column has another type gets one of its own,
-  // NAME_TYPE.
+  // Makes the table fit. Gives the batch's columns the names that they have there: a field whose column has another type gets
+  // one of its own, NAME_TYPE.
   result<void> fit(Batch& batch);
   // Of the agent's own server: "NAME" or "NAME_local", quoted.
   std::string own_name(const std::string& table) const;

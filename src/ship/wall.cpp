@@ -38,7 +38,8 @@ WallOffset WallOffset::measure() {
   timex kernel{};
   const int state = adjtimex(&kernel);
   const bool known = state >= 0 && (kernel.status & STA_UNSYNC) == 0;
-  out.error_ns = static_cast<u32>(known ? std::min<u64>(static_cast<u64>(kernel.maxerror) * 1000 + best, largest_error) : largest_error);
+  out.error_ns =
+      static_cast<u32>(known ? std::min<u64>(static_cast<u64>(kernel.maxerror) * 1000 + best, largest_error) : largest_error);
   return out;
 }
 

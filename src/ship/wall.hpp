@@ -12,8 +12,8 @@ struct WallOffset {
 
   static WallOffset measure();
   std::string text() const;
-  // Beside a recording's rings, in the file `wall`. of() without that file: by the recording's start. keep() makes it: from then on
-  // the times stay what they are.
+  // Beside a recording's rings, in the file `wall`. of() without that file: by the recording's start. keep() makes it: from
+  // then on the times stay what they are.
   static WallOffset of(const std::string& recording);
   static result<void> keep(const std::string& recording);
   static constexpr const char* file = "wall";

@@ -95,7 +95,8 @@ result<sys::Fd> connect_socket(const std::string& path, std::chrono::nanoseconds
 }
 
 result<std::shared_ptr<ServedConnection>> ServedConnection::connect(const std::string& path) {
-  auto fd = RS_TRY(connect_socket(path, std::chrono::nanoseconds(patience_ns), "nobody serves at " + path + " (`ringside serve INSTANCE` does)"));
+  auto fd = RS_TRY(connect_socket(path, std::chrono::nanoseconds(patience_ns),
+                                  "nobody serves at " + path + " (`ringside serve INSTANCE` does)"));
   return over(std::move(fd), path);
 }
 
@@ -103,10 +104,13 @@ bool is_served(const std::string& path) {
   auto socket = connect_socket(path, std::chrono::seconds(1), path);
   if (!socket) return false;
   const handout::Request hello{handout::magic, handout::version, static_cast<u16>(Kind::hello), 1, 0, 0, 0, 0};
-  if (send(socket->get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EPIPE && errno != ECONNRESET) return false;
+  if (send(socket->get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EPIPE && errno != ECONNRESET)
+    return false;
   alignas(8) char packet[handout::largest_answer];
   sys::Fd none;
-  if (readable(socket->get(), 1'000'000'000) != 0 || receive(socket->get(), packet, sizeof packet, none) < static_cast<ssize_t>(sizeof(handout::Answer))) return false;
+  if (readable(socket->get(), 1'000'000'000) != 0 ||
+      receive(socket->get(), packet, sizeof packet, none) < static_cast<ssize_t>(sizeof(handout::Answer)))
+    return false;
   return reinterpret_cast<const handout::Answer*>(packet)->magic == handout::magic;
 }
 

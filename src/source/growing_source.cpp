@@ -9,7 +9,8 @@
 
 namespace ringside {
 
-GrowingSource::GrowingSource(std::string dir, const RecordedRing& ring, const ClockInfo& clock) : Source(ring.name, clock), dir_(std::move(dir)), ring_(ring) {
+GrowingSource::GrowingSource(std::string dir, const RecordedRing& ring, const ClockInfo& clock)
+    : Source(ring.name, clock), dir_(std::move(dir)), ring_(ring) {
   sys::guard_mappings();
 }
 
@@ -31,13 +32,18 @@ result<std::optional<SubBufferView>> GrowingSource::next() {
     const u64 after = offset_ + ring_.subbuf_size;
     const bool last = !RS_TRY(reach(after + abi::header_size));  // asked first: only the last one grows
     const u8* const bytes = file_.data() + offset_;
-    const u64 commit = __atomic_load_n(reinterpret_cast<const u64*>(bytes + offsetof(abi::SubBufferHeader, commit)), __ATOMIC_ACQUIRE);
+    const u64 commit =
+        __atomic_load_n(reinterpret_cast<const u64*>(bytes + offsetof(abi::SubBufferHeader, commit)), __ATOMIC_ACQUIRE);
     if (!RS_TRY(reach(offset_ + abi::header_size + abi::commit_size(commit)))) return std::nullopt;
     SubBufferView view;
     const bool good = view_copy(file_.data() + offset_, file_.size() - offset_, ring_.subbuf_size, view);
-    if (file_.cut()) return refuse(std::errc::io_error, "cannot read " + ring_path(dir_, ring_.name) + ": it was truncated, or its disk has an error");
+    if (file_.cut())
+      return refuse(std::errc::io_error,
+                    "cannot read " + ring_path(dir_, ring_.name) + ": it was truncated, or its disk has an error");
     if (!good && view.end <= ring_.subbuf_size - abi::header_size) return std::nullopt;  // it grew just now
-    if (!good) return refuse(std::errc::bad_message, ring_path(dir_, ring_.name) + ": the sub-buffer at " + std::to_string(offset_) + " claims more data than the file has");
+    if (!good)
+      return refuse(std::errc::bad_message, ring_path(dir_, ring_.name) + ": the sub-buffer at " + std::to_string(offset_) +
+                                                " claims more data than the file has");
     if (view.end > seen_ || (!begun_ && view.lost_before != 0)) {
       if (begun_) {
         view.begin = seen_;

@@ -53,7 +53,11 @@ class MappedSource final : public Source {
 
   // region: the whole mapping, or a first part that holds all sub-buffers of `geometry`.
   MappedSource(sys::Region region, const Geometry& geometry, G get, Options options)
-      : Source(std::move(options.name), options.clock), region_(std::move(region)), geometry_(geometry), get_(std::move(get)), copies_(options.copies) {
+      : Source(std::move(options.name), options.clock),
+        region_(std::move(region)),
+        geometry_(geometry),
+        get_(std::move(get)),
+        copies_(options.copies) {
     const auto [id, read] = options.start ? *options.start : place();
     if (!geometry_.holds(id)) return;
     id_ = id;

@@ -13,7 +13,9 @@ constexpr u32 kept_free = abi::header_size + sizeof(u64);  // the header, and th
 
 }  // namespace
 
-bool Packer::holds(size_t payload) const { return payload < room_ && abi::event_size(static_cast<u32>(payload)) + abi::stamp_size <= room_ - kept_free; }
+bool Packer::holds(size_t payload) const {
+  return payload < room_ && abi::event_size(static_cast<u32>(payload)) + abi::stamp_size <= room_ - kept_free;
+}
 
 bool Packer::add(u64 time, Bytes payload) {
   const u32 size = abi::event_size(static_cast<u32>(payload.size));
@@ -47,7 +49,8 @@ bool Packer::add(u64 time, Bytes payload) {
 SubBufferView Packer::take() {
   const u64 commit = end_;
   std::memcpy(words_.data() + 1, &commit, sizeof commit);
-  return {reinterpret_cast<const u8*>(words_.data()), std::exchange(taken_, end_), end_, std::exchange(lost_, 0), std::exchange(taken_time_, last_)};
+  return {reinterpret_cast<const u8*>(words_.data()), std::exchange(taken_, end_), end_, std::exchange(lost_, 0),
+          std::exchange(taken_time_, last_)};
 }
 
 void Packer::restart() { taken_ = end_ = 0; }

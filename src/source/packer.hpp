@@ -13,7 +13,8 @@ class Packer {
  public:
   explicit Packer(u32 subbuf_size) : words_(subbuf_size / sizeof(u64)), room_(subbuf_size) {}
 
-  // False: the sub-buffer has no room for it; an empty one has none if !holds(size). A time that goes back is that of the last event.
+  // False: the sub-buffer has no room for it; an empty one has none if !holds(size). A time that goes back is that of the last
+  // event.
   bool add(u64 time, Bytes payload);
   bool holds(size_t payload) const;
   void lost(u64 events) { lost_ += events; }  // in front of the next event; to be called behind take()

@@ -98,7 +98,9 @@ result<void> clear_directory(int open, const std::string& dir) {
 
 }  // namespace
 
-bool valid_subbuf_size(u64 size) { return is_power_of_two(size) && size >= abi::smallest_subbuf && size <= abi::largest_subbuf; }
+bool valid_subbuf_size(u64 size) {
+  return is_power_of_two(size) && size >= abi::smallest_subbuf && size <= abi::largest_subbuf;
+}
 std::string ring_path(const std::string& dir, const RingName& name) { return dir + "/" + ring_file(name); }
 std::string ring_file(const RingName& name) { return (name.kernel ? "cpu" : "ring") + std::to_string(name.ring) + ".raw"; }
 
@@ -146,19 +148,23 @@ result<void> set_aside(const std::string& dir) {
     const auto opened = RS_TRY(sys::open_trusted(place, sys::Role::other));
     return !RS_TRY(files_of_recording(opened.get(), place)).empty();
   };
-  if (!S_ISDIR(st.st_mode)) return refuse(std::errc::file_exists, "will not record into " + path + ": it is no directory; choose another one with -o");
+  if (!S_ISDIR(st.st_mode))
+    return refuse(std::errc::file_exists, "will not record into " + path + ": it is no directory; choose another one with -o");
   if (!RS_TRY(holds(path))) return {};
   const auto at = RS_TRY(sys::open_parent(path));
   if (lstat(old.c_str(), &st) == 0) {
     if (!S_ISDIR(st.st_mode) || !holds(old))
-      return refuse(std::errc::file_exists, "will not replace " + old + ", where the older recording in " + path + " would go: it is no recording; move one of them, or choose another directory with -o");
+      return refuse(std::errc::file_exists,
+                    "will not replace " + old + ", where the older recording in " + path +
+                        " would go: it is no recording; move one of them, or choose another directory with -o");
     const auto opened = RS_TRY(sys::open_trusted(old, sys::Role::other));
     RS_TRY(clear_directory(opened.get(), old));
     if (unlinkat(at.dir.get(), (at.name + ".old").c_str(), AT_REMOVEDIR) != 0) return fail(errno, "cannot remove " + old);
   }
   if (renameat(at.dir.get(), at.name.c_str(), at.dir.get(), (at.name + ".old").c_str()) != 0)
     return fail(errno, "cannot rename the older recording " + path + " to " + old);
-  if (link && mkdirat(at.dir.get(), at.name.c_str(), 0700) != 0) return fail(errno, "cannot make the directory " + path + " for the recording");
+  if (link && mkdirat(at.dir.get(), at.name.c_str(), 0700) != 0)
+    return fail(errno, "cannot make the directory " + path + " for the recording");
   return {};
 }
 
@@ -166,7 +172,8 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
   auto at = RS_TRY(sys::open_parent(dir));
   const bool fresh = mkdirat(at.dir.get(), at.name.c_str(), 0700) == 0;
   if (!fresh && errno != EEXIST) return fail(errno, "cannot make the directory " + dir + " for the recording");
-  auto opened = fresh ? result<sys::Fd>(sys::open_beneath(at.dir.get(), at.name.c_str(), O_PATH | O_DIRECTORY)) : sys::open_trusted(dir, sys::Role::other);
+  auto opened = fresh ? result<sys::Fd>(sys::open_beneath(at.dir.get(), at.name.c_str(), O_PATH | O_DIRECTORY))
+                      : sys::open_trusted(dir, sys::Role::other);
   if (opened && !*opened) return fail(errno, "cannot open " + dir);
   if (!opened) return tl::unexpected<Error>(opened.error());
   if (!fresh)
@@ -233,7 +240,8 @@ result<void> RecordingWriter::save() {
 
 // The directory may have a new name by now, and others may write there: the file is made anew, and opened in no other way.
 result<sys::Fd> RecordingWriter::make_file(const std::string& name) const {
-  if (unlinkat(folder_->get(), name.c_str(), 0) != 0 && errno != ENOENT) return fail(errno, "cannot replace " + dir_ + "/" + name);
+  if (unlinkat(folder_->get(), name.c_str(), 0) != 0 && errno != ENOENT)
+    return fail(errno, "cannot replace " + dir_ + "/" + name);
   sys::Fd fd = sys::open_beneath(folder_->get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL);
   if (!fd) return fail(errno, "cannot make " + dir_ + "/" + name);
   return result<sys::Fd>(std::move(fd));
@@ -267,7 +275,9 @@ result<void> RecordingWriter::reopen(u32 ring, RingFile& file) {
   struct stat st {};
   if (!fd || fstat(fd.get(), &st) != 0) return fail(errno, "cannot open again " + dir_ + "/" + name);
   if (st.st_dev != file.device || st.st_ino != file.inode)
-    return refuse(std::errc::permission_denied, dir_ + "/" + name + " is another file than the one that was recorded into: somebody else writes to this directory");
+    return refuse(
+        std::errc::permission_denied,
+        dir_ + "/" + name + " is another file than the one that was recorded into: somebody else writes to this directory");
   file.fd = std::move(fd);
   open_.push_back(ring);
   return {};
@@ -414,7 +424,8 @@ result<void> RecordingWriter::close_files() {
   for (auto& [ring, file] : files_) {
     const bool idle = !file.fd;
     RS_TRY(reopen(ring, file));
-    if (ftruncate(file.fd.get(), static_cast<off_t>(file.offset)) != 0) return fail(errno, "cannot close " + ring_path(dir_, meta_.rings[file.index].name));
+    if (ftruncate(file.fd.get(), static_cast<off_t>(file.offset)) != 0)
+      return fail(errno, "cannot close " + ring_path(dir_, meta_.rings[file.index].name));
     file.last_end = 0;  // it grows no more
     if (compressor_) compressor_->close(ring, file.offset);
     if (idle) release(ring);

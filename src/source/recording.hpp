@@ -170,7 +170,8 @@ class RecordingWriter {
 // hostile: every size is checked, and a false one ends the ring with a message.
 class RecordingSource final : public Source {
  public:
-  static result<std::unique_ptr<Source>> open(int open, const std::string& dir, const RecordedRing& ring, const RecordingMeta& meta);
+  static result<std::unique_ptr<Source>> open(int open, const std::string& dir, const RecordedRing& ring,
+                                              const RecordingMeta& meta);
   result<std::optional<SubBufferView>> next() override;
   Counters counters() const override { return ring_.counters; }
   bool ended() const override { return true; }
@@ -215,8 +216,8 @@ class RecordingSource final : public Source {
   u64 was_read_ = 0;  // what stood in front of this place in the other file
 };
 
-// A ring of a recording that another object of this process writes, after RecordingWriter::will_be_followed(): what is there now, and
-// later the rest. It never ends.
+// A ring of a recording that another object of this process writes, after RecordingWriter::will_be_followed(): what is there
+// now, and later the rest. It never ends.
 class GrowingSource final : public Source {
  public:
   GrowingSource(std::string dir, const RecordedRing& ring, const ClockInfo& clock);
@@ -237,8 +238,9 @@ class GrowingSource final : public Source {
   bool begun_ = false;
 };
 
-// Every ring of the recording in DIR. problems: gets a sentence for each ring that cannot be opened, if another one can; null: that is
-// an error.
-result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta, std::vector<std::string>* problems = nullptr);
+// Every ring of the recording in DIR. problems: gets a sentence for each ring that cannot be opened, if another one can; null:
+// that is an error.
+result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta,
+                                                            std::vector<std::string>* problems = nullptr);
 
 }  // namespace ringside

@@ -83,7 +83,8 @@ json ring_json(const RecordedRing& ring) {
   j["events"] = ring.events;
   j["bytes"] = ring.bytes;
   j["lost"] = ring.lost;
-  if (ring.removed.events != 0 || ring.removed.bytes != 0) j["removed"] = {{"events", ring.removed.events}, {"bytes", ring.removed.bytes}};
+  if (ring.removed.events != 0 || ring.removed.bytes != 0)
+    j["removed"] = {{"events", ring.removed.events}, {"bytes", ring.removed.bytes}};
   j["counters"] = counters_json(ring.counters);
   if (ring.unordered) j["unordered"] = true;
   if (!ring.way.empty()) j["source"] = ring.way;
@@ -142,7 +143,8 @@ RecordingMeta meta_from(const json& j) {
   meta.complete = j.value("complete", false);
   meta.command = j.value("command", std::vector<std::string>{});
   if (const auto t = j.find("trigger"); t != j.end()) {
-    meta.trigger = RecordedTrigger{t->at("condition").get<std::string>(), t->at("event").get<std::string>(), t->at("time_ns").get<u64>()};
+    meta.trigger =
+        RecordedTrigger{t->at("condition").get<std::string>(), t->at("event").get<std::string>(), t->at("time_ns").get<u64>()};
     if (t->contains("latency_ns")) meta.trigger->latency_ns = t->at("latency_ns").get<u64>();
   }
   for (const json& e : j.at("events")) {
@@ -174,7 +176,8 @@ void add_unlisted(int dir, RecordingMeta& meta) {
     const auto found = ring_of_file(name);
     if (!found || !listed.insert(ring_file(*found)).second) continue;
     struct stat st {};
-    if (meta.subbuf_size == 0 && fstatat(dir, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size == 0) continue;  // killed before it listed the first
+    if (meta.subbuf_size == 0 && fstatat(dir, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size == 0)
+      continue;  // killed before it listed the first
     RecordedRing ring;
     ring.name = *found;
     ring.subbuf_size = meta.subbuf_size;
@@ -183,7 +186,9 @@ void add_unlisted(int dir, RecordingMeta& meta) {
 }
 
 // Reserves room behind the end of the file, for a text of twice the size.
-bool reserve(const sys::Fd& fd, u64 size) { return fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(2 * size + 65536)) == 0; }
+bool reserve(const sys::Fd& fd, u64 size) {
+  return fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(2 * size + 65536)) == 0;
+}
 
 // Is there memory for a tree of JSON? Destroying one takes some as well (nlohmann-json 3.11): if memory runs out there, the
 // process ends.
@@ -257,7 +262,8 @@ result<void> RecordingMeta::write(int open, const std::string& dir, bool last) c
   if (max_size != 0) j["max_size"] = max_size;
   j["complete"] = complete;
   j["totals"] = counters_json(totals);
-  if (!missing.nothing()) j["missing"] = {{"refused", missing.refused}, {"unrecorded", missing.unrecorded}, {"doubts", missing.doubts}};
+  if (!missing.nothing())
+    j["missing"] = {{"refused", missing.refused}, {"unrecorded", missing.unrecorded}, {"doubts", missing.doubts}};
   j["command"] = command;
   if (trigger) {
     j["trigger"] = {{"condition", trigger->condition}, {"event", trigger->event}, {"time_ns", trigger->time_ns}};
@@ -306,7 +312,8 @@ result<void> RecordingMeta::write(int open, const std::string& dir, bool last) c
 result<void> RecordingMeta::keep_room(int open, const std::string& dir, u64 size) {
   const sys::Fd fd = open_next(open);
   // A file system that cannot reserve room has to be trusted.
-  if (!fd || (!reserve(fd, size) && errno != EOPNOTSUPP && errno != EFBIG)) return fail(errno, "cannot keep room for " + dir + "/meta.json");
+  if (!fd || (!reserve(fd, size) && errno != EOPNOTSUPP && errno != EFBIG))
+    return fail(errno, "cannot keep room for " + dir + "/meta.json");
   return {};
 }
 

@@ -17,13 +17,21 @@ namespace ringside {
 
 using abi::SubBufferHeader;
 
-RecordingSource::RecordingSource(SubBufferFile whole, sys::Region file, u64 begin, const RecordedRing& ring, const RecordingMeta& meta)
-    : Source(ring.name, meta.clock), sub_buffer_file_(std::move(whole)), file_(std::move(file)), ring_(ring), complete_(meta.complete),
-      shrinking_(meta.max_size != 0 && !meta.complete), begin_(begin), offset_(begin) {
+RecordingSource::RecordingSource(SubBufferFile whole, sys::Region file, u64 begin, const RecordedRing& ring,
+                                 const RecordingMeta& meta)
+    : Source(ring.name, meta.clock),
+      sub_buffer_file_(std::move(whole)),
+      file_(std::move(file)),
+      ring_(ring),
+      complete_(meta.complete),
+      shrinking_(meta.max_size != 0 && !meta.complete),
+      begin_(begin),
+      offset_(begin) {
   ring_.counters.subbuf_size = ring.subbuf_size;  // known also where the recorder could not close its books
 }
 
-result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::string& dir, const RecordedRing& ring, const RecordingMeta& meta) {
+result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::string& dir, const RecordedRing& ring,
+                                                      const RecordingMeta& meta) {
   const std::string path = ring_path(dir, ring.name);
   const std::string packed_path = dir + "/" + packed_file(ring.name);
   if (!valid_subbuf_size(ring.subbuf_size))
@@ -179,18 +187,22 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
     view.end = walk(view).end;
     good = true;
   }
-  if (file_.cut()) return refuse(std::errc::io_error, "cannot read " + sub_buffer_file_.path + " at " + std::to_string(at) + ": it was truncated, or its disk has an error");
+  if (file_.cut())
+    return refuse(std::errc::io_error, "cannot read " + sub_buffer_file_.path + " at " + std::to_string(at) +
+                                           ": it was truncated, or its disk has an error");
   if (!good) {
     return refuse(std::errc::bad_message, sub_buffer_file_.path + ": the sub-buffer at " + std::to_string(at) + " claims " +
                                               std::to_string(view.end) + " bytes of data, the file has " +
                                               std::to_string(have - abi::header_size) +
                                               "; the rest of this ring cannot be read");
   }
-  if (std::exchange(removed_, false)) view.lost_before = std::max<u64>(view.lost_before, 1);  // by its recorder, while it was read: at least one
+  if (std::exchange(removed_, false))
+    view.lost_before = std::max<u64>(view.lost_before, 1);  // by its recorder, while it was read: at least one
   return view;
 }
 
-result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta, std::vector<std::string>* problems) {
+result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& dir, const RecordingMeta& meta,
+                                                            std::vector<std::string>* problems) {
   std::vector<std::unique_ptr<Source>> sources;
   std::optional<Error> first;
   const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -203,7 +215,8 @@ result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& d
       sources.push_back(std::move(*source));
       continue;
     }
-    if (problems != nullptr) problems->push_back(source.error().sentence + "; its events are missing: " + std::to_string(ring.events));
+    if (problems != nullptr)
+      problems->push_back(source.error().sentence + "; its events are missing: " + std::to_string(ring.events));
     if (!first) first = std::move(source.error());
   }
   if (first && (problems == nullptr || sources.empty())) return tl::unexpected<Error>(std::move(*first));

@@ -17,9 +17,13 @@ u64 taken(u64 bytes) { return (bytes + abi::header_size + page_size - 1) / page_
 
 }  // namespace
 
-result<std::shared_ptr<SizeLimit>> SizeLimit::create(std::shared_ptr<const sys::Fd> folder, const std::string& dir, u64 most, int probe) {
+result<std::shared_ptr<SizeLimit>> SizeLimit::create(std::shared_ptr<const sys::Fd> folder, const std::string& dir, u64 most,
+                                                     int probe) {
   if (!sys::free_part(probe, 0, page_size))
-    return fail(errno, "cannot keep the recording in " + dir + " small: its file system frees no parts of files; without --max-size it grows, with --rotate whole parts go");
+    return fail(
+        errno,
+        "cannot keep the recording in " + dir +
+            " small: its file system frees no parts of files; without --max-size it grows, with --rotate whole parts go");
   return std::shared_ptr<SizeLimit>(new SizeLimit(std::move(folder), dir, most));
 }
 
@@ -31,7 +35,8 @@ result<void> SizeLimit::remove_oldest() {
   struct stat st {};
   if (!file || fstat(file.get(), &st) != 0) return fail(errno, "cannot open again " + path);
   if (st.st_dev != ring.device || st.st_ino != ring.inode)
-    return refuse(std::errc::permission_denied, path + " is another file than the one that was recorded into: somebody else writes to this directory");
+    return refuse(std::errc::permission_denied,
+                  path + " is another file than the one that was recorded into: somebody else writes to this directory");
   if (!sys::free_part(file.get(), oldest.offset, ring.subbuf_size))
     return fail(errno, "cannot remove the oldest events of " + path);
   ring.removed.events += oldest.events;

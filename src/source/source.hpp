@@ -88,7 +88,9 @@ struct EventInfo {
 };
 
 // Other events refer to these.
-inline bool is_about_stacks(const EventInfo& e) { return e.system == "ringside" && (e.name == "stack" || e.name == "code_map"); }
+inline bool is_about_stacks(const EventInfo& e) {
+  return e.system == "ringside" && (e.name == "stack" || e.name == "code_map");
+}
 // Has it the number of a stack as a field?
 inline bool has_stack(const EventInfo& e) { return e.format.find("field:ringside_stack ") != std::string::npos; }
 
@@ -122,7 +124,9 @@ class Source {
   virtual Counters counters() const = 0;
   const RingName& name() const { return name_; }
   const ClockInfo& clock() const { return clock_; }
-  virtual std::optional<SubBufferFile> sub_buffer_file() const { return std::nullopt; }  // for callers that would rather copy the whole of it
+  virtual std::optional<SubBufferFile> sub_buffer_file() const {
+    return std::nullopt;
+  }  // for callers that would rather copy the whole of it
   // Sources in files can go on with any sub-buffer, or, where they are compressed, with some. Their number is 0 where they
   // cannot, or where they are not in the order of time. In a file that its recorder cuts, a time stamp may be 0.
   virtual u64 sub_buffers() const { return 0; }

@@ -92,8 +92,8 @@ struct Buffer {
 // One CPU's sub-buffers.
 class TraceDatSource final : public Source {
  public:
-  TraceDatSource(std::shared_ptr<TraceDatBytes> file, RingName name, const ClockInfo& clock, u32 subbuf_size, const CpuData& data,
-                 Compression compression, const Counters& counters)
+  TraceDatSource(std::shared_ptr<TraceDatBytes> file, RingName name, const ClockInfo& clock, u32 subbuf_size,
+                 const CpuData& data, Compression compression, const Counters& counters)
       : Source(std::move(name), clock), file_(std::move(file)), counters_(counters), compression_(compression) {
     counters_.subbuf_size = subbuf_size;
     const u64 begin = std::min(data.offset, file_->size);
@@ -113,7 +113,8 @@ class TraceDatSource final : public Source {
       RS_TRY(refill());
       if (pages_.size == 0) {
         if (!std::exchange(cut_, false)) return std::nullopt;
-        return refuse(std::errc::io_error, who() + "the file ends in the middle of its events: it was cut, or not written to its end");
+        return refuse(std::errc::io_error,
+                      who() + "the file ends in the middle of its events: it was cut, or not written to its end");
       }
     }
     const auto size = static_cast<u32>(counters_.subbuf_size);
@@ -127,8 +128,9 @@ class TraceDatSource final : public Source {
     }
     SubBufferView view;
     if (have < abi::header_size || (!view_copy(image, have, size, view) && !cut_))
-      return refuse(std::errc::bad_message, who() + "a sub-buffer claims " + std::to_string(view.end) + " bytes of data and has " +
-                                                std::to_string(have - std::min(have, abi::header_size)) + "; the rest of it cannot be read");
+      return refuse(std::errc::bad_message,
+                    who() + "a sub-buffer claims " + std::to_string(view.end) + " bytes of data and has " +
+                        std::to_string(have - std::min(have, abi::header_size)) + "; the rest of it cannot be read");
     view.end = std::min(view.end, (have - abi::header_size) & ~3u);  // cut: the part that is there
     return view;
   }
@@ -149,7 +151,8 @@ class TraceDatSource final : public Source {
 
  private:
   std::string who() const {
-    return file_->path + ", " + (name_.buffer.empty() ? "" : "buffer " + name_.buffer + ", ") + "cpu " + std::to_string(name_.ring) + ": ";
+    return file_->path + ", " + (name_.buffer.empty() ? "" : "buffer " + name_.buffer + ", ") + "cpu " +
+           std::to_string(name_.ring) + ": ";
   }
 
   // The next run of sub-buffers; none at the end.
@@ -212,7 +215,12 @@ class Parser {
   result<TraceDatFile> run() {
     Reader in(all_);
     if (all_.size < magic_size || std::memcmp(all_.data, magic, magic_size) != 0)
-      return refuse(std::errc::invalid_argument, bytes_->path + (all_.size >= 8 && std::memcmp(all_.data, "PERFILE2", 8) == 0 ? " is a perf.data, which perf script prints;" : " is no trace.dat: it begins otherwise;") + " what can be read are recordings, trace.dat files, instances and CTF traces");
+      return refuse(
+          std::errc::invalid_argument,
+          bytes_->path +
+              (all_.size >= 8 && std::memcmp(all_.data, "PERFILE2", 8) == 0 ? " is a perf.data, which perf script prints;"
+                                                                            : " is no trace.dat: it begins otherwise;") +
+              " what can be read are recordings, trace.dat files, instances and CTF traces");
     in.take(magic_size);
     const auto version = std::string(in.name().substr(0, 20));
     const auto endianness = in.number<u8>();
@@ -220,9 +228,11 @@ class Parser {
     page_size_ = in.number<u32>();
     if (!in.ok) return cut("in its first bytes");
     if (version != "6" && version != "7")
-      return refuse(std::errc::not_supported, bytes_->path + " is a trace.dat of version \"" + version + "\"; versions 6 and 7 can be read");
+      return refuse(std::errc::not_supported,
+                    bytes_->path + " is a trace.dat of version \"" + version + "\"; versions 6 and 7 can be read");
     if (endianness != 0)
-      return refuse(std::errc::not_supported, bytes_->path + " is from a big-endian machine, which cannot be read here; trace-cmd report can");
+      return refuse(std::errc::not_supported,
+                    bytes_->path + " is from a big-endian machine, which cannot be read here; trace-cmd report can");
     if (!good_page(page_size_)) return bad("sub-buffers of " + std::to_string(page_size_) + " bytes");
     out_.version = version == "6" ? 6 : 7;
     RS_TRY(out_.version == 6 ? read_version_6(in) : read_version_7(in));
@@ -276,7 +286,8 @@ class Parser {
     }
     for (const auto& [offset, name] : further) {
       Reader there(from(offset));
-      if (there.name() != "flyrecord" || !read_cpu_table(there, cpus, name)) problem("the buffer " + name + " is not where it should be");
+      if (there.name() != "flyrecord" || !read_cpu_table(there, cpus, name))
+        problem("the buffer " + name + " is not where it should be");
     }
     return {};
   }
@@ -451,7 +462,8 @@ class Parser {
     if (!packed.ok || size > largest_section || !may_expand_to(compression_, bytes, size))
       return bad(what + " to be compressed " + out_.compression + " data of " + std::to_string(size) + " bytes");
     section.unpacked.resize(size);
-    if (!decompress(compression_, bytes, section.unpacked.data(), size)) return bad(what + " to be compressed with " + out_.compression);
+    if (!decompress(compression_, bytes, section.unpacked.data(), size))
+      return bad(what + " to be compressed with " + out_.compression);
     if (size == 0) section.in_place = {};
     return section;
   }
@@ -485,7 +497,8 @@ class Parser {
     }
     info.name = info.format.substr(name, info.format.find('\n') - name);
     const i64 number = integer_of(std::string_view(info.format).substr(id + 5));
-    if (number < 0 || number > 65535) return problem("the event " + info.name.substr(0, 100) + " has an impossible ID and was left out");
+    if (number < 0 || number > 65535)
+      return problem("the event " + info.name.substr(0, 100) + " has an impossible ID and was left out");
     info.id = static_cast<u16>(number);
     out_.events.push_back(std::move(info));
   }
@@ -537,7 +550,8 @@ class Parser {
   }
 
   result<void> only_text() const {
-    return refuse(std::errc::not_supported, bytes_->path + " holds no events but the text of a latency tracer; trace-cmd report shows it");
+    return refuse(std::errc::not_supported,
+                  bytes_->path + " holds no events but the text of a latency tracer; trace-cmd report shows it");
   }
 
   // Like trace-cmd: some clocks are in nanoseconds, others are shown as plain numbers.
@@ -575,7 +589,8 @@ class Parser {
     std::sort(places.begin(), places.end());
     for (size_t i = 1; i < places.size(); ++i) {
       if (places[i].first - places[i - 1].first < places[i - 1].second)
-        return bad("that the rings at " + std::to_string(places[i - 1].first) + " and " + std::to_string(places[i].first) + " overlap");
+        return bad("that the rings at " + std::to_string(places[i - 1].first) + " and " + std::to_string(places[i].first) +
+                   " overlap");
     }
     if (places.size() > most_cpus) return bad(std::to_string(places.size()) + " rings");
     out_.clock = clock_of(buffers_.empty() ? "" : buffers_.front().clock);
@@ -587,8 +602,8 @@ class Parser {
         name.kernel = true;
         name.buffer = buffer.name;
         const auto counters = stats_.find({buffer.name, data.cpu});
-        out_.rings.push_back(std::make_unique<TraceDatSource>(bytes_, std::move(name), clock_of(buffer.clock), buffer.page_size, data,
-                                                              buffer.compressed ? compression_ : Compression::none,
+        out_.rings.push_back(std::make_unique<TraceDatSource>(bytes_, std::move(name), clock_of(buffer.clock), buffer.page_size,
+                                                              data, buffer.compressed ? compression_ : Compression::none,
                                                               counters == stats_.end() ? Counters{} : counters->second));
       }
     }
@@ -617,7 +632,8 @@ result<TraceDatFile> open_trace_dat(const std::string& path) {
   const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat st {};
   if (!fd || fstat(fd.get(), &st) != 0) return fail(errno, "cannot open " + path);
-  if (!S_ISREG(st.st_mode) || st.st_size == 0) return refuse(std::errc::invalid_argument, path + " is no trace.dat: it is empty or no plain file");
+  if (!S_ISREG(st.st_mode) || st.st_size == 0)
+    return refuse(std::errc::invalid_argument, path + " is no trace.dat: it is empty or no plain file");
   sys::guard_mappings();
   auto region = RS_TRY(sys::Region::map(fd.get(), static_cast<u64>(st.st_size), false, path));
   madvise(region.data(), region.size(), MADV_SEQUENTIAL);

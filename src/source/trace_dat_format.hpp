@@ -21,12 +21,12 @@ inline constexpr u32 most_cpus = 65536;  // of one buffer; rings of a file
 // For version 7, where blocks are named by their section; version 6 has those below 16.
 enum Option : u16 {
   option_done = 0,
-  option_date = 1,       // text: microseconds to add to times
-  option_cpustat = 2,    // text: per_cpu/cpuN/stats, or the name of the buffer from here on
-  option_buffer = 3,     // 6: u64 offset, name; 7: also clock, u32 page size, u32 CPUs, for each {u32 cpu, u64 offset, u64 size}
+  option_date = 1,     // text: microseconds to add to times
+  option_cpustat = 2,  // text: per_cpu/cpuN/stats, or the name of the buffer from here on
+  option_buffer = 3,   // 6: u64 offset, name; 7: also clock, u32 page size, u32 CPUs, for each {u32 cpu, u64 offset, u64 size}
   option_trace_clock = 4,
-  option_offset = 7,     // text: nanoseconds to add to times
-  option_cpu_count = 8,  // u32: of all buffers
+  option_offset = 7,      // text: nanoseconds to add to times
+  option_cpu_count = 8,   // u32: of all buffers
   option_tsc_to_ns = 14,  // u32 mult, u32 shift, u64 (unused by trace-cmd)
   option_buffer_text = 22,
 };

@@ -63,7 +63,8 @@ void CodeMaps::add(Process owner, i32 pid, const CodeMap& map) {
     const CodeMap old = at->second;
     at = space->maps->erase(at);
     if (old.start < map.start) space->maps->emplace(old.start, CodeMap{old.start, map.start, old.offset, old.file});
-    if (old.end > map.end) at = space->maps->emplace(map.end, CodeMap{map.end, old.end, old.offset + (map.end - old.start), old.file}).first;
+    if (old.end > map.end)
+      at = space->maps->emplace(map.end, CodeMap{map.end, old.end, old.offset + (map.end - old.start), old.file}).first;
     if (old.end > map.end) break;
   }
   (*space->maps)[map.start] = map;

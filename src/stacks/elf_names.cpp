@@ -83,14 +83,16 @@ result<sys::Fd> open_file(const std::string& path) {
   if (path == "[vdso]") {
     const auto* const image = reinterpret_cast<const u8*>(getauxval(AT_SYSINFO_EHDR));
     sys::Fd fd(memfd_create("vdso", MFD_CLOEXEC));
-    if (image == nullptr || !fd || ::write(fd.get(), image, 2 * page_size) < 0) return fail(ENOENT, "this process's [vdso] cannot be read");
+    if (image == nullptr || !fd || ::write(fd.get(), image, 2 * page_size) < 0)
+      return fail(ENOENT, "this process's [vdso] cannot be read");
     return fd;
   }
   // Not blocking: it may be a pipe.
   sys::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) return fail(errno, path + " cannot be opened");
   struct stat st {};
-  if (fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return refuse(std::errc::invalid_argument, path + " is no regular file");
+  if (fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode))
+    return refuse(std::errc::invalid_argument, path + " is no regular file");
   return fd;
 }
 
@@ -206,7 +208,8 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
   if (dwfl == nullptr) return refuse(std::errc::not_enough_memory, "libdw has no memory");
   dwfl_report_begin(dwfl.get());
   module = dwfl_report_offline(dwfl.get(), path.c_str(), path.c_str(), fd.get());
-  if (module == nullptr) return refuse(std::errc::executable_format_error, path + " is no ELF file that libdw can read: " + dwfl_errmsg(-1));
+  if (module == nullptr)
+    return refuse(std::errc::executable_format_error, path + " is no ELF file that libdw can read: " + dwfl_errmsg(-1));
   (void)fd.release();  // the report has taken it
   dwfl_report_end(dwfl.get(), nullptr, nullptr);
   GElf_Addr bias = 0;
@@ -216,7 +219,9 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
   GElf_Addr where = 0;
   const int size = dwfl_module_build_id(module, &bytes, &where);
   if (!build_id.empty() && (size <= 0 || sys::hex({bytes, static_cast<size_t>(size)}) != build_id))
-    return refuse(std::errc::bad_file_descriptor, path + " is not the file that ran: its build id is " + (size > 0 ? sys::hex({bytes, static_cast<size_t>(size)}) : "missing") + ", recorded was " + build_id);
+    return refuse(std::errc::bad_file_descriptor, path + " is not the file that ran: its build id is " +
+                                                      (size > 0 ? sys::hex({bytes, static_cast<size_t>(size)}) : "missing") +
+                                                      ", recorded was " + build_id);
   read_segments(file, bias);
   if (segments.empty()) return refuse(std::errc::executable_format_error, path + " has no code");
   dwarf = dwfl_module_getdwarf(module, &dwarf_bias);
@@ -231,7 +236,8 @@ void ElfNames::Inside::read_segments(Elf* file, Dwarf_Addr bias) {
   if (elf_getphdrnum(file, &count) != 0) return;
   for (size_t i = 0; i < std::min<size_t>(count, 65536); ++i) {
     GElf_Phdr part;
-    if (gelf_getphdr(file, static_cast<int>(i), &part) == nullptr || part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
+    if (gelf_getphdr(file, static_cast<int>(i), &part) == nullptr || part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0)
+      continue;
     segments.push_back({part.p_offset, std::max(part.p_filesz, part.p_memsz), part.p_vaddr + bias});
   }
 }
@@ -248,10 +254,13 @@ void ElfNames::Inside::read_symbols() {
     const int type = GELF_ST_TYPE(symbol.st_info), binding = GELF_ST_BIND(symbol.st_info);
     if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) continue;
     const u64 end = address + symbol.st_size < address ? address : address + symbol.st_size;
-    const auto order = static_cast<u8>((type == STT_NOTYPE ? 4 : 0) + (binding == STB_GLOBAL ? 0 : binding == STB_WEAK ? 1 : 2));
+    const auto order = static_cast<u8>((type == STT_NOTYPE ? 4 : 0) + (binding == STB_GLOBAL ? 0
+                                                                       : binding == STB_WEAK ? 1
+                                                                                             : 2));
     symbols.push_back({address, end, name, order, type == STT_GNU_IFUNC});
   }
-  std::stable_sort(symbols.begin(), symbols.end(), [](const Symbol& a, const Symbol& b) { return a.begin != b.begin ? a.begin < b.begin : a.order > b.order; });
+  std::stable_sort(symbols.begin(), symbols.end(),
+                   [](const Symbol& a, const Symbol& b) { return a.begin != b.begin ? a.begin < b.begin : a.order > b.order; });
 }
 
 // The last symbol at or below the address that reaches it; one without a size reaches to the next.
@@ -284,7 +293,8 @@ void ElfNames::Inside::read_units() {
 
 const std::vector<Range>& ElfNames::Inside::functions_of(Dwarf_Die& unit) {
   const Dwarf_Off offset = dwarf_dieoffset(&unit);
-  const auto at = std::lower_bound(functions.begin(), functions.end(), offset, [](const auto& f, Dwarf_Off o) { return f.first < o; });
+  const auto at =
+      std::lower_bound(functions.begin(), functions.end(), offset, [](const auto& f, Dwarf_Off o) { return f.first < o; });
   if (at != functions.end() && at->first == offset) return at->second;
   std::vector<Range> found;
   add_functions(unit, found, "", 0);
@@ -300,7 +310,9 @@ std::string ElfNames::Inside::name_of(Dwarf_Die& die) const {
   for (int hops = 0; hops < 8; ++hops) {
     Dwarf_Attribute attribute;
     Dwarf_Die next;
-    if (dwarf_attr(&origin, DW_AT_abstract_origin, &attribute) == nullptr && dwarf_attr(&origin, DW_AT_specification, &attribute) == nullptr) break;
+    if (dwarf_attr(&origin, DW_AT_abstract_origin, &attribute) == nullptr &&
+        dwarf_attr(&origin, DW_AT_specification, &attribute) == nullptr)
+      break;
     if (dwarf_formref_die(&attribute, &next) == nullptr) break;
     origin = next;
   }
@@ -315,9 +327,12 @@ void ElfNames::Inside::add_functions(Dwarf_Die& parent, std::vector<Range>& out,
     std::string inner = scope;
     if (tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type) {
       const char* const name = dwarf_diename(&child);
-      inner += std::string(name != nullptr ? name : "(anonymous namespace)", name != nullptr ? strnlen(name, longest_name) : 21) + "::";
+      inner +=
+          std::string(name != nullptr ? name : "(anonymous namespace)", name != nullptr ? strnlen(name, longest_name) : 21) +
+          "::";
     }
-    if (tag == DW_TAG_subprogram && !scope.empty() && dwarf_hasattr(&child, DW_AT_linkage_name) == 0 && dwarf_hasattr(&child, DW_AT_name) != 0)
+    if (tag == DW_TAG_subprogram && !scope.empty() && dwarf_hasattr(&child, DW_AT_linkage_name) == 0 &&
+        dwarf_hasattr(&child, DW_AT_name) != 0)
       scopes[dwarf_dieoffset(&child)] = scope;
     if (tag == DW_TAG_subprogram) {
       Dwarf_Addr base = 0, begin = 0, end = 0;
@@ -327,7 +342,8 @@ void ElfNames::Inside::add_functions(Dwarf_Die& parent, std::vector<Range>& out,
       }
     }
     // Nested functions, and those of namespaces and classes.
-    if (tag == DW_TAG_subprogram || tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type || tag == DW_TAG_module || tag == DW_TAG_lexical_block)
+    if (tag == DW_TAG_subprogram || tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type ||
+        tag == DW_TAG_module || tag == DW_TAG_lexical_block)
       add_functions(child, out, inner, depth + 1);
     return true;
   });
@@ -384,7 +400,8 @@ bool ElfNames::Inside::places_of(u64 with_bias, std::vector<ElfPlace>& out) {
     // The caller's place is that of the call.
     place.line = static_cast<u32>(number_of(chain[i], DW_AT_call_line));
     const u64 file = number_of(chain[i], DW_AT_call_file);
-    const char* const called_in = files != nullptr && file < file_count ? dwarf_filesrc(files, file, nullptr, nullptr) : nullptr;
+    const char* const called_in =
+        files != nullptr && file < file_count ? dwarf_filesrc(files, file, nullptr, nullptr) : nullptr;
     place.file = called_in != nullptr ? called_in : "";
   }
   return !out.empty() && !out.back().inlined;
@@ -406,7 +423,8 @@ std::vector<ElfPlace> ElfNames::at(u64 file_offset) {
     const u64 address = file_offset - s.offset + s.address;
     if (inside_->dwarf != nullptr && inside_->places_of(address, out)) return out;
     out.clear();
-    if (const Symbol* symbol = inside_->symbol_at(address); symbol != nullptr) out.push_back({demangled(symbol->name), address - symbol->begin, symbol->end - symbol->begin, "", 0, false});
+    if (const Symbol* symbol = inside_->symbol_at(address); symbol != nullptr)
+      out.push_back({demangled(symbol->name), address - symbol->begin, symbol->end - symbol->begin, "", 0, false});
     return out;
   }
   return out;
@@ -416,7 +434,8 @@ std::vector<u64> ElfNames::begins_of(std::string_view function) const {
   std::vector<u64> begins;
   for (const Symbol& symbol : inside_->symbols) {
     const std::string_view name(symbol.name, strnlen(symbol.name, longest_name));
-    const bool version = name.size() > function.size() && name.compare(0, function.size(), function) == 0 && name[function.size()] == '@';
+    const bool version =
+        name.size() > function.size() && name.compare(0, function.size(), function) == 0 && name[function.size()] == '@';
     if (symbol.chosen || (name != function && !version && (name[0] != '_' || demangled(symbol.name) != function))) continue;
     for (const Inside::Segment& s : inside_->segments) {
       if (symbol.begin - s.address < s.size) begins.push_back(symbol.begin - s.address + s.offset);

@@ -33,10 +33,17 @@ result<std::string> flame_page(const FlameTree& tree, const FlameFacts& facts) {
     own.push_back(node.own[0]);
     other.push_back(node.own[1]);
   }
-  const Json all{{"title", facts.title}, {"unit", facts.unit}, {"against", facts.against.empty() ? Json() : Json(facts.against)}, {"names", std::move(names)},
-                 {"modules", std::move(modules)}, {"kinds", std::move(kinds)}, {"inlined", std::move(inlined)},
-                 {"nodes", {{"name", std::move(name)}, {"depth", std::move(depth)}, {"own", {std::move(own), std::move(other)}}}}};
-  return packed_page({ringside_flame_page, static_cast<size_t>(ringside_flame_page_end - ringside_flame_page)}, all.dump(-1, ' ', false, Json::error_handler_t::replace));
+  const Json all{
+      {"title", facts.title},
+      {"unit", facts.unit},
+      {"against", facts.against.empty() ? Json() : Json(facts.against)},
+      {"names", std::move(names)},
+      {"modules", std::move(modules)},
+      {"kinds", std::move(kinds)},
+      {"inlined", std::move(inlined)},
+      {"nodes", {{"name", std::move(name)}, {"depth", std::move(depth)}, {"own", {std::move(own), std::move(other)}}}}};
+  return packed_page({ringside_flame_page, static_cast<size_t>(ringside_flame_page_end - ringside_flame_page)},
+                     all.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace ringside

@@ -48,7 +48,8 @@ void FlameTree::add(const Fold& fold, Stacks& stacks, const std::vector<std::str
   std::vector<u32> path;
   fold.each([&](const Fold::Cell& cell) {
     u32 node = 0;
-    if (cell.root < roots.size() && !roots[cell.root].empty()) node = child(node, name_of(roots[cell.root], "", CodeFunction::Kind::remark, false));
+    if (cell.root < roots.size() && !roots[cell.root].empty())
+      node = child(node, name_of(roots[cell.root], "", CodeFunction::Kind::remark, false));
     path.clear();
     for (const Stacks::Frame& frame : stacks.frames(cell.stack)) {
       const u32 one = name(frame);
@@ -99,7 +100,8 @@ std::vector<u32> FlameTree::in_order() const {
     todo.pop_back();
     out.push_back(n);
     // Names in the order of the alphabet, as flame graphs have them.
-    std::sort(below[n].begin(), below[n].end(), [&](u32 a, u32 b) { return names_[nodes_[a].name].text > names_[nodes_[b].name].text; });
+    std::sort(below[n].begin(), below[n].end(),
+              [&](u32 a, u32 b) { return names_[nodes_[a].name].text > names_[nodes_[b].name].text; });
     todo.insert(todo.end(), below[n].begin(), below[n].end());
   }
   return out;

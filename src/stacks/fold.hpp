@@ -30,7 +30,8 @@ class Fold {
   Fold() : cells_(1024) {}
   void add(u32 root, u32 stack, u64 weight, u32 above = 0) {
     Cell* cell = &cells_[last_];
-    if (cell->stack != stack || cell->root != root || cell->above != above || cell->used == 0) [[unlikely]] cell = &place(root, stack, above);
+    if (cell->stack != stack || cell->root != root || cell->above != above || cell->used == 0) [[unlikely]]
+      cell = &place(root, stack, above);
     cell->weight += weight;
     ++cell->count;
     weight_ += weight;
@@ -71,7 +72,8 @@ class Fold {
   size_t slot(u32 root, u32 stack, u32 above) const {
     // Stacks are numbered one after the other, so cells stand side by side, and in the cache.
     size_t at = (stack + (u64{root} << 32 | above) * 0x9E3779B97F4A7C15 / 64) & (cells_.size() - 1);
-    while (cells_[at].used != 0 && (cells_[at].stack != stack || cells_[at].root != root || cells_[at].above != above)) at = (at + 1) & (cells_.size() - 1);
+    while (cells_[at].used != 0 && (cells_[at].stack != stack || cells_[at].root != root || cells_[at].above != above))
+      at = (at + 1) & (cells_.size() - 1);
     return at;
   }
   void grow();

@@ -21,7 +21,9 @@ std::string base_name(const std::string& path) {
   return slash == std::string::npos || slash + 1 == path.size() ? path : path.substr(slash + 1);
 }
 
-bool is_file(const std::string& path) { return !path.empty() && (path[0] == '/' || path == "[vdso]") && path.rfind("//", 0) != 0 && path.rfind("/memfd:", 0) != 0; }
+bool is_file(const std::string& path) {
+  return !path.empty() && (path[0] == '/' || path == "[vdso]") && path.rfind("//", 0) != 0 && path.rfind("/memfd:", 0) != 0;
+}
 
 std::string printable(std::string_view text) {
   std::string out(text);
@@ -72,7 +74,8 @@ struct Names::PerfMap {
         line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
         return true;
       };
-      if (number(begin) && number(size) && !line.empty() && begin + size > begin) entries.push_back({begin, begin + size, line});
+      if (number(begin) && number(size) && !line.empty() && begin + size > begin)
+        entries.push_back({begin, begin + size, line});
     }
     // Of those that begin at one address the last is the newest.
     std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
@@ -143,7 +146,8 @@ Names::Span Names::by_perf_map(i32 pid, u64 address) {
   if (pid > 0) {
     if (const PerfMap::Entry* entry = perf_map(pid).find(address)) {
       const std::string path = "/tmp/perf-" + std::to_string(pid) + ".map";
-      return keep({{intern({printable(entry->name), "[jit]", path, "", CodeFunction::Kind::jit}), 0, address - entry->begin, entry->end - entry->begin, 0, false}});
+      return keep({{intern({printable(entry->name), "[jit]", path, "", CodeFunction::Kind::jit}), 0, address - entry->begin,
+                    entry->end - entry->begin, 0, false}});
     }
   }
   return unnamed(fmt::format("{:#x}", address), "");
@@ -151,7 +155,8 @@ Names::Span Names::by_perf_map(i32 pid, u64 address) {
 
 const Names::PerfMap& Names::perf_map(i32 pid) {
   auto& map = perf_maps_[pid];
-  if (map == nullptr) map = std::make_shared<PerfMap>(read_regular("/tmp/perf-" + std::to_string(pid) + ".map", largest_perf_map));
+  if (map == nullptr)
+    map = std::make_shared<PerfMap>(read_regular("/tmp/perf-" + std::to_string(pid) + ".map", largest_perf_map));
   return *map;
 }
 
@@ -161,7 +166,8 @@ ElfNames* Names::elf_of(u32 file) {
     const CodeFile& code = maps_.file(file);
     auto opened = ElfNames::open(code.path, code.build_id);
     if (opened) at->second = std::move(*opened);
-    else if (problems_.size() < most_problems) problems_.push_back(opened.error().sentence + "; its functions have no names here");
+    else if (problems_.size() < most_problems)
+      problems_.push_back(opened.error().sentence + "; its functions have no names here");
   }
   return at->second.get();
 }
@@ -175,7 +181,8 @@ Names::Span Names::in_file(u32 file, u64 offset) {
   ElfNames* const names = elf_of(file);
   for (ElfPlace& p : names != nullptr ? names->at(offset) : std::vector<ElfPlace>()) {
     const u32 source = source_number(p.file);
-    places.push_back({intern({std::move(p.function), module, path, p.file, CodeFunction::Kind::program}), p.line, p.offset, p.size, source, p.inlined});
+    places.push_back({intern({std::move(p.function), module, path, p.file, CodeFunction::Kind::program}), p.line, p.offset,
+                      p.size, source, p.inlined});
   }
   const Span span = places.empty() ? unnamed(fmt::format("{}+{:#x}", module, offset), path) : keep(places);
   return in_files_[{file, offset}] = span;

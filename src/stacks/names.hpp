@@ -1,5 +1,5 @@
-// The names of addresses: a program's by its maps and files, the kernel's by kallsyms, compiled at run time by /tmp/perf-PID.map.
-// Looked up when they are asked for, and once.
+// The names of addresses: a program's by its maps and files, the kernel's by kallsyms, compiled at run time by
+// /tmp/perf-PID.map. Looked up when they are asked for, and once.
 //
 //   for (const CodePlace& place : names.at(space, address - 1)) ...   // the innermost inlined function first; never empty
 //
@@ -57,7 +57,9 @@ class Names {
     u32 begin = 0, size = 0;
   };
   struct KeyHash {
-    size_t operator()(const std::pair<u64, u64>& key) const { return (key.first ^ (key.second * 0x9E3779B97F4A7C15)) * 0xD6E8FEB86659FD93 >> 17; }
+    size_t operator()(const std::pair<u64, u64>& key) const {
+      return (key.first ^ (key.second * 0x9E3779B97F4A7C15)) * 0xD6E8FEB86659FD93 >> 17;
+    }
   };
   struct PerfMap;
   static constexpr size_t most_problems = 1000;

@@ -12,7 +12,8 @@ using protozero::pbf_writer;
 
 // Field numbers, by message.
 namespace profile {
-constexpr u32 sample_type = 1, sample = 2, mapping = 3, location = 4, function = 5, strings = 6, time = 9, duration = 10, comment = 13, default_type = 14;
+constexpr u32 sample_type = 1, sample = 2, mapping = 3, location = 4, function = 5, strings = 6, time = 9, duration = 10,
+              comment = 13, default_type = 14;
 }
 namespace value_type {
 constexpr u32 type = 1, unit = 2;
@@ -36,7 +37,9 @@ namespace in_function {
 constexpr u32 id = 1, name = 2, system_name = 3, file = 4;
 }
 
-bool is_library(const std::string& path) { return path.ends_with(".so") || path.find(".so.") != std::string::npos || path.starts_with("["); }
+bool is_library(const std::string& path) {
+  return path.ends_with(".so") || path.find(".so.") != std::string::npos || path.starts_with("[");
+}
 
 class ProfileWriter {
  public:
@@ -51,7 +54,8 @@ class ProfileWriter {
       for (const auto& [path, id] : mappings_)
         if (is_library(path.first) == libraries) mapping(path.first, path.second, id);
     out_.add_int64(profile::time, 0);
-    out_.add_int64(profile::duration, static_cast<i64>(facts_.last_ns > facts_.first_ns ? facts_.last_ns - facts_.first_ns : 0));
+    out_.add_int64(profile::duration,
+                   static_cast<i64>(facts_.last_ns > facts_.first_ns ? facts_.last_ns - facts_.first_ns : 0));
     if (!facts_.comment.empty()) out_.add_int64(profile::comment, text(facts_.comment));
     out_.add_int64(profile::default_type, text(facts_.type));
     for (const std::string* s : texts_) out_.add_string(profile::strings, *s);
@@ -81,7 +85,8 @@ class ProfileWriter {
       locations = std::move(all);
     }
     const u64 values[] = {cell.count, cell.weight};
-    const i64 key = cell.root < roots.size() ? text(facts_.label) : 0, value = cell.root < roots.size() ? text(roots[cell.root]) : 0;
+    const i64 key = cell.root < roots.size() ? text(facts_.label) : 0,
+              value = cell.root < roots.size() ? text(roots[cell.root]) : 0;
     pbf_writer m(out_, profile::sample);
     m.add_packed_uint64(in_sample::location, locations.begin(), locations.end());
     m.add_packed_int64(in_sample::value, values, values + 2);
@@ -113,8 +118,11 @@ class ProfileWriter {
   u64 location(std::span<const Stacks::Frame> frames) {
     const Stacks::Frame& last = frames.back();
     const auto [path, build_id, address] = stacks_.in_file(last);
-    const u64 in = path.empty() ? 0 : mappings_.try_emplace({std::string(path), std::string(build_id)}, mappings_.size() + 1).first->second;
-    const auto [at, fresh] = locations_.try_emplace({in, address == 0 ? u64{last.place.function} << 1 | 1 : address << 1, last.place.function}, locations_.size() + 1);
+    const u64 in = path.empty()
+                       ? 0
+                       : mappings_.try_emplace({std::string(path), std::string(build_id)}, mappings_.size() + 1).first->second;
+    const auto [at, fresh] = locations_.try_emplace(
+        {in, address == 0 ? u64{last.place.function} << 1 | 1 : address << 1, last.place.function}, locations_.size() + 1);
     if (!fresh) return at->second;
     std::vector<std::pair<u64, u32>> lines;
     for (const Stacks::Frame& frame : frames) {
@@ -150,7 +158,8 @@ class ProfileWriter {
     m.add_uint64(in_mapping::limit, ~u64{0});
     m.add_int64(in_mapping::file, file);
     if (build != 0) m.add_int64(in_mapping::build_id, build);
-    for (const u32 has : {in_mapping::has_functions, in_mapping::has_files, in_mapping::has_lines, in_mapping::has_inlined}) m.add_bool(has, true);  // nothing is left to look up
+    for (const u32 has : {in_mapping::has_functions, in_mapping::has_files, in_mapping::has_lines, in_mapping::has_inlined})
+      m.add_bool(has, true);  // nothing is left to look up
   }
 
   Stacks& stacks_;
@@ -185,7 +194,8 @@ result<std::string> gzip(const std::string& bytes) {
 
 result<std::string> pprof(const Fold& fold, Stacks& stacks, const std::vector<std::string>& roots, const PprofFacts& facts) {
   const std::string bytes = ProfileWriter(stacks, facts).write(fold, roots);
-  if (bytes.size() >= u64{4} << 30) return refuse(std::errc::file_too_large, "the profile has over 4 GiB; take a part of the trace with --time");
+  if (bytes.size() >= u64{4} << 30)
+    return refuse(std::errc::file_too_large, "the profile has over 4 GiB; take a part of the trace with --time");
   return gzip(bytes);
 }
 

@@ -1,7 +1,8 @@
-// pprof's format: a gzipped message Profile (github.com/google/pprof/proto/profile.proto), for `go tool pprof`, Pyroscope, Grafana.
+// pprof's format: a gzipped message Profile (github.com/google/pprof/proto/profile.proto), for `go tool pprof`, Pyroscope,
+// Grafana.
 //
-// A sample for each different stack, innermost first, with two values: how many events, and their weight. Its label "root" is the
-// fold's root. A location is an address, with a line for each inlined function; a mapping is a file.
+// A sample for each different stack, innermost first, with two values: how many events, and their weight. Its label "root" is
+// the fold's root. A location is an address, with a line for each inlined function; a mapping is a file.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <string>

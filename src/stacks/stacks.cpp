@@ -59,7 +59,9 @@ void Stacks::find(u32 id, Kind& kind) const {
   } else if (type.full == "ringside:stack") {
     const Field* const number = type.field("id");
     const Field* const frames = type.field("frames");
-    if (number != nullptr && number->kind == FieldKind::integer && frames != nullptr && frames->kind == FieldKind::loc_array && frames->element == 8) kind.part = Part::stack;
+    if (number != nullptr && number->kind == FieldKind::integer && frames != nullptr && frames->kind == FieldKind::loc_array &&
+        frames->element == 8)
+      kind.part = Part::stack;
   } else if (type.full == "ringside:code_map") {
     kind.part = Part::code_map;
   } else if (type.stack != nullptr) {
@@ -90,7 +92,8 @@ void Stacks::learn(Bytes payload, const EventType& type) {
     const Field* const ended = type.field("ended");
     at->second.cut = ended != nullptr && ended->kind == FieldKind::integer && read_integer(payload, *ended) != 0;
     cut_ += at->second.cut;
-  } else if (at->second.size != frames.size / 8 || std::memcmp(words_.data() + at->second.begin, frames.data, frames.size) != 0) {
+  } else if (at->second.size != frames.size / 8 ||
+             std::memcmp(words_.data() + at->second.begin, frames.data, frames.size) != 0) {
     ++conflicts_;
   }
 }
@@ -192,7 +195,9 @@ u32 Stacks::number(const TraceRecord& record, const RingName& ring, const Behind
 u64 Stacks::sample_count(const TraceRecord& record) {
   const Kind& kind = kinds_.at(record.number(), formats_.version());
   const Field* const field = kind.type != nullptr ? kind.type->field("count") : nullptr;
-  return field != nullptr && field->kind == FieldKind::integer ? std::max<u64>(static_cast<u64>(read_integer(record.payload, *field)), 1) : 1;
+  return field != nullptr && field->kind == FieldKind::integer
+             ? std::max<u64>(static_cast<u64>(read_integer(record.payload, *field)), 1)
+             : 1;
 }
 
 const Stacks::Addresses* Stacks::program_stack(u64 id) {
@@ -219,7 +224,8 @@ const std::vector<Stacks::Frame>& Stacks::frames(u32 number) {
       const bool is_exact = exact && (i == 0 || (first && !Names::of_kernel(address)));
       first = first && Names::of_kernel(address);
       const u64 looked_up = is_exact ? address : address - 1;
-      for (const CodePlace& place : names_.at(stack.space, looked_up)) frames_.push_back({address, place, stack.space, is_exact});
+      for (const CodePlace& place : names_.at(stack.space, looked_up))
+        frames_.push_back({address, place, stack.space, is_exact});
     }
   };
   append(stack.kernel, false);

@@ -48,7 +48,9 @@ class Stacks final : public StackTexts {
     return kind.part;
   }
   // The events that tell the stacks of others.
-  static bool tells(Part p) { return p == Part::stack || p == Part::code_map || p == Part::kernel_stack || p == Part::user_stack; }
+  static bool tells(Part p) {
+    return p == Part::stack || p == Part::code_map || p == Part::kernel_stack || p == Part::user_stack;
+  }
   // Whether a stack event belongs to an event: they have one thread and one context.
   static bool together(Bytes event, Bytes stack);
 

@@ -59,7 +59,8 @@ std::vector<std::string> Stacks::remarks() const {
   say(names_.unnamed(), "address has no name; it shows as FILE+OFFSET", "addresses have no names; they show as FILE+OFFSET");
   say(refused_, "event's stack had no room and counts as none", "events' stacks had no room and count as none");
   say(maps_.refused(), "map of code had no room", "maps of code had no room");
-  say(conflicts_, "stack event has the id of another stack; the first one counts", "stack events have ids of other stacks; the first ones count");
+  say(conflicts_, "stack event has the id of another stack; the first one counts",
+      "stack events have ids of other stacks; the first ones count");
   return out;
 }
 

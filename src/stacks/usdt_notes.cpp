@@ -41,13 +41,15 @@ std::vector<Loaded> segments_of(Elf* elf) {
   if (elf_getphdrnum(elf, &count) != 0) return segments;
   for (size_t i = 0; i < std::min<size_t>(count, 65536); ++i) {
     GElf_Phdr part;
-    if (gelf_getphdr(elf, static_cast<int>(i), &part) != nullptr && part.p_type == PT_LOAD) segments.push_back({part.p_offset, part.p_filesz, part.p_vaddr});
+    if (gelf_getphdr(elf, static_cast<int>(i), &part) != nullptr && part.p_type == PT_LOAD)
+      segments.push_back({part.p_offset, part.p_filesz, part.p_vaddr});
   }
   return segments;
 }
 
 bool readable(std::string_view text) {
-  return text.size() <= longest_text && std::all_of(text.begin(), text.end(), [](char c) { return static_cast<u8>(c) >= 0x20 && c != 0x7F; });
+  return text.size() <= longest_text &&
+         std::all_of(text.begin(), text.end(), [](char c) { return static_cast<u8>(c) >= 0x20 && c != 0x7F; });
 }
 
 // Three addresses and three texts.
@@ -113,7 +115,9 @@ std::string arm_register(std::string_view name) {
 }
 
 std::string at_memory(i64 displacement, const std::string& base) {
-  return base.empty() ? "" : (displacement < 0 ? "-" : "+") + std::to_string(displacement < 0 ? -displacement : displacement) + "(" + base + ")";
+  return base.empty() ? ""
+                      : (displacement < 0 ? "-" : "+") + std::to_string(displacement < 0 ? -displacement : displacement) + "(" +
+                            base + ")";
 }
 
 // Empty: the kernel has no words for it.
@@ -189,7 +193,9 @@ result<std::vector<UsdtNote>> usdt_notes(const std::string& path) {
   if (elf == nullptr || elf_kind(elf.get()) != ELF_K_ELF || elf_getshdrstrndx(elf.get(), &names) != 0)
     return refuse(std::errc::executable_format_error, path + " is no ELF file: it has no probes");
   std::vector<UsdtNote> notes;
-  if (gelf_getclass(elf.get()) != ELFCLASS64) return refuse(std::errc::executable_format_error, path + " is an ELF file of 32 bits; probes are read from those of 64 bits");
+  if (gelf_getclass(elf.get()) != ELFCLASS64)
+    return refuse(std::errc::executable_format_error,
+                  path + " is an ELF file of 32 bits; probes are read from those of 64 bits");
   const std::vector<Loaded> segments = segments_of(elf.get());
   const auto each_section = [&](std::string_view wanted, const auto& use) {
     for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf.get(), section)) != nullptr;) {
@@ -206,8 +212,10 @@ result<std::vector<UsdtNote>> usdt_notes(const std::string& path) {
     if (data == nullptr || data->d_buf == nullptr) return;
     const std::string_view bytes(static_cast<const char*>(data->d_buf), data->d_size);
     GElf_Nhdr note;
-    for (size_t at = 0, name = 0, value = 0, next = 0; notes.size() < most_notes && (next = gelf_getnote(data, at, &note, &name, &value)) > at; at = next) {
-      if (note.n_type != stapsdt_note || note.n_namesz != 8 || bytes.substr(name, 8) != std::string_view("stapsdt", 8)) continue;
+    for (size_t at = 0, name = 0, value = 0, next = 0;
+         notes.size() < most_notes && (next = gelf_getnote(data, at, &note, &name, &value)) > at; at = next) {
+      if (note.n_type != stapsdt_note || note.n_namesz != 8 || bytes.substr(name, 8) != std::string_view("stapsdt", 8))
+        continue;
       if (auto one = note_of(bytes.substr(value, note.n_descsz), base, segments)) notes.push_back(std::move(*one));
     }
   });

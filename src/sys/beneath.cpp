@@ -101,7 +101,9 @@ void give_to_owner(int fd, int dir) noexcept {
   if (fstat(dir, &owner) == 0 && owner.st_uid != geteuid()) (void)!fchown(fd, owner.st_uid, owner.st_gid);
 }
 
-result<std::string> read_all(const Fd& fd, const std::string& path) { return fd ? read_text(fd.get(), path) : fail_beneath(errno, "cannot open " + path); }
+result<std::string> read_all(const Fd& fd, const std::string& path) {
+  return fd ? read_text(fd.get(), path) : fail_beneath(errno, "cannot open " + path);
+}
 
 bool remove_at(int dir, const char* name, int depth) noexcept;
 
@@ -127,7 +129,8 @@ bool remove_at(int dir, const char* name, int depth) noexcept {
 result<Fd> open_trusted(const std::string& path, Role role) {
   Fd dir = follow(path);
   if (!dir && errno == EPERM)
-    return refuse(std::errc::permission_denied, "will not follow " + path + ": a symlink on the way was made by another user; name the directory itself");
+    return refuse(std::errc::permission_denied,
+                  "will not follow " + path + ": a symlink on the way was made by another user; name the directory itself");
   if (!dir) return fail(errno, "cannot open " + path);
   RS_TRY(judge(dir.get(), path, role));
   return result<Fd>(std::move(dir));
@@ -210,15 +213,21 @@ bool make_owned_directory(int dir, const char* path) noexcept {
 }
 
 tl::unexpected<Error> fail_beneath(int error, const std::string& what) {
-  if (error == EPERM) return refuse(std::errc::operation_not_permitted, what + ": it belongs to another user, or others may write to it");
-  if (error == ELOOP) return refuse(std::errc::too_many_symbolic_link_levels, what + ": a symlink is in its place or on the way");
+  if (error == EPERM)
+    return refuse(std::errc::operation_not_permitted, what + ": it belongs to another user, or others may write to it");
+  if (error == ELOOP)
+    return refuse(std::errc::too_many_symbolic_link_levels, what + ": a symlink is in its place or on the way");
   if (error == EXDEV) return refuse(std::errc::cross_device_link, what + ": the path leads out of its directory");
   if (error == EINVAL || error == ENXIO) return refuse(std::errc::invalid_argument, what + ": it is no regular file");
   return fail(error, what);
 }
 
-result<std::string> read_beneath(int dir, const std::string& path) { return read_all(open_beneath(dir, path.c_str(), O_RDONLY), path); }
-result<std::string> read_owned(int dir, const std::string& path) { return read_all(open_owned(dir, path.c_str(), O_RDONLY), path); }
+result<std::string> read_beneath(int dir, const std::string& path) {
+  return read_all(open_beneath(dir, path.c_str(), O_RDONLY), path);
+}
+result<std::string> read_owned(int dir, const std::string& path) {
+  return read_all(open_owned(dir, path.c_str(), O_RDONLY), path);
+}
 
 result<void> write_owned(int dir, const std::string& path, const std::string& text, bool append) {
   const Fd fd = open_owned(dir, path.c_str(), O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC));
@@ -255,7 +264,9 @@ result<NewFile> NewFile::create(const std::string& path, mode_t mode) {
   return create(std::move(at.dir), dir, at.name, path, mode);
 }
 
-result<NewFile> NewFile::create(int dir, const std::string& name, const std::string& path) { return create({}, dir, name, path, 0600); }
+result<NewFile> NewFile::create(int dir, const std::string& name, const std::string& path) {
+  return create({}, dir, name, path, 0600);
+}
 
 result<NewFile> NewFile::create(Fd own, int dir, const std::string& name, const std::string& path, mode_t mode) {
   NewFile file;
@@ -298,6 +309,8 @@ result<std::vector<std::string>> names_in(int dir) {
 }
 
 bool remove_beneath(int dir, const char* name) noexcept { return remove_at(dir, name, 0); }
-bool remove_opened(int parent, const char* name, int dir) noexcept { return clear(dir, 0) && (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT); }
+bool remove_opened(int parent, const char* name, int dir) noexcept {
+  return clear(dir, 0) && (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT);
+}
 
 }  // namespace ringside::sys

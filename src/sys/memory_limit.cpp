@@ -33,7 +33,8 @@ constexpr u32 most_levels = 8;
 constinit Level levels[most_levels];
 constinit std::atomic<u32> nr_levels{0};
 constinit std::atomic<u32> looked_as{0};  // the effective user then
-constinit std::atomic<u64> looking{0}, known{0};  // the process (this_process) that has begun to look, and the one that has looked: a fork's child looks again
+constinit std::atomic<u64> looking{0},
+    known{0};  // the process (this_process) that has begun to look, and the one that has looked: a fork's child looks again
 
 // Asking takes some 30 us, and each refused event asks.
 constinit std::atomic<u64> full_at{0};  // CLOCK_MONOTONIC_COARSE
@@ -58,7 +59,8 @@ enum class Found { number, none, unreadable };  // none: "max", or the group is 
 
 Found number_in(const Level& level, const char* name, u64& value) noexcept {
   char text[32];
-  if (!read_file(level.folder, name, text, sizeof text)) return errno == ENOENT || errno == ENODEV ? Found::none : Found::unreadable;
+  if (!read_file(level.folder, name, text, sizeof text))
+    return errno == ENOENT || errno == ENODEV ? Found::none : Found::unreadable;
   char* end;
   value = std::strtoull(text, &end, 10);
   return end != text ? Found::number : Found::none;
@@ -70,10 +72,12 @@ void look_at_levels(const Names& names, const char* path, size_t length) noexcep
   if (root + length >= sizeof Level::folder) return;
   Level level{&names, {}};
   std::memcpy(stpcpy(level.folder, names.root), path, length);
-  if (syscall(SYS_faccessat, AT_FDCWD, level.folder, F_OK) != 0) level.folder[root] = 0;  // the path is of another namespace: the mounted group is the container's
+  if (syscall(SYS_faccessat, AT_FDCWD, level.folder, F_OK) != 0)
+    level.folder[root] = 0;  // the path is of another namespace: the mounted group is the container's
   for (u32 count = nr_levels.load(std::memory_order_relaxed); count < most_levels;) {
     u64 limit = 0;
-    if (number_in(level, names.limit, limit) == Found::number && limit < no_limit) levels[count] = level, nr_levels.store(++count, std::memory_order_relaxed);
+    if (number_in(level, names.limit, limit) == Found::number && limit < no_limit)
+      levels[count] = level, nr_levels.store(++count, std::memory_order_relaxed);
     char* const last = std::strrchr(level.folder, '/');
     if (last < level.folder + root) return;
     *last = 0;
@@ -86,7 +90,10 @@ void read_limits() noexcept {
   for (const char* line = text; *line != 0;) {  // "HIERARCHY:CONTROLLERS:PATH"
     const size_t length = std::strcspn(line, "\n");
     const char* const first = static_cast<const char*>(std::memchr(line, ':', length));
-    const char* const second = first == nullptr ? nullptr : static_cast<const char*>(std::memchr(first + 1, ':', length - static_cast<size_t>(first + 1 - line)));
+    const char* const second =
+        first == nullptr
+            ? nullptr
+            : static_cast<const char*>(std::memchr(first + 1, ':', length - static_cast<size_t>(first + 1 - line)));
     if (second != nullptr) {
       const auto rest = static_cast<size_t>(line + length - (second + 1));
       const bool unified = second == first + 1, memory = second - first == 7 && std::memcmp(first + 1, "memory", 6) == 0;
@@ -127,7 +134,8 @@ bool same_user() noexcept { return geteuid() == looked_as.load(std::memory_order
 bool memory_left(u64 size) noexcept {
   const int saved = errno;
   const u64 own = this_process();
-  if (u64 before = looking.load(std::memory_order_relaxed); before != own && looking.compare_exchange_strong(before, own, std::memory_order_acquire)) {
+  if (u64 before = looking.load(std::memory_order_relaxed);
+      before != own && looking.compare_exchange_strong(before, own, std::memory_order_acquire)) {
     nr_levels.store(0, std::memory_order_relaxed);
     looked_as.store(geteuid(), std::memory_order_relaxed);
     read_limits();

@@ -64,7 +64,8 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
     u8* const page = reinterpret_cast<u8*>(reinterpret_cast<uintptr_t>(at) & ~static_cast<uintptr_t>(page_bytes() - 1));
     if (mmap(page, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return;
   }
-  if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr) return previous.sa_sigaction(signal, info, context);
+  if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr)
+    return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
   ::signal(SIGBUS, SIG_DFL);  // the access faults again, and kills
 }
@@ -143,8 +144,9 @@ result<Region> Region::map(int fd, u64 size, bool writable, const std::string& w
   const off_t length = lseek(fd, 0, SEEK_END);
   if (length < 0 && errno != ESPIPE) return fail(errno, "cannot measure " + what);
   if (length >= 0 && (static_cast<u64>(length) < offset || static_cast<u64>(length) - offset < size))
-    return refuse(std::errc::invalid_argument, what + " is " + std::to_string(length) + " bytes long, but " + std::to_string(offset + size) +
-                                                 " are needed: it was truncated or is no ring of ringside");
+    return refuse(std::errc::invalid_argument, what + " is " + std::to_string(length) + " bytes long, but " +
+                                                   std::to_string(offset + size) +
+                                                   " are needed: it was truncated or is no ring of ringside");
   void* const at = mmap(nullptr, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, static_cast<off_t>(offset));
   if (at == MAP_FAILED) return fail(errno, "cannot map " + what);
   Region region;
@@ -180,7 +182,8 @@ u64 Region::resident_bytes() const noexcept {
   for (u64 at = 0; at < size_; at += sizeof there * page) {
     const u64 size = std::min<u64>(size_ - at, sizeof there * page);
     if (mincore(base_ + at, size, there) != 0) break;
-    pages += static_cast<u64>(std::count_if(there, there + (size + page - 1) / page, [](unsigned char one) { return (one & 1) != 0; }));
+    pages += static_cast<u64>(
+        std::count_if(there, there + (size + page - 1) / page, [](unsigned char one) { return (one & 1) != 0; }));
   }
   return pages * page;
 }
@@ -223,13 +226,15 @@ result<std::string> read_text(int fd, const std::string& path, u64 most) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail(errno, "cannot read " + path);
     text.append(buffer, static_cast<size_t>(n));
-    if (text.size() > most) return refuse(std::errc::file_too_large, path + " is larger than " + std::to_string(most >> 20) + " MiB");
+    if (text.size() > most)
+      return refuse(std::errc::file_too_large, path + " is larger than " + std::to_string(most >> 20) + " MiB");
   }
 }
 
 result<void> write_text(int fd, const std::string& path, const std::string& text) {
   struct stat st {};
-  if (fstat(fd, &st) == 0 && !may_grow_to(static_cast<u64>(st.st_size) + text.size())) return fail(errno, "cannot write " + path);
+  if (fstat(fd, &st) == 0 && !may_grow_to(static_cast<u64>(st.st_size) + text.size()))
+    return fail(errno, "cannot write " + path);
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = ::write(fd, text.data() + at, text.size() - at);
     if (n < 0 && errno == EINTR) continue;
@@ -369,7 +374,8 @@ u64 this_process() noexcept {
   enum : u32 { unknown, can, cannot };
   static constinit std::atomic<u32> wiping{unknown};
   u32 how = wiping.load(std::memory_order_relaxed);
-  if (how == unknown) wiping.store(how = madvise(&wiped, sizeof wiped, MADV_WIPEONFORK) == 0 ? can : cannot, std::memory_order_relaxed);
+  if (how == unknown)
+    wiping.store(how = madvise(&wiped, sizeof wiped, MADV_WIPEONFORK) == 0 ? can : cannot, std::memory_order_relaxed);
   if (how == cannot) return static_cast<u64>(getpid());
   u64 now = wiped.process.load(std::memory_order_relaxed);
   if (now != 0) return now;
@@ -380,7 +386,8 @@ u64 this_process() noexcept {
 bool still_holds(const u32* at, u32 value) noexcept {
   const int saved = errno;
   // Compares, without waiters to move.
-  const bool other = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, value) < 0 && (errno == EAGAIN || errno == EFAULT);
+  const bool other = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, value) < 0 &&
+                     (errno == EAGAIN || errno == EFAULT);
   errno = saved;
   return !other;
 }
@@ -403,7 +410,8 @@ bool is_resident(u64 first, u64 end) noexcept {
 bool populate(const void* at, u64 size) noexcept {
   constexpr int populate_write = 23;  // MADV_POPULATE_WRITE
   const int saved = errno;
-  const u64 first = reinterpret_cast<u64>(at) & ~(page_bytes() - 1), end = align_up(reinterpret_cast<u64>(at) + size, page_bytes());
+  const u64 first = reinterpret_cast<u64>(at) & ~(page_bytes() - 1),
+            end = align_up(reinterpret_cast<u64>(at) + size, page_bytes());
   const bool allowed = memory_left(end - first) || is_resident(first, end);
   errno = saved;
   if (!allowed) return false;

@@ -32,7 +32,8 @@ class Fd {
 class Region {
  public:
   Region() = default;
-  Region(Region&& other) noexcept : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)), guard_(other.guard_) {}
+  Region(Region&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)), guard_(other.guard_) {}
   Region& operator=(Region&& other) noexcept {
     std::swap(base_, other.base_);
     std::swap(size_, other.size_);
@@ -45,7 +46,8 @@ class Region {
   u64 size() const noexcept { return size_; }
   bool cut() const noexcept;
   u64 resident_bytes() const noexcept;              // its memory, touched by any process
-  void punch(u64 offset, u64 size) const noexcept;  // replaces whole pages by zeros and frees their memory; the file must be mapped writable
+  void punch(u64 offset, u64 size)
+      const noexcept;  // replaces whole pages by zeros and frees their memory; the file must be mapped writable
 
  private:
   u8* base_ = nullptr;
@@ -63,7 +65,8 @@ bool free_part(int fd, u64 offset, u64 size) noexcept;
 // previous handler. For consumers; a writer's process keeps its own handlers.
 void guard_mappings();
 
-// mmap to read and write, from offset 0, by the system call, with nothing of the C library's or of a sanitizer's around it. Signal-safe.
+// mmap to read and write, from offset 0, by the system call, with nothing of the C library's or of a sanitizer's around it.
+// Signal-safe.
 void* raw_mmap(void* at, size_t size, int flags, int fd) noexcept;
 
 // Opens a regular file to read. Anything else is refused, for example a FIFO, which would block.

@@ -38,8 +38,8 @@ result<std::thread> quiet_thread(const std::string& what, Body body) {
   return thread;
 }
 
-// work(n) for each n below `jobs`, each on a thread of its own, n = 0 on this one. All have ended when it returns. What one throws
-// is thrown here. Where a thread cannot be started, this one does its work.
+// work(n) for each n below `jobs`, each on a thread of its own, n = 0 on this one. All have ended when it returns. What one
+// throws is thrown here. Where a thread cannot be started, this one does its work.
 template <class Work>
 void parallel(u32 jobs, const Work& work) {
   std::vector<std::exception_ptr> thrown(jobs);

@@ -32,7 +32,8 @@ u32 Timeline::add(std::unique_ptr<Source> source, const Origin& origin) {
     }
     for (size_t i = tree_.size() / 2; --i != 0;) tree_[i] = tree_[2 * i + (tree_[2 * i + 1].time < tree_[2 * i].time)];
   }
-  RINGSIDE_CHECK(is_power_of_two(tree_.size()) && tree_.size() / 2 >= lanes_.size(), "the tournament has a leaf for each source");
+  RINGSIDE_CHECK(is_power_of_two(tree_.size()) && tree_.size() / 2 >= lanes_.size(),
+                 "the tournament has a leaf for each source");
   return index;
 }
 
@@ -46,8 +47,9 @@ u64 Timeline::time_at(const Lane& lane, u64 sub_buffer) {
   return stamp == 0 ? 0 : lane.clock.to_ns(stamp);
 }
 
-// Of its sub-buffers, the first that begins at this time or later. Each time stamp may be a page to read from the disk, so it guesses:
-// where sub-buffers fill at an even rate, six of them are enough. A bisection in each turn bounds their number for all others.
+// Of its sub-buffers, the first that begins at this time or later. Each time stamp may be a page to read from the disk, so it
+// guesses: where sub-buffers fill at an even rate, six of them are enough. A bisection in each turn bounds their number for all
+// others.
 u64 Timeline::first_from(const Lane& lane, u64 time) {
   u64 low = 0, high = lane.source->sub_buffers();  // those before `low` begin earlier, those from `high` on do not
   u64 early = 0, late = 0;                         // the times of low - 1 and of high
@@ -118,7 +120,8 @@ std::vector<u64> Timeline::seams(u32 parts, u64 from, u64 until) const {
   for (const auto& lane : lanes_) {
     if (lane->over) continue;
     if (lane->source->sub_buffers() == 0) return {};
-    const u64 first = first_from(*lane, from), end = std::max(first, first_from(*lane, until)), step = std::max<u64>(1, (end - first) / (4 * u64{parts}));
+    const u64 first = first_from(*lane, from), end = std::max(first, first_from(*lane, until)),
+              step = std::max<u64>(1, (end - first) / (4 * u64{parts}));
     for (u64 at = first; at < end; at += step) {
       samples.emplace_back(time_at(*lane, at), std::min(step, end - at) * lane->source->place_bytes());
       all += samples.back().second;
@@ -128,7 +131,9 @@ std::vector<u64> Timeline::seams(u32 parts, u64 from, u64 until) const {
   std::vector<u64> seams;
   u64 before = 0;
   for (const auto& [time, bytes] : samples) {
-    if (seams.size() + 1 < parts && before >= all / parts * (seams.size() + 1) && time > from && (seams.empty() || time > seams.back())) seams.push_back(time);
+    if (seams.size() + 1 < parts && before >= all / parts * (seams.size() + 1) && time > from &&
+        (seams.empty() || time > seams.back()))
+      seams.push_back(time);
     before += bytes;
   }
   return seams;
@@ -176,7 +181,8 @@ u64 Timeline::moment(const Lane& lane) const {
 
 // Loads the lane's next sub-buffer that has an event or a loss. False: nothing now.
 bool Timeline::fetch(Lane& lane) {
-  RINGSIDE_CHECK(!lane.over && !lane.has_event, "only a source that has not ended is asked, and only when its sub-buffer is used up");
+  RINGSIDE_CHECK(!lane.over && !lane.has_event,
+                 "only a source that has not ended is asked, and only when its sub-buffer is used up");
   lane.has_event = false;
   for (;;) {
     if (lane.time > range_end_ && lane.source->sub_buffers() != 0) {
@@ -184,14 +190,15 @@ bool Timeline::fetch(Lane& lane) {
       return false;
     }
     if (lane.cursor.malformed() != abi::Malformed::no) {
-      problems_.push_back((lane.name.kernel || lane.name.cpu >= 0 ? "cpu " : "ring ") + std::to_string(lane.name.place()) + ": a sub-buffer is malformed at offset " +
-                          std::to_string(lane.cursor.position()) + ": " + abi::to_string(lane.cursor.malformed()) +
-                          "; the rest of it was skipped");
+      problems_.push_back((lane.name.kernel || lane.name.cpu >= 0 ? "cpu " : "ring ") + std::to_string(lane.name.place()) +
+                          ": a sub-buffer is malformed at offset " + std::to_string(lane.cursor.position()) + ": " +
+                          abi::to_string(lane.cursor.malformed()) + "; the rest of it was skipped");
       lane.cursor = abi::EventCursor{nullptr, 0, 0, 0};
     }
     const u64 asked = following_ ? moment(lane) : 0;
     const bool ended = lane.source->ended();  // asked first: data written before the end is still to come
-    auto view = lane.ahead ? result<std::optional<SubBufferView>>(*std::exchange(lane.ahead, std::nullopt)) : lane.source->next();
+    auto view =
+        lane.ahead ? result<std::optional<SubBufferView>>(*std::exchange(lane.ahead, std::nullopt)) : lane.source->next();
     const bool no_answer = !view && following_ && view.error().code == std::errc::timed_out;
     if (!view && !(no_answer && lane.silent)) problems_.push_back(view.error().sentence);
     lane.silent = no_answer;
@@ -236,7 +243,8 @@ void Timeline::ask_idle() {
     if (lane.over) continue;
     idle_[kept++] = lane.index;
     const u64 now = following_ ? moment(lane) : 0, ahead = options_.look_ahead_ns;
-    if (following_ && now - lane.since < ahead) gate_ = std::min(gate_, lane.well ? lane.horizon : std::max(lane.horizon, now - std::min(now, ahead)));
+    if (following_ && now - lane.since < ahead)
+      gate_ = std::min(gate_, lane.well ? lane.horizon : std::max(lane.horizon, now - std::min(now, ahead)));
   }
   RINGSIDE_CHECK(kept <= lanes_.size(), "a source is idle once");
   idle_.resize(kept);
@@ -325,7 +333,8 @@ bool Timeline::next_lane(TraceRecord& out) {
       // A time in the future belongs to another clock: no source will ever reach it.
       const Lane& lane = *lanes_[tree_[1].lane];
       const u64 soon = moment(lane) + options_.look_ahead_ns;
-      ahead = following_ && tree_[1].time != forever && tree_[1].time <= limit_ && tree_[1].time > soon && soon >= options_.look_ahead_ns;
+      ahead = following_ && tree_[1].time != forever && tree_[1].time <= limit_ && tree_[1].time > soon &&
+              soon >= options_.look_ahead_ns;
       if (!ahead) return lost_at_limit(out);
     }
   }

@@ -82,21 +82,22 @@ class Timeline {
   // bytes earlier, all of them together. Returns the time from which on all of them are here.
   // May be called again, for a later range.
   u64 narrow(u64 from, u64 until, u64 lead = 0);
-  // Times that cut the range into about `parts` parts of the same size in the files. Before the first next(); none, if a source cannot
-  // be cut.
+  // Times that cut the range into about `parts` parts of the same size in the files. Before the first next(); none, if a source
+  // cannot be cut.
   std::vector<u64> seams(u32 parts, u64 from, u64 until) const;
   u64 bytes(u64 from, u64 until) const;  // of the sub-buffers of the sources that can seek
   // In order, see above. Sources that have ended are asked again, too: each read of a living ring has an end.
   void follow(Options options);
   void follow() { follow(Options()); }
   bool following() const { return following_; }
-  // Asks the sources that have handed out nothing yet. Their first sub-buffer is older than whatever is written after this call.
+  // Asks the sources that have handed out nothing yet. Their first sub-buffer is older than whatever is written after this
+  // call.
   void prefetch() { ask_idle(); }
   // Back to "at once": nothing waits. The last record's payload is no longer valid.
   void finish();
   // Holds back later records until the next call, for a caller that knows that all sources up to `time` are here. At first:
-  // forever. In the "at once" view, a loss in front of a later event is handed out, because the writer may have overwritten more
-  // since.
+  // forever. In the "at once" view, a loss in front of a later event is handed out, because the writer may have overwritten
+  // more since.
   void hold_after(u64 time);
 
   const Source& source(u32 index) const { return *lanes_[index]->source; }
@@ -116,8 +117,9 @@ class Timeline {
     return true;
   }
 
-  // The next record and those behind it in its sub-buffer, as long as they are the next ones in the order: use(record) for each, until it returns false.
-  // False: there is none now. use() must not ask the timeline. Faster than next(), which puts the state of its walk back into memory each time.
+  // The next record and those behind it in its sub-buffer, as long as they are the next ones in the order: use(record) for
+  // each, until it returns false. False: there is none now. use() must not ask the timeline. Faster than next(), which puts the
+  // state of its walk back into memory each time.
   template <class Use>
   bool next_run(const Use& use) {
     TraceRecord record;
@@ -161,9 +163,9 @@ class Timeline {
     return true;
   }
 
-  // The events behind `last`, the record that next() has just handed out, in its ring: use(n, payload) for each, with n from 0 on, until it
-  // returns false, a loss, or the end of what is there. Begins again with n = 0 at the end of a sub-buffer, because payloads move then: also
-  // that of `last`, which stays valid as long as before.
+  // The events behind `last`, the record that next() has just handed out, in its ring: use(n, payload) for each, with n from 0
+  // on, until it returns false, a loss, or the end of what is there. Begins again with n = 0 at the end of a sub-buffer,
+  // because payloads move then: also that of `last`, which stays valid as long as before.
   template <class Use>
   void look_behind(TraceRecord& last, const Use& use) {
     const Lane& lane = *lanes_[last.source];

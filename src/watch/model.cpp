@@ -21,7 +21,8 @@ bool is_number(const Field& field) { return field.kind == FieldKind::integer || 
 
 bool WatchQuery::asks_for_stacks() const {
   const auto asks = [](const std::string& text) { return text.find("stack") != std::string::npos; };
-  return asks(by) || asks(filter) || asks(value) || std::any_of(only.begin(), only.end(), [&](const WatchOnly& o) { return asks(o.column); });
+  return asks(by) || asks(filter) || asks(value) ||
+         std::any_of(only.begin(), only.end(), [&](const WatchOnly& o) { return asks(o.column); });
 }
 
 void WatchPicture::sort(WatchSort by, bool descending) {
@@ -318,7 +319,8 @@ WatchPicture WatchModel::picture(const std::string& chosen, bool everything) con
       row.key = key;
       for (size_t i = 0; i < groups_->columns().size(); ++i) {
         row.names.push_back(groups_->show(key, i));
-        if (groups_->columns()[i].is_whole_stack() && (everything || row.id == chosen)) row.stack = formats_->stacks()->functions(static_cast<u32>(key[i]));
+        if (groups_->columns()[i].is_whole_stack() && (everything || row.id == chosen))
+          row.stack = formats_->stacks()->functions(static_cast<u32>(key[i]));
       }
       describe(*cell, row, of);
       row.unit = out.all.unit;

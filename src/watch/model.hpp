@@ -115,7 +115,8 @@ class WatchModel {
   };
   struct Cell {
     u64 count = 0;
-    std::unique_ptr<std::array<u64, slots>> slot{};  // null while nothing was counted; behind a pointer because the table moves cells
+    std::unique_ptr<std::array<u64, slots>>
+        slot{};  // null while nothing was counted; behind a pointer because the table moves cells
     std::unique_ptr<Values> values;
   };
   struct Restriction {

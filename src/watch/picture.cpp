@@ -34,8 +34,10 @@ Glyphs glyphs(bool ascii) {
     const char* value = std::getenv(name);
     if (value == nullptr || *value == 0) continue;
     std::string locale(value);
-    std::transform(locale.begin(), locale.end(), locale.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos ? Glyphs::unicode : Glyphs::ascii;
+    std::transform(locale.begin(), locale.end(), locale.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos ? Glyphs::unicode
+                                                                                                 : Glyphs::ascii;
   }
   return Glyphs::unicode;
 }
@@ -92,7 +94,9 @@ std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs) {
   size_t label_width = 0;
   const size_t count_width = format_count(most).size();
   for (size_t i = first; i < last; ++i) {
-    const auto edge = [](size_t power) { return padded(format_time(power == 0 ? 0 : std::exp2(static_cast<double>(power - 1))), 8, true); };
+    const auto edge = [](size_t power) {
+      return padded(format_time(power == 0 ? 0 : std::exp2(static_cast<double>(power - 1))), 8, true);
+    };
     labels.push_back(edge(i) + " - " + edge(i + 1));
     label_width = std::max(label_width, labels.back().size());
   }
@@ -105,7 +109,8 @@ std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs) {
   return out;
 }
 
-std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t height, const std::function<std::string(double)>& label) {
+std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t height,
+                     const std::function<std::string(double)>& label) {
   const u32 rows = heat.rows();
   if (rows == 0) return "";
   constexpr size_t label_width = 9;
@@ -130,7 +135,8 @@ std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t he
   std::string out;
   const char* edge = glyphs == Glyphs::unicode ? "│" : "|";
   for (u32 row = rows; row-- > base;) {
-    const std::string low = row == base && base != first ? "<" + label(static_cast<double>(heat.high(row))) : label(static_cast<double>(heat.low(row)));
+    const std::string low = row == base && base != first ? "<" + label(static_cast<double>(heat.high(row)))
+                                                         : label(static_cast<double>(heat.low(row)));
     out += padded(low, label_width, true) + edge;
     for (size_t c = 0; c < narrow.columns(); ++c) out += shade(cell(c, row), most, glyphs);
     out += std::string(edge) + "\n";
@@ -139,7 +145,8 @@ std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t he
   const std::string from = at(narrow.begin_ns(0)), to = at(narrow.begin_ns(narrow.columns() - 1) + (narrow.column_ns() - 1));
   out += std::string(label_width + 1, ' ') + from;
   if (from.size() + to.size() < narrow.columns()) out += std::string(narrow.columns() - from.size() - to.size(), ' ') + to;
-  return out + fmt::format("\n{}a column is {}, the darkest {} in one\n", std::string(label_width + 1, ' '), format_time(static_cast<double>(narrow.column_ns())), format_count(most));
+  return out + fmt::format("\n{}a column is {}, the darkest {} in one\n", std::string(label_width + 1, ' '),
+                           format_time(static_cast<double>(narrow.column_ns())), format_count(most));
 }
 
 }  // namespace ringside

@@ -19,7 +19,8 @@ constexpr struct {
              {WatchSort::p50, "p50", true, true},     {WatchSort::p99, "p99", true, true},
              {WatchSort::max, "max", true, true}};
 
-constexpr const char* key_columns[] = {"event", "task", "thread", "process", "cgroup", "cpu", "source", "task,event", "cpu,event", "stack", "stack[0]"};
+constexpr const char* key_columns[] = {"event",  "task",       "thread",    "process", "cgroup",  "cpu",
+                                       "source", "task,event", "cpu,event", "stack",   "stack[0]"};
 constexpr const char* typed = "other: type it";
 
 }  // namespace
@@ -146,7 +147,8 @@ void WatchScreen::top_stacks() {
   levels_.push_back(std::move(here));
   panel_ = Panel::stack;
   refresh();
-  if (view_.picture.rows.empty() && view_.picture.all.count != 0) message_ = "no event here has a stack: ringside record --stack, --kstack or --sample records them";
+  if (view_.picture.rows.empty() && view_.picture.all.count != 0)
+    message_ = "no event here has a stack: ringside record --stack, --kstack or --sample records them";
 }
 
 void WatchScreen::zero() {

@@ -141,7 +141,8 @@ Line WatchScreen::path(size_t) const {
   const WatchQuery& q = view_.picture.query;
   Line line{{" "}};
   for (const WatchOnly& only : q.only) {
-    const std::string shown = only.column == "stack" ? only.shown.substr(0, only.shown.find(" < ")) : only.shown;  // the innermost function
+    const std::string shown =
+        only.column == "stack" ? only.shown.substr(0, only.shown.find(" < ")) : only.shown;  // the innermost function
     line.push_back({only.column == "event" || only.column == "task" ? shown : only.column + " " + shown, Style::bold});
     line.push_back({" > ", Style::dim});
   }
@@ -198,7 +199,8 @@ Line WatchScreen::table_header(const TableColumns& c) const {
   const auto head = [&](TableColumns::Which which) {
     const TableColumns::Number& n = c.numbers[which];
     if (!n.shown) return;
-    header.push_back({fitted(n.title, n.width, glyphs_, true), n.sort == by && which != c.share ? Style::selected : Style::label});
+    header.push_back(
+        {fitted(n.title, n.width, glyphs_, true), n.sort == by && which != c.share ? Style::selected : Style::label});
   };
   head(c.count);
   head(c.rate);
@@ -216,7 +218,9 @@ Line WatchScreen::table_row(const TableColumns& c, const WatchRow& row, bool sel
   const auto cell = [&](TableColumns::Which which, const std::string& text, Style s) {
     if (c.numbers[which].shown) line.push_back({fitted(text, c.numbers[which].width, glyphs_, true), style(s)});
   };
-  const auto value = [&](TableColumns::Which which, double v) { cell(which, row.values == 0 ? "" : show(v, row.unit), Style::plain); };
+  const auto value = [&](TableColumns::Which which, double v) {
+    cell(which, row.values == 0 ? "" : show(v, row.unit), Style::plain);
+  };
   cell(c.count, format_count(row.count), Style::plain);
   cell(c.rate, format_rate(row.rate, ""), Style::bold);
   if (c.curve != 0) line.push_back({" " + spark(row, c.curve - 1), style(Style::good)});
@@ -307,7 +311,11 @@ std::vector<Line> WatchScreen::calls(size_t width, size_t height) const {
   const auto& stack = view_.picture.rows[row_].stack;
   for (size_t i = 0; i < stack.size() && i < height; ++i) {
     const bool more = i + 1 == height && stack.size() > height;
-    out.push_back({{fitted(more ? fmt::format("    and {} more", stack.size() - i) : (i == 0 ? "    " : " => ") + stack[i], width, glyphs_), i == 0 ? Style::bold : more ? Style::dim : Style::plain}});
+    out.push_back({{fitted(more ? fmt::format("    and {} more", stack.size() - i) : (i == 0 ? "    " : " => ") + stack[i],
+                           width, glyphs_),
+                    i == 0 ? Style::bold
+                    : more ? Style::dim
+                           : Style::plain}});
   }
   return out;
 }

@@ -243,7 +243,8 @@ bool find_object([[maybe_unused]] u64 address, [[maybe_unused]] MappedObject& ob
 #ifdef DLFO_EH_SEGMENT_TYPE
   if (dl_find_object found; _dl_find_object != nullptr && _dl_find_object(reinterpret_cast<void*>(address), &found) == 0) {
     object = {reinterpret_cast<u64>(found.dlfo_map_start), reinterpret_cast<u64>(found.dlfo_map_end), found.dlfo_eh_frame,
-              found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_name : "", found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_addr : 0};
+              found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_name : "",
+              found.dlfo_link_map != nullptr ? found.dlfo_link_map->l_addr : 0};
     return true;
   }
 #endif
@@ -254,12 +255,15 @@ bool find_tables(const MappedObject& object, FrameTables& found) noexcept {
   if (object.tables == nullptr) return false;
   const auto* const elf = reinterpret_cast<const ElfW(Ehdr)*>(object.start);
   if (object.end - object.start < sizeof *elf || std::memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0) return false;
-  if (elf->e_phentsize != sizeof(ElfW(Phdr)) || elf->e_phoff > page_size || elf->e_phoff + elf->e_phnum * sizeof(ElfW(Phdr)) > object.end - object.start) return false;
+  if (elf->e_phentsize != sizeof(ElfW(Phdr)) || elf->e_phoff > page_size ||
+      elf->e_phoff + elf->e_phnum * sizeof(ElfW(Phdr)) > object.end - object.start)
+    return false;
   const auto* const header = reinterpret_cast<const ElfW(Phdr)*>(object.start + elf->e_phoff);
   const u64 tables = reinterpret_cast<u64>(object.tables);
   for (u32 i = 0; i < elf->e_phnum; ++i) {
     const u64 at = object.bias + header[i].p_vaddr;
-    if (header[i].p_type != PT_LOAD || (header[i].p_flags & PF_R) == 0 || tables < at || tables - at >= header[i].p_filesz) continue;
+    if (header[i].p_type != PT_LOAD || (header[i].p_flags & PF_R) == 0 || tables < at || tables - at >= header[i].p_filesz)
+      continue;
     const u8* const begin = reinterpret_cast<const u8*>(at);
     found = {static_cast<const u8*>(object.tables), begin, begin + header[i].p_filesz};
     return true;
@@ -277,8 +281,10 @@ FrameFound find_frame_row(u64 address, FrameRow& row) noexcept {
 FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row) noexcept {
   const u8 *const base = tables.header, *const begin = tables.begin, *const end = tables.end;
   TableReader header{base, end};
-  const u8 version = header.take<u8>(), frame_encoding = header.take<u8>(), count_encoding = header.take<u8>(), table_encoding = header.take<u8>();
-  if (version != 1 || table_encoding != 0x3B) return FrameFound::no_row;  // 0x3B: sorted pairs of 32 bits from here, as every linker makes them
+  const u8 version = header.take<u8>(), frame_encoding = header.take<u8>(), count_encoding = header.take<u8>(),
+           table_encoding = header.take<u8>();
+  if (version != 1 || table_encoding != 0x3B)
+    return FrameFound::no_row;  // 0x3B: sorted pairs of 32 bits from here, as every linker makes them
   (void)header.pointer(frame_encoding);
   const u64 count = header.pointer(count_encoding, false);
   if (!header.good || count == 0 || count > static_cast<u64>(end - header.at) / 8) return FrameFound::no_row;
@@ -335,7 +341,8 @@ static u64 calculated(u8 op, u64 a, u64 b) noexcept {
   }
 }
 
-bool evaluate(const u8* code, u64 size, const Registers& registers, bool push_cfa, u64 cfa, LoadWord load, void* context, u64& result) noexcept {
+bool evaluate(const u8* code, u64 size, const Registers& registers, bool push_cfa, u64 cfa, LoadWord load, void* context,
+              u64& result) noexcept {
   TableReader r{code, code + size};
   u64 stack[16];
   u32 depth = 0;
@@ -377,7 +384,18 @@ bool evaluate(const u8* code, u64 size, const Registers& registers, bool push_cf
           if (depth == 0) return false;
           stack[depth - 1] += r.uleb();
           continue;
-        case 0x1A: case 0x1C: case 0x21: case 0x22: case 0x24: case 0x25: case 0x29: case 0x2A: case 0x2B: case 0x2C: case 0x2D: case 0x2E: {
+        case 0x1A:
+        case 0x1C:
+        case 0x21:
+        case 0x22:
+        case 0x24:
+        case 0x25:
+        case 0x29:
+        case 0x2A:
+        case 0x2B:
+        case 0x2C:
+        case 0x2D:
+        case 0x2E: {
           if (depth < 2) return false;
           const u64 b = stack[--depth], a = stack[--depth];
           push = calculated(op, a, b);
@@ -408,7 +426,8 @@ bool step_by_row(const FrameRow& row, Registers& r, LoadWord load, void* context
     switch (saved.where) {
       case FrameRow::Where::same: value = same; return true;
       case FrameRow::Where::at_cfa: return load(context, cfa + static_cast<u64>(saved.offset), value);
-      case FrameRow::Where::at_expression: return evaluate(saved.expression, saved.size, r, true, cfa, load, context, at) && load(context, at, value);
+      case FrameRow::Where::at_expression:
+        return evaluate(saved.expression, saved.size, r, true, cfa, load, context, at) && load(context, at, value);
       default: return false;
     }
   };
@@ -426,7 +445,8 @@ bool step_over_signal([[maybe_unused]] Registers& r, [[maybe_unused]] LoadWord l
   if (!load(context, at(REG_RIP), n.pc) || !load(context, at(REG_RSP), n.sp) || !load(context, at(REG_RBP), n.fp)) return false;
 #elif defined(__aarch64__)
   const u64 at = r.sp + 128 + offsetof(ucontext_t, uc_mcontext);
-  if (!load(context, at + offsetof(mcontext_t, pc), n.pc) || !load(context, at + offsetof(mcontext_t, sp), n.sp) || !load(context, at + offsetof(mcontext_t, regs) + 29 * 8, n.fp) ||
+  if (!load(context, at + offsetof(mcontext_t, pc), n.pc) || !load(context, at + offsetof(mcontext_t, sp), n.sp) ||
+      !load(context, at + offsetof(mcontext_t, regs) + 29 * 8, n.fp) ||
       !load(context, at + offsetof(mcontext_t, regs) + 30 * 8, n.lr))
     return false;
   n.pc &= code_bits;

@@ -1,7 +1,7 @@
 // How to find a function's caller: the rules that compilers put beside the code (DWARF call frame information in .eh_frame).
 //
-// No lock, no allocation, no system call: the object that has the code is found by glibc's _dl_find_object (2.35), its tables are
-// read where they are mapped. Signal-safe.
+// No lock, no allocation, no system call: the object that has the code is found by glibc's _dl_find_object (2.35), its tables
+// are read where they are mapped. Signal-safe.
 #pragma once
 #include <ringside/base/types.hpp>
 
@@ -39,7 +39,8 @@ struct MappedObject {
 // False: no object has this address, or the C library cannot tell (before glibc 2.35).
 bool find_object(u64 address, MappedObject& object) noexcept;
 
-// The tables of an object: .eh_frame_hdr, and the segment that has it. In a copy, addresses are as if the object were mapped there.
+// The tables of an object: .eh_frame_hdr, and the segment that has it. In a copy, addresses are as if the object were mapped
+// there.
 struct FrameTables {
   const u8 *header = nullptr, *begin = nullptr, *end = nullptr;
 };
@@ -52,7 +53,8 @@ FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row)
 
 // Computes a DWARF expression. load(address, value): false if nothing can be read there.
 using LoadWord = bool (*)(void* context, u64 address, u64& value) noexcept;
-bool evaluate(const u8* code, u64 size, const Registers& registers, bool push_cfa, u64 cfa, LoadWord load, void* context, u64& result) noexcept;
+bool evaluate(const u8* code, u64 size, const Registers& registers, bool push_cfa, u64 cfa, LoadWord load, void* context,
+              u64& result) noexcept;
 
 // The caller's registers; false: its frame is impossible.
 bool step_by_row(const FrameRow& row, Registers& r, LoadWord load, void* context) noexcept;

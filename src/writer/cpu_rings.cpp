@@ -50,7 +50,9 @@ struct MappedPlace : CpuPlace {
 };
 static_assert(sizeof(MappedPlace) <= page_size);
 
-bool back(const CpuPlace& place, u32 id) noexcept { return static_cast<const MappedPlace&>(place).backing.back(place.ring, id); }
+bool back(const CpuPlace& place, u32 id) noexcept {
+  return static_cast<const MappedPlace&>(place).backing.back(place.ring, id);
+}
 
 // Stands in for a ring that is not mapped: its gate is shut.
 constinit Control shut_gate{};
@@ -62,7 +64,8 @@ i64 area() noexcept { return __rseq_offset; }
 
 // Aborts the sequences of all threads of this process. False: the kernel cannot (before 5.10).
 bool abort_sequences() noexcept {
-  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0 && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0 &&
+         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
 }
 
 // Puts zeros in the place of a ring that was moved: its memory is given back, and threads that still read there find the gate
@@ -71,7 +74,9 @@ void forget(const CpuPlace& place) noexcept {
   if (place.ring.control == nullptr || !abort_sequences()) return;
   // By the system call: a thread that reads there at this moment finds either, and both are right; the thread sanitizer need
   // not judge.
-  const auto zeros = [](void* at, u64 size) { sys::raw_mmap(at, static_cast<size_t>(size), MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1); };
+  const auto zeros = [](void* at, u64 size) {
+    sys::raw_mmap(at, static_cast<size_t>(size), MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1);
+  };
   zeros(place.ring.control, control_size(place.ring.geometry));
   zeros(place.ring.data, place.ring.geometry.data_size());
 }
@@ -153,7 +158,8 @@ bool kernel_aborts() noexcept {
       u32 seen = 0;  // noted by the sequence itself: on a busy machine the child may run just before that
       const Sequence end = Rseq::spin(area(), ran, seen, 1u << 22);
       if (end == Sequence::moved) unnoticed = true;  // it ran meanwhile, and this thread went on
-      if (end == Sequence::aborted) aborted = seen != 0 && __atomic_load_n(ran, __ATOMIC_RELAXED) != seen && Rseq::cpu(area()) == cpu;
+      if (end == Sequence::aborted)
+        aborted = seen != 0 && __atomic_load_n(ran, __ATOMIC_RELAXED) != seen && Rseq::cpu(area()) == cpu;
     }
     kill(child, SIGKILL);
     while (waitpid(child, nullptr, __WALL) < 0 && errno == EINTR) {
@@ -229,7 +235,9 @@ const detail::CpuSide* open_cpu_side([[maybe_unused]] const Opened& in) noexcept
 #endif
 }
 
-bool is_mapped(const detail::CpuSide& side, u32 cpu) noexcept { return cpu < side.rings->nr && is_open(place_in(*side.rings, cpu)); }
+bool is_mapped(const detail::CpuSide& side, u32 cpu) noexcept {
+  return cpu < side.rings->nr && is_open(place_in(*side.rings, cpu));
+}
 
 bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
   if (cpu >= side.rings->nr) return false;
@@ -247,8 +255,10 @@ bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
   void* const page = mmap(nullptr, sizeof(MappedPlace), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page != MAP_FAILED && mapped.ring.kind == RingKind::cpu) {
     const Geometry& g = mapped.ring.geometry;
-    const auto* const place = new (page) MappedPlace{{mapped.ring.control, mapped.ring.subbuf(0), g.subbuf_size(), g.nr_subbufs(), g.capacity(), mapped.ring, back}, {}};
-    RINGSIDE_CHECK(place->control == place->ring.control && place->capacity == g.capacity(), "a ring is shown with its addresses");  // pairs: MAP publishes
+    const auto* const place = new (page) MappedPlace{
+        {mapped.ring.control, mapped.ring.subbuf(0), g.subbuf_size(), g.nr_subbufs(), g.capacity(), mapped.ring, back}, {}};
+    RINGSIDE_CHECK(place->control == place->ring.control && place->capacity == g.capacity(),
+                   "a ring is shown with its addresses");  // pairs: MAP publishes
     const CpuPlace* now = was;
     if (__atomic_compare_exchange_n(&side.rings->place[cpu], &now, place, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
       forget(*was);

@@ -28,7 +28,8 @@ bool repair(const TakenRing& own) noexcept {
   Control& c = *ring.control;
   if (__atomic_load_n(&c.nest, __ATOMIC_ACQUIRE) != 0) {
     Reader<> reader(ring);
-    if (reader.try_lock(u64{static_cast<u32>(process.pid)} << 32 | own.in->member()) != 0) return false;  // recover wants no reader beside it
+    if (reader.try_lock(u64{static_cast<u32>(process.pid)} << 32 | own.in->member()) != 0)
+      return false;  // recover wants no reader beside it
     if (recover<>(ring).corrupt) c.corrupt = 1;
     reader.unlock();
   }
@@ -62,7 +63,8 @@ Taken not_mapped() noexcept {
 Taken take_empty(int dir, TakenRing& own, u32 n, u64 state, const Geometry& geometry) noexcept {
   RingEntry& entry = own.in->words.ring(n);
   if (!claim(own, entry, state)) return Taken::no;
-  if (ring_geometry(dir, n, geometry) != geometry) (void)clear_ring(dir, n);  // its maker left it before it was live, with the sizes of that time
+  if (ring_geometry(dir, n, geometry) != geometry)
+    (void)clear_ring(dir, n);  // its maker left it before it was live, with the sizes of that time
   own.mapped = map_ring(dir, n, geometry, Files::ours);
   Taken backed = own.mapped ? back_tail(own) : not_mapped();
   if (backed == Taken::yes && own.mapped.ring.control->corrupt == 0 && repair(own)) {
@@ -133,17 +135,21 @@ bool seems_read(const Ring& ring) noexcept {
   const u32 id = place_of(__atomic_load_n(&c.commit, __ATOMIC_RELAXED)).id;
   if (!ring.geometry.holds(id)) return false;
   const Record& record = ring.record(id);
-  return record.base + committed_of(__atomic_load_n(&record.committed, __ATOMIC_RELAXED)).events <= c.state[c.reader_generation & 1].expected;
+  return record.base + committed_of(__atomic_load_n(&record.committed, __ATOMIC_RELAXED)).events <=
+         c.state[c.reader_generation & 1].expected;
 }
 
 // May that number of rings become full within the budget? Only then are some made for coming threads, and used.
-bool may_be_full(const InstanceControl& c, u64 rings, const Geometry& geometry) noexcept { return rings * geometry.data_size() <= c.budget; }
+bool may_be_full(const InstanceControl& c, u64 rings, const Geometry& geometry) noexcept {
+  return rings * geometry.data_size() <= c.budget;
+}
 
 // Does the budget allow one more ring, even if all made since the last measurement became full? Rings are sparse: only used
 // memory counts, which is measured when it matters.
 bool affordable(int dir, InstanceControl& c, u64 made, u64 size) noexcept {
   const auto room = [&] {
-    const u64 taken = __atomic_load_n(&c.measured_bytes, __ATOMIC_RELAXED), then = __atomic_load_n(&c.measured_rings, __ATOMIC_RELAXED);
+    const u64 taken = __atomic_load_n(&c.measured_bytes, __ATOMIC_RELAXED),
+              then = __atomic_load_n(&c.measured_rings, __ATOMIC_RELAXED);
     return taken + (made + 1 - std::min(then, made)) * size <= c.budget;
   };
   if (room()) return true;
@@ -184,7 +190,9 @@ void give_back_claims(const TakenRing& own) noexcept {
 
 bool take_kept_ring(TakenRing& own) noexcept {
   const Geometry geometry = geometry_of(*own.in->words.control);
-  const auto state_now = [&](const KeptRing& r) { return __atomic_load_n(&r.in->words.ring(r.number).state, __ATOMIC_ACQUIRE); };
+  const auto state_now = [&](const KeptRing& r) {
+    return __atomic_load_n(&r.in->words.ring(r.number).state, __ATOMIC_ACQUIRE);
+  };
   KeptRing ring;
   const auto is_ready = [&](const KeptRing& r) {
     if (r.in != own.in || r.mapped.ring.geometry != geometry || state_now(r) != r.state) return KeptRings::Use::drop;
@@ -196,7 +204,9 @@ bool take_kept_ring(TakenRing& own) noexcept {
     RingEntry& entry = own.in->words.ring(ring.number);
     if (claim(own, entry, ring.state)) {
       const Ring& r = own.mapped.ring;
-      if (r.control->magic == control_magic && r.control->corrupt == 0 && all_read(r) && back_tail(own) == Taken::yes && repair(own)) return true;
+      if (r.control->magic == control_magic && r.control->corrupt == 0 && all_read(r) && back_tail(own) == Taken::yes &&
+          repair(own))
+        return true;
       __atomic_store_n(&entry.state, ring.state, __ATOMIC_RELEASE);
     }
     unmap_ring(own.mapped);
@@ -207,7 +217,8 @@ bool take_kept_ring(TakenRing& own) noexcept {
     return KeptRings::Use::drop;
   };
   const InstanceControl& c = *own.in->words.control;
-  return may_be_full(c, __atomic_load_n(&c.nr_rings, __ATOMIC_RELAXED), geometry) && fresh_rings.take(ring, fits) && use_fresh(own, ring);
+  return may_be_full(c, __atomic_load_n(&c.nr_rings, __ATOMIC_RELAXED), geometry) && fresh_rings.take(ring, fits) &&
+         use_fresh(own, ring);
 }
 
 bool find_ring(int dir, TakenRing& own, bool keep_more) noexcept {
@@ -223,9 +234,12 @@ bool find_ring(int dir, TakenRing& own, bool keep_more) noexcept {
       const u64 word = __atomic_load_n(&own.in->words.ring(n).state, __ATOMIC_ACQUIRE);
       const RingState state = state_of(word);
       if ((state != RingState::retired || names_cpu(word)) && (state != RingState::empty || !memory)) continue;
-      if (state == RingState::retired && __atomic_load_n(&own.in->words.ring(n).sizes, __ATOMIC_RELAXED) != short_sizes(geometry)) continue;
+      if (state == RingState::retired &&
+          __atomic_load_n(&own.in->words.ring(n).sizes, __ATOMIC_RELAXED) != short_sizes(geometry))
+        continue;
       if (state == RingState::retired && !unread_too && --looks < 0) continue;
-      const Taken taken = state == RingState::empty ? take_empty(dir, own, n, word, geometry) : take_retired(dir, own, n, word, geometry, unread_too);
+      const Taken taken = state == RingState::empty ? take_empty(dir, own, n, word, geometry)
+                                                    : take_retired(dir, own, n, word, geometry, unread_too);
       if (taken == Taken::yes || (taken == Taken::hopeless && state == RingState::retired)) return taken;
       memory = memory && taken != Taken::hopeless;
     }
@@ -237,14 +251,15 @@ bool find_ring(int dir, TakenRing& own, bool keep_more) noexcept {
     if (const Taken taken = take_one(false); taken != Taken::no) return taken == Taken::yes;
   if (affordable_one()) {
     if (!make(dir, own, geometry)) return false;
-    // Makes more rings, for later threads: none for a program's only thread, then twice as many each time, so that half of the threads
-    // and more find one.
+    // Makes more rings, for later threads: none for a program's only thread, then twice as many each time, so that half of the
+    // threads and more find one.
     const u32 before = keep_more ? __atomic_fetch_add(&own.in->rings_made, 1u, __ATOMIC_RELAXED) : 0;
     const u32 more = before == 0 ? 0 : 1u << std::min(before - 1, 3u);
     for (u32 n = 0; n < more && made() < most_rings && may_be_full(c, u64{made()} + 1, geometry); ++n) {
       const KeptRing next = make_fresh(dir, *own.in, own.tag, geometry);
       if (!next.mapped) break;
-      // The memory of its first sub-buffer, too, which the kernel clears: the thread that takes it asks again, and gets it at once.
+      // The memory of its first sub-buffer, too, which the kernel clears: the thread that takes it asks again, and gets it at
+      // once.
       (void)sys::populate(next.mapped.ring.subbuf(place_of(0).id), geometry.subbuf_size());
       if (fresh_rings.put(next)) continue;
       MappedRing unwanted = next.mapped;

@@ -24,8 +24,8 @@ u32 next_number(InstanceControl& c) noexcept {
   return static_cast<u32>(most_threads + __atomic_fetch_add(&c.nr_foreign, u64{1}, __ATOMIC_RELAXED) % most);
 }
 
-// Null: the table has no such entry, or the file system has no memory for it. The kernel is asked for memory once for each page:
-// nothing takes it back, and the TIDs of a program's threads are near each other.
+// Null: the table has no such entry, or the file system has no memory for it. The kernel is asked for memory once for each
+// page: nothing takes it back, and the TIDs of a program's threads are near each other.
 template <class Entry>
 Entry* entry_at(Opened& in, u64 table, u64 place) noexcept {
   if (in.threads == nullptr) return nullptr;
@@ -38,10 +38,12 @@ Entry* entry_at(Opened& in, u64 table, u64 place) noexcept {
   __atomic_store_n(&in.backed_page, last, __ATOMIC_RELAXED);
   return entry;
 }
-ForeignEntry* foreign_entry(Opened& in, u32 number) noexcept { return entry_at<ForeignEntry>(in, foreign_table_at, foreign_place(number)); }
+ForeignEntry* foreign_entry(Opened& in, u32 number) noexcept {
+  return entry_at<ForeignEntry>(in, foreign_table_at, foreign_place(number));
+}
 
-// Readers accept an entry once its first word is set. A handler may write the same entry here, and the thread is attached then: from
-// then on the entry stays, wherever another handler leaves this call. So it is taken away without signals only.
+// Readers accept an entry once its first word is set. A handler may write the same entry here, and the thread is attached then:
+// from then on the entry stays, wherever another handler leaves this call. So it is taken away without signals only.
 template <class Entry, class Fill>
 void write_entry(const Opened& in, Entry& entry, u32& first, u32 value, const Fill& fill) noexcept {
   const auto write = [&] {

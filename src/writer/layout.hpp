@@ -72,7 +72,8 @@ struct alignas(64) InstanceControl {
   u64 impaired;       // bits of `lacks`
   u64 refused;  // events that found no ring: budget, no room, or written while a ring was being made
   u64 cpu_rings;      // rings 0 to cpu_rings - 1 are those of the CPUs; 0: each thread has its own
-  u64 boot;           // hash of the boot that it was made in: CPU numbers, PID namespaces and locks of other boots do not count; 0: unknown
+  u64 boot;  // hash of the boot that it was made in: CPU numbers, PID namespaces and locks of other boots do not count; 0:
+             // unknown
   u32 rings_because;  // RingsBecause
   u32 seats;          // entries of the process table that were ever taken: their numbers are below this
   u64 nr_threads;     // threads that have registered themselves
@@ -80,7 +81,8 @@ struct alignas(64) InstanceControl {
   WaitWords wait;
   PastTotals past;
   u64 cpus_off[16];  // a bit for each CPU whose ring records nothing; CPUs beyond record
-  u64 stacks_again;   // moves on when a reader begins: writers write each stack once more, because it may not see the older copies
+  u64 stacks_again;  // moves on when a reader begins: writers write each stack once more, because it may not see the older
+                     // copies
   u64 without_stack;  // events that were to have a stack and have none
 };
 static_assert(sizeof(InstanceControl) <= 4096);
@@ -112,7 +114,8 @@ struct RingEntry {
   u32 pid, tid;  // as in its events; for a CPU's ring: 0, and ~ (how many rings that CPU had before), which no thread has
   u32 of;  // Member: the process that owns it; for a CPU's ring: the CPU
   u32 sizes;  // log2 of subbuf_size << 27 | nr_subbufs, for a ring that is live or retired
-  u64 tid_start;  // the thread's start is not later, in ticks as /proc shows it: a thread of that number that began later is another one
+  u64 tid_start;  // the thread's start is not later, in ticks as /proc shows it: a thread of that number that began later is
+                  // another one
   char task[16], process[16];
 };
 static_assert(sizeof(RingEntry) == 64);
@@ -132,13 +135,15 @@ constexpr Member member_of(u32 slot, u64 generation) noexcept {
 constexpr u32 slot_of(Member member) noexcept { return member & (most_processes - 1); }
 
 constexpr u64 state_tag(u64 any) noexcept { return (any & 0xFFFFFF) << 8; }
-// A claim of a ring that holds nothing (yet, or no longer): if its claimer dies, the ring is empty, not retired. tag: tells it from
-// other claims of the same claimer.
+// A claim of a ring that holds nothing (yet, or no longer): if its claimer dies, the ring is empty, not retired. tag: tells it
+// from other claims of the same claimer.
 constexpr u64 claim_of(Member claimer, bool holds_something, u32 tag = 0) noexcept {
   return pack_state(RingState::busy, claimer) | (holds_something ? 0 : u64{1} << 63) | state_tag(tag);
 }
 constexpr Member claimer_of(u64 state) noexcept { return static_cast<u32>(state >> 32) & 0x7FFFFFFF; }
-constexpr u32 short_sizes(const Geometry& g) noexcept { return static_cast<u32>(__builtin_ctz(g.subbuf_size())) << 27 | g.nr_subbufs(); }
+constexpr u32 short_sizes(const Geometry& g) noexcept {
+  return static_cast<u32>(__builtin_ctz(g.subbuf_size())) << 27 | g.nr_subbufs();
+}
 static_assert(most_subbufs < u32{1} << 27);
 constexpr RingState state_of(u64 word) noexcept { return static_cast<RingState>(word & 0xFF); }
 constexpr u64 with_state(u64 word, RingState s) noexcept { return (word & ~u64{0xFF}) | static_cast<u64>(s); }
@@ -208,8 +213,12 @@ inline constexpr u64 instance_file_size =
 struct InstanceWords {
   InstanceControl* control = nullptr;
   // How many entries are in use, whatever the shared word says.
-  u32 nr_rings() const noexcept { return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->nr_rings, __ATOMIC_ACQUIRE), most_rings)); }
-  u32 nr_events() const noexcept { return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->nr_events, __ATOMIC_ACQUIRE), most_events)); }
+  u32 nr_rings() const noexcept {
+    return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->nr_rings, __ATOMIC_ACQUIRE), most_rings));
+  }
+  u32 nr_events() const noexcept {
+    return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->nr_events, __ATOMIC_ACQUIRE), most_events));
+  }
   RingEntry& ring(u32 n) const noexcept {
     return reinterpret_cast<RingEntry*>(reinterpret_cast<u8*>(control) + ring_table_at)[n];
   }

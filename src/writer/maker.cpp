@@ -30,9 +30,11 @@ result<RingsBecause> choose_rings(const InstanceOptions& o, const Geometry& geom
   }
   if (wanted == Rings::thread) return RingsBecause::asked;
   RingsBecause because = why_not_cpu_rings(o.clock);
-  if (because == RingsBecause::can && o.budget != 0 && geometry.data_size() * possible_cpus() > o.budget) because = RingsBecause::budget;
+  if (because == RingsBecause::can && o.budget != 0 && geometry.data_size() * possible_cpus() > o.budget)
+    because = RingsBecause::budget;
   if (wanted == Rings::cpu && because != RingsBecause::can)
-    return refuse(std::errc::not_supported, std::string("rings of CPUs are not possible, ") + to_string(because) + "; use rings of threads");
+    return refuse(std::errc::not_supported,
+                  std::string("rings of CPUs are not possible, ") + to_string(because) + "; use rings of threads");
   return because;
 }
 
@@ -52,7 +54,8 @@ result<void> make_cpu_rings(int dir, const std::string& path, const InstanceWord
   const u32 nr = possible_cpus();
   if (!sys::populate(&words.ring(0), nr * sizeof(RingEntry))) return fail(ENOSPC, "cannot make rings in " + path);
   for (u32 cpu = 0; cpu < nr; ++cpu) {
-    if (!make_cpu_ring(dir, folder_of(cpu), cpu, *words.control, geometry)) return fail(errno, "cannot make the ring of CPU " + std::to_string(cpu) + " in " + path);
+    if (!make_cpu_ring(dir, folder_of(cpu), cpu, *words.control, geometry))
+      return fail(errno, "cannot make the ring of CPU " + std::to_string(cpu) + " in " + path);
     describe_cpu_ring(words.ring(cpu), cpu, 0, geometry);
     introduce_cpu_ring(words.ring(cpu), RingState::live);
   }
@@ -62,7 +65,8 @@ result<void> make_cpu_rings(int dir, const std::string& path, const InstanceWord
 }
 
 // Fills an empty directory. `path`: its later name. Returns the members, with this process as the maker.
-result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path, const InstanceOptions& o, RingsBecause because, const Calibration& calibration) {
+result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path, const InstanceOptions& o, RingsBecause because,
+                                               const Calibration& calibration) {
   for (const char* folder : {"per_cpu", "events"})
     if (!sys::make_owned_directory(dir, folder)) return fail(errno, "cannot make " + path + "/" + folder);
   std::string patterns;
@@ -115,16 +119,20 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
 
 result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares, u64 kernel_page) {
   if (!is_power_of_two(subbuf_size) || subbuf_size < abi::smallest_subbuf || subbuf_size > abi::largest_subbuf)
-    return refuse(std::errc::invalid_argument, "a sub-buffer of " + std::to_string(subbuf_size) + " bytes is not possible: use a power of two from 4k to 256k");
+    return refuse(std::errc::invalid_argument, "a sub-buffer of " + std::to_string(subbuf_size) +
+                                                   " bytes is not possible: use a power of two from 4k to 256k");
   if (kernel_page > abi::largest_subbuf)
-    return refuse(std::errc::not_supported, "the kernel of this machine has pages of " + std::to_string(kernel_page) + " bytes, and a sub-buffer holds 256k at most");
+    return refuse(std::errc::not_supported, "the kernel of this machine has pages of " + std::to_string(kernel_page) +
+                                                " bytes, and a sub-buffer holds 256k at most");
   subbuf_size = std::max(subbuf_size, static_cast<u32>(kernel_page));
   if (buffer_size == 0 || buffer_size > (u64{64} << 30))
-    return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(buffer_size) + " bytes is not possible: use 1 byte to 64G");
+    return refuse(std::errc::invalid_argument,
+                  "a ring of " + std::to_string(buffer_size) + " bytes is not possible: use 1 byte to 64G");
   const Geometry geometry(subbuf_size, subbufs_for(buffer_size, subbuf_size) + spares, spares);
   if (!geometry.valid())
-    return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(buffer_size) + " bytes has more than " + std::to_string(most_subbufs) +
-                                                   " sub-buffers of " + std::to_string(subbuf_size) + ": use larger ones");
+    return refuse(std::errc::invalid_argument, "a ring of " + std::to_string(buffer_size) + " bytes has more than " +
+                                                   std::to_string(most_subbufs) + " sub-buffers of " +
+                                                   std::to_string(subbuf_size) + ": use larger ones");
   return geometry;
 }
 
@@ -153,13 +161,17 @@ void describe_cpu_ring(RingEntry& entry, u32 cpu, u32 before, const Geometry& ge
   std::memcpy(entry.task, name.data(), std::min(name.size(), sizeof entry.task));
   __atomic_store_n(&entry.sizes, short_sizes(geometry), __ATOMIC_RELAXED);
 }
-void introduce_cpu_ring(RingEntry& entry, RingState state) { __atomic_store_n(&entry.state, pack_state(state, entry.tid), __ATOMIC_SEQ_CST); }
+void introduce_cpu_ring(RingEntry& entry, RingState state) {
+  __atomic_store_n(&entry.state, pack_state(state, entry.tid), __ATOMIC_SEQ_CST);
+}
 
 u32 claim_number(const InstanceWords& words, Member who) {
-  const u64 made = std::min<u64>(__atomic_load_n(&words.control->nr_rings, __ATOMIC_ACQUIRE), most_rings), claim = claim_of(who, false);
+  const u64 made = std::min<u64>(__atomic_load_n(&words.control->nr_rings, __ATOMIC_ACQUIRE), most_rings),
+            claim = claim_of(who, false);
   for (u32 n = 0; n < made; ++n) {
     u64 state = __atomic_load_n(&words.ring(n).state, __ATOMIC_ACQUIRE);
-    if (state_of(state) == RingState::empty && __atomic_compare_exchange_n(&words.ring(n).state, &state, claim, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (state_of(state) == RingState::empty &&
+        __atomic_compare_exchange_n(&words.ring(n).state, &state, claim, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
       return n;
   }
   return claim_new_ring(words, claim);
@@ -171,7 +183,8 @@ result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole)
   if (o.clock == ClockKind::tsc && !tsc_is_invariant())
     return refuse(std::errc::not_supported, "the time stamp counter of this machine is not invariant: use the clock mono");
   if (!is_readable_here(static_cast<u32>(o.clock)))
-    return refuse(std::errc::not_supported, std::string("this machine does not have the clock ") + to_string(o.clock) + ": use the clock mono");
+    return refuse(std::errc::not_supported,
+                  std::string("this machine does not have the clock ") + to_string(o.clock) + ": use the clock mono");
   const Calibration calibration(o.clock);
   const auto because = RS_TRY(choose_rings(o, geometry));
   auto where = RS_TRY(place_of_instance(o.name, true));
@@ -179,7 +192,8 @@ result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole)
   sweep_unfinished(parent, where.in_root ? "" : where.name);
   const auto exists = [&]() -> tl::unexpected<Error> {
     const sys::Fd there = sys::open_beneath(parent, where.name.c_str(), O_PATH | O_DIRECTORY);
-    if (there && is_half_made(there.get())) return fail(EEXIST, "the instance " + o.name + never_finished + o.name + "` removes it");
+    if (there && is_half_made(there.get()))
+      return fail(EEXIST, "the instance " + o.name + never_finished + o.name + "` removes it");
     return fail(EEXIST, "the instance " + o.name + " exists (`ringside rm " + o.name + "` removes it)");
   };
   struct stat st {};

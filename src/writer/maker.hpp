@@ -28,7 +28,8 @@ struct InstanceOptions {
 using WholeInstance = std::function<result<void>(const std::string& path, sys::Fd dir, std::shared_ptr<Members> members)>;
 result<void> make_instance(const InstanceOptions& options, const WholeInstance& whole = nullptr);
 
-// A sub-buffer has at least the size of the kernel's page, as in the kernel: smaller sizes are rounded up. EINVAL: impossible sizes.
+// A sub-buffer has at least the size of the kernel's page, as in the kernel: smaller sizes are rounded up. EINVAL: impossible
+// sizes.
 result<Geometry> geometry_for(u64 buffer_size, u32 subbuf_size, u32 spares, u64 kernel_page = sys::page_bytes());
 // Makes a new ring for this CPU in this folder of `dir`. False: errno says why not.
 bool make_cpu_ring(int dir, const std::string& folder, u32 cpu, const InstanceControl& c, const Geometry& geometry);

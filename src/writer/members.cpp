@@ -34,7 +34,8 @@ bool is_local(int file) noexcept {
   struct statfs on {};
   if (fstatfs(file, &on) != 0) return false;
   constexpr u64 bcachefs = 0xCA451A4E, zfs = 0x2FC12FC1;
-  for (const u64 type : {u64{TMPFS_MAGIC}, u64{RAMFS_MAGIC}, u64{EXT4_SUPER_MAGIC}, u64{XFS_SUPER_MAGIC}, u64{BTRFS_SUPER_MAGIC}, u64{F2FS_SUPER_MAGIC}, bcachefs, zfs})
+  for (const u64 type : {u64{TMPFS_MAGIC}, u64{RAMFS_MAGIC}, u64{EXT4_SUPER_MAGIC}, u64{XFS_SUPER_MAGIC},
+                         u64{BTRFS_SUPER_MAGIC}, u64{F2FS_SUPER_MAGIC}, bcachefs, zfs})
     if (static_cast<u64>(on.f_type) == type) return true;
   return false;
 }
@@ -78,7 +79,8 @@ Member Seat::take(int dir, const InstanceWords& words, u32 role) noexcept {
     ProcessEntry& entry = words.process(slot);
     if (!sys::populate(&entry, sizeof entry)) return nobody;  // and the lock is released with the description
     for (u32 seats = __atomic_load_n(&words.control->seats, __ATOMIC_ACQUIRE); seats <= slot;)
-      if (__atomic_compare_exchange_n(&words.control->seats, &seats, slot + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) break;
+      if (__atomic_compare_exchange_n(&words.control->seats, &seats, slot + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        break;
     void* const page = mmap(nullptr, page_size, PROT_NONE, MAP_SHARED, file.get(), 0);
     if (page == MAP_FAILED) return nobody;
     if (!of_family_ && madvise(page, page_size, MADV_DONTFORK) != 0) {
@@ -136,7 +138,8 @@ bool Judge::dead(Member member) const noexcept {
 
 // A thread of a living process: checked in /proc, if the numbers there mean the same as to the process that noted these.
 bool Judge::thread_gone(const ProcessEntry& owner, const RingEntry& entry) const noexcept {
-  if (is_foreign(static_cast<i32>(entry.pid)) || is_foreign(static_cast<i32>(entry.tid))) return false;  // /proc has no such numbers
+  if (is_foreign(static_cast<i32>(entry.pid)) || is_foreign(static_cast<i32>(entry.tid)))
+    return false;  // /proc has no such numbers
   if (owner.pid_namespace == 0 || owner.pid_namespace != sys::pid_namespace() || !sys::proc_is_ours()) return false;
   const auto pid = static_cast<i32>(entry.pid), tid = static_cast<i32>(entry.tid);
   if (sys::thread_gone(pid, pid)) return false;  // hidden
@@ -155,9 +158,11 @@ bool Judge::dead(const RingEntry& entry) const noexcept {
 RingState Judge::settle(RingEntry& entry) const noexcept {
   u64 state = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
   if (names_cpu(state) && state_of(state) != RingState::busy) return state_of(state);
-  const bool gone = state_of(state) == RingState::live ? dead(entry) : state_of(state) == RingState::busy && dead(claimer_of(state));
+  const bool gone =
+      state_of(state) == RingState::live ? dead(entry) : state_of(state) == RingState::busy && dead(claimer_of(state));
   const RingState left = state >> 63 != 0 ? RingState::empty : RingState::retired;
-  const u64 next = state_of(state) == RingState::live ? with_state(state, left) : pack_state(left, left == RingState::empty ? 0 : entry.tid);
+  const u64 next =
+      state_of(state) == RingState::live ? with_state(state, left) : pack_state(left, left == RingState::empty ? 0 : entry.tid);
   if (gone && __atomic_compare_exchange_n(&entry.state, &state, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return left;
   return state_of(state);
 }
@@ -167,7 +172,8 @@ bool Judge::any(u32 roles) const noexcept {
   for (u32 slot = 0; slot < seats; ++slot) {
     const ProcessEntry& entry = words_.process(slot);
     const u64 generation = generation_of(entry);
-    if (generation != 0 && (__atomic_load_n(&entry.role, __ATOMIC_RELAXED) & roles) != 0 && !dead(member_of(slot, generation))) return true;
+    if (generation != 0 && (__atomic_load_n(&entry.role, __ATOMIC_RELAXED) & roles) != 0 && !dead(member_of(slot, generation)))
+      return true;
   }
   return false;
 }

@@ -74,7 +74,11 @@ class Members {
 
  private:
   Members(sys::Fd dir, sys::Fd file, sys::Region region)
-      : dir_(std::move(dir)), file_(std::move(file)), region_(std::move(region)), words_{reinterpret_cast<InstanceControl*>(region_.data())}, judge_(file_.get(), words_) {}
+      : dir_(std::move(dir)),
+        file_(std::move(file)),
+        region_(std::move(region)),
+        words_{reinterpret_cast<InstanceControl*>(region_.data())},
+        judge_(file_.get(), words_) {}
   sys::Fd dir_, file_;
   sys::Region region_;
   InstanceWords words_;

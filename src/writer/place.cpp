@@ -19,13 +19,15 @@ namespace {
 
 bool good_name(const std::string& name) {
   if (name.empty() || name.size() > 63 || name[0] == '.') return false;
-  return std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; });
+  return std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; });
 }
 
 // The parts of an instance, in the order in which they are made; then the parts that come later. An instance that was never
 // finished has no others.
 bool is_part_of_instance(const std::string& name) {
-  for (const char* part : {"per_cpu", "events", "set_event", "gate", "instance", "threads", "set_event.new", "saved_cmdlines", "saved_tgids", "serving", "socket", "snapshot"})
+  for (const char* part : {"per_cpu", "events", "set_event", "gate", "instance", "threads", "set_event.new", "saved_cmdlines",
+                           "saved_tgids", "serving", "socket", "snapshot"})
     if (name == part) return true;
   return false;
 }
@@ -35,7 +37,8 @@ constexpr std::string_view being_made = ".new-";
 bool is_being_made(const std::string& name, const std::string& as) {
   const size_t at = name.rfind(being_made);
   if (name[0] != '.' || at == std::string::npos || name.size() != at + being_made.size() + 16) return false;
-  return name.find_first_not_of("0123456789abcdef", at + being_made.size()) == std::string::npos && (as.empty() || name.compare(1, at - 1, as) == 0);
+  return name.find_first_not_of("0123456789abcdef", at + being_made.size()) == std::string::npos &&
+         (as.empty() || name.compare(1, at - 1, as) == 0);
 }
 
 std::string unfinished_name(const std::string& name) {
@@ -48,7 +51,8 @@ std::string unfinished_name(const std::string& name) {
 
 bool is_named(int parent, const std::string& name, int dir) noexcept {
   struct stat st {}, named {};
-  return fstat(dir, &st) == 0 && fstatat(parent, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == named.st_dev && st.st_ino == named.st_ino;
+  return fstat(dir, &st) == 0 && fstatat(parent, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == named.st_dev &&
+         st.st_ino == named.st_ino;
 }
 
 }  // namespace
@@ -57,7 +61,8 @@ const char* const never_finished = " was never finished (the process that made i
 
 std::string instances_root() {
   if (const char* given = std::getenv("RINGSIDE_ROOT"); given != nullptr && *given != 0) return given;
-  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime != 0) return std::string(runtime) + "/ringside";
+  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime != 0)
+    return std::string(runtime) + "/ringside";
   return "/dev/shm/ringside-" + std::to_string(geteuid());
 }
 
@@ -67,7 +72,9 @@ result<std::string> instance_path(const std::string& wanted) {
     return wanted;
   }
   if (!good_name(wanted))
-    return refuse(std::errc::invalid_argument, "'" + wanted + "' is no name for an instance: use 1 to 63 letters, digits, '-', '_' and '.', the first no '.'");
+    return refuse(
+        std::errc::invalid_argument,
+        "'" + wanted + "' is no name for an instance: use 1 to 63 letters, digits, '-', '_' and '.', the first no '.'");
   return instances_root() + "/" + wanted;
 }
 
@@ -90,7 +97,8 @@ result<InstancePlace> place_of_instance(const std::string& wanted, bool make) {
     return where;
   }
   auto entry = RS_TRY(sys::open_parent(wanted));
-  if (entry.name == ".") return refuse(std::errc::invalid_argument, wanted + " is no name for an instance: write its path in full");
+  if (entry.name == ".")
+    return refuse(std::errc::invalid_argument, wanted + " is no name for an instance: write its path in full");
   where.parent = std::move(entry.dir);
   where.name = std::move(entry.name);
   return where;
@@ -117,7 +125,8 @@ result<Unfinished> begin_instance(const InstancePlace& where) {
     }
     made.dir = sys::open_beneath(where.parent.get(), made.name.c_str(), O_RDONLY | O_DIRECTORY);
     // Another process may have swept it before the lock.
-    const bool is_ours = made.dir && (flock(made.dir.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && is_named(where.parent.get(), made.name, made.dir.get());
+    const bool is_ours = made.dir && (flock(made.dir.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
+                         is_named(where.parent.get(), made.name, made.dir.get());
     const auto judged = is_ours ? sys::judge(made.dir.get(), where.path, sys::Role::root) : result<void>();
     if (is_ours && judged) return made;
     (void)unlinkat(where.parent.get(), made.name.c_str(), AT_REMOVEDIR);
@@ -146,7 +155,8 @@ result<void> take_away(const InstancePlace& where, int dir) {
   const sys::Fd held = sys::open_beneath(dir, ".", O_RDONLY | O_DIRECTORY);
   if (!held) return fail(errno, "cannot remove " + where.path);
   (void)flock(held.get(), LOCK_EX | LOCK_NB);  // its maker may have it, and releases it soon: then another sweeper may help
-  if (renameat2(parent, where.name.c_str(), parent, away.c_str(), RENAME_NOREPLACE) != 0) return fail(errno, "cannot remove " + where.path);
+  if (renameat2(parent, where.name.c_str(), parent, away.c_str(), RENAME_NOREPLACE) != 0)
+    return fail(errno, "cannot remove " + where.path);
   if (!is_named(parent, away, dir)) {
     (void)renameat2(parent, away.c_str(), parent, where.name.c_str(), RENAME_NOREPLACE);
     return refuse(std::errc::device_or_resource_busy, "cannot remove " + where.path + ": something else has its name by now");
@@ -154,7 +164,8 @@ result<void> take_away(const InstancePlace& where, int dir) {
   for (int tries = 0;; ++tries) {
     if (sys::remove_opened(parent, away.c_str(), dir)) return {};
     // Another process was about to make a file.
-    if ((errno != ENOTEMPTY && errno != EEXIST) || tries == 100) return fail(errno, "cannot remove all of " + where.path + ", " + away + " is left of it");
+    if ((errno != ENOTEMPTY && errno != EEXIST) || tries == 100)
+      return fail(errno, "cannot remove all of " + where.path + ", " + away + " is left of it");
   }
 }
 
@@ -172,16 +183,19 @@ result<sys::Region> map_instance(int dir, const std::string& path, bool writable
   const std::string file = path + "/instance";
   const sys::Fd fd = sys::open_owned(dir, "instance", writable ? O_RDWR : O_RDONLY);
   const int error = errno;
-  if ((fd || error == ENOENT) && is_half_made(dir)) return refuse(std::errc::invalid_argument, path + never_finished + path + "` removes it");
-  if (!fd && error == ENOENT) return fail(error, "there is no instance at " + path + " (`ringside list` shows those that exist)");
+  if ((fd || error == ENOENT) && is_half_made(dir))
+    return refuse(std::errc::invalid_argument, path + never_finished + path + "` removes it");
+  if (!fd && error == ENOENT)
+    return fail(error, "there is no instance at " + path + " (`ringside list` shows those that exist)");
   if (!fd) return sys::fail_beneath(error, "cannot open " + file);
   auto region = sys::Region::map(fd.get(), instance_file_size, writable, file);
   if (!region) return region;
   const auto& c = *reinterpret_cast<const InstanceControl*>(region->data());
-  if (__atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) != instance_magic) return refuse(std::errc::invalid_argument, file + " is no instance of ringside");
+  if (__atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) != instance_magic)
+    return refuse(std::errc::invalid_argument, file + " is no instance of ringside");
   if (c.version != instance_version)
-    return refuse(std::errc::not_supported, file + " has version " + std::to_string(c.version) + ", this program knows version " +
-                                                std::to_string(instance_version));
+    return refuse(std::errc::not_supported, file + " has version " + std::to_string(c.version) +
+                                                ", this program knows version " + std::to_string(instance_version));
   if (!geometry_of(c).valid())
     return refuse(std::errc::invalid_argument, file + " names impossible sizes: it was damaged");
   return region;
@@ -200,7 +214,8 @@ result<std::vector<std::string>> read_patterns(int dir, const char* file) {
 }
 
 Switches::Switches(const std::vector<std::string>& lines) {
-  for (const std::string& line : lines) all_.emplace_back(EventPattern(std::string_view(line).substr(line[0] == '!')), line[0] != '!');
+  for (const std::string& line : lines)
+    all_.emplace_back(EventPattern(std::string_view(line).substr(line[0] == '!')), line[0] != '!');
 }
 
 bool Switches::on(std::string_view system, std::string_view name) const {
@@ -217,18 +232,21 @@ void apply_patterns(const std::vector<std::string>& lines, const InstanceWords& 
   for (u32 id = 1; id <= n; ++id) {
     EventEntry& e = words.event(id);
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
-    const std::string system = std::string(e.system, strnlen(e.system, sizeof e.system)), name = std::string(e.name, strnlen(e.name, sizeof e.name));
+    const std::string system = std::string(e.system, strnlen(e.system, sizeof e.system)),
+                      name = std::string(e.name, strnlen(e.name, sizeof e.name));
     const u32 on = switches.on(system, name) ? 1 : 0;
     __atomic_store_n(&e.enabled, on, __ATOMIC_RELEASE);
     if (on != 0) ++bytes[e.gate % gate_bytes];
   }
-  for (u32 i = 0; i < gate_bytes; ++i) __atomic_store_n(&gate[i], static_cast<unsigned char>(std::min(bytes[i], 255u)), __ATOMIC_RELEASE);
+  for (u32 i = 0; i < gate_bytes; ++i)
+    __atomic_store_n(&gate[i], static_cast<unsigned char>(std::min(bytes[i], 255u)), __ATOMIC_RELEASE);
 }
 
 bool instance_is_being_made(const std::string& name) {
   const auto where = place_of_instance(name, false);
   const auto names = where ? sys::names_in(where->parent.get()) : result<std::vector<std::string>>(std::vector<std::string>());
-  return where && names && std::any_of(names->begin(), names->end(), [&](const std::string& one) { return is_being_made(one, where->name); });
+  return where && names &&
+         std::any_of(names->begin(), names->end(), [&](const std::string& one) { return is_being_made(one, where->name); });
 }
 
 }  // namespace ringside

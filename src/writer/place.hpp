@@ -1,5 +1,5 @@
-// Where instances live, and how their directories are opened: by the programs that write, and by those that make, read and remove them.
-// A directory that another user could have made or can write to is refused (sys/beneath.hpp).
+// Where instances live, and how their directories are opened: by the programs that write, and by those that make, read and
+// remove them. A directory that another user could have made or can write to is refused (sys/beneath.hpp).
 #pragma once
 #include <memory>
 #include <string>

@@ -53,7 +53,8 @@ struct Opened {
 struct Process {
   Opened* opened = nullptr;  // null: no instance is open
   i32 pid = 0;
-  // The process (sys::this_process) whose TIDs the C library knows, as that of its main thread shows: a raw clone is another one.
+  // The process (sys::this_process) whose TIDs the C library knows, as that of its main thread shows: a raw clone is another
+  // one.
   u64 tids_noted_in = 0;
   bool fenced = false;       // membarrier is available
   char comm[16] = {};
@@ -102,17 +103,19 @@ Attached attach(const u32* depth) noexcept;
 void count_refused() noexcept;  // an event that no ring counts
 constexpr bool wants_ring(Refused why) noexcept { return why == Refused::no_ring || why == Refused::moved; }
 constexpr bool is_uncounted(Refused why) noexcept {  // false: the ring has counted it, or it is not to be recorded
-  return wants_ring(why) || why == Refused::corrupt || why == Refused::interrupted || why == Refused::frozen || why == Refused::no_memory;
+  return wants_ring(why) || why == Refused::corrupt || why == Refused::interrupted || why == Refused::frozen ||
+         why == Refused::no_memory;
 }
 inline Opened* opened_now() noexcept { return __atomic_load_n(&process.opened, __ATOMIC_ACQUIRE); }
 Doorbell bell_of(const InstanceWords& words) noexcept;  // wakes up all readers that wait at the instance
 
 // thread_ring.cpp
 enum class Tried { written, refused, not_here };  // not_here: the thread writes to the rings of CPUs
-// For a thread that does not write to the rings of CPUs: attaches it where it has to. `as`: the thread that the event is written
-// for, if not 0.
+// For a thread that does not write to the rings of CPUs: attaches it where it has to. `as`: the thread that the event is
+// written for, if not 0.
 Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept;
-// Gives this thread a ring of its own at this depth, for the event that is open there. Signals are off. False: none is available.
+// Gives this thread a ring of its own at this depth, for the event that is open there. Signals are off. False: none is
+// available.
 bool attach_to_own_ring(u32 depth) noexcept;
 // The child of a vfork has its parent's thread: it gets rings of its own, and the parent gets its rings back when it goes on.
 // Signals are off.
@@ -140,7 +143,8 @@ struct Numbers {
   char task[16];  // the thread's name, which is asked for once
 };
 // Registers this thread, and returns the numbers that its events use for it and its process: TID and PID, or numbers of the
-// instance's. Signals are off, or the process is not foreign. epoch: loaded before `in`; the thread keeps its numbers until the next one.
+// instance's. Signals are off, or the process is not foreign. epoch: loaded before `in`; the thread keeps its numbers until the
+// next one.
 Numbers introduce_thread(Opened& in, u64 epoch) noexcept;
 i32 noted_tid() noexcept;  // this thread's TID as the C library has noted it, without a system call; 0: unknown
 // The same for a thread of another process in this one's PID namespace, on behalf of which this one writes.

@@ -37,7 +37,8 @@ constinit pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 constinit ringside_event* all_events = nullptr;  // under `opening`; a stack, never popped
 constinit Opened* all_opened = nullptr;          // the same
 
-// Without signals, so that no handler forks in the middle. A child of a fork that ran no handlers is known as such before the epoch moves on.
+// Without signals, so that no handler forks in the middle. A child of a fork that ran no handlers is known as such before the
+// epoch moves on.
 class Opening {
  public:
   Opening() noexcept {
@@ -80,7 +81,8 @@ u32 stack_place(const char* fields) {
   u32 end = RINGSIDE_COMMON_SIZE;
   for (const char* at = std::strstr(fields, "offset:"); at != nullptr; at = std::strstr(at + 1, "offset:")) {
     const char* const size = std::strstr(at, "size:");
-    if (size != nullptr) end = std::max(end, static_cast<u32>(std::strtoul(at + 7, nullptr, 10) + std::strtoul(size + 5, nullptr, 10)));
+    if (size != nullptr)
+      end = std::max(end, static_cast<u32>(std::strtoul(at + 7, nullptr, 10) + std::strtoul(size + 5, nullptr, 10)));
   }
   end = align_up(end, 8u);
   return end + 8 + RINGSIDE_FIELDS_MAX <= RINGSIDE_PAYLOAD_MAX ? end : 0;
@@ -113,7 +115,8 @@ bool fits(const char* name) noexcept {
 
 // To the program's user: no caller gets the error, and a recorder sees only a program that writes nothing.
 void complain(const std::string& sentence, int error) {
-  const std::string line = std::string("ringside: ") + program_invocation_short_name + " (" + std::to_string(getpid()) + "): " + sentence + ": " + std::strerror(error) + "\n";
+  const std::string line = std::string("ringside: ") + program_invocation_short_name + " (" + std::to_string(getpid()) +
+                           "): " + sentence + ": " + std::strerror(error) + "\n";
   // If no reader is there, this is a SIGPIPE, which would hit the program.
   sigset_t pipe, before, pending;
   sigemptyset(&pipe);
@@ -141,7 +144,8 @@ int enter(ringside_event& e, const Opened& in) {
   u32 id = 0;
   for (u32 i = 1; i <= made && id == 0; ++i) {
     const EventEntry& entry = words.event(i);
-    if (std::strncmp(entry.system, e.system, sizeof entry.system) != 0 || std::strncmp(entry.name, e.name, sizeof entry.name) != 0)
+    if (std::strncmp(entry.system, e.system, sizeof entry.system) != 0 ||
+        std::strncmp(entry.name, e.name, sizeof entry.name) != 0)
       continue;
     // Another program may have declared it when it was to have a stack, or when it was not.
     if (entry.format_hash != hash) {
@@ -174,7 +178,9 @@ int enter(ringside_event& e, const Opened& in) {
     const std::string system = std::string("events/") + e.system, event = system + "/" + e.name;
     for (const std::string& folder : {std::string("events"), system, event})
       if (!sys::make_owned_directory(dir.get(), folder.c_str())) return -errno;
-    for (const auto& [file, text] : {std::pair{"/id", std::to_string(abi::event_id(id)) + "\n"}, {"/format", format_text(e.name, abi::event_id(id), e.format_fields + stack_line(stack_at), e.print_fmt)}})
+    for (const auto& [file, text] :
+         {std::pair{"/id", std::to_string(abi::event_id(id)) + "\n"},
+          {"/format", format_text(e.name, abi::event_id(id), e.format_fields + stack_line(stack_at), e.print_fmt)}})
       if (auto done = sys::write_owned(dir.get(), event + file, text); !done) return -errno_of(done.error());
     __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
     __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
@@ -189,13 +195,19 @@ int enter(ringside_event& e, const Opened& in) {
 int enter_or_complain(ringside_event& e, const Opened& in) {
   const int done = enter(e, in);
   if (done == -EEXIST)
-    complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in.path + " has it with other fields", -done);
+    complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in.path +
+                 " has it with other fields",
+             -done);
   else if (done != 0 && done != -ENOENT)  // gone: so is its recorder
-    complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in.path + " cannot take it", -done);
+    complain(
+        std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in.path + " cannot take it",
+        -done);
   return done;
 }
 
-void next_epoch() noexcept { __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE); }
+void next_epoch() noexcept {
+  __atomic_store_n(&detail::epoch.now, __atomic_add_fetch(&process.epochs, u64{1}, __ATOMIC_RELAXED), __ATOMIC_RELEASE);
+}
 
 // Other threads read these results; at the first open and in a new child there are no others.
 void know_process() noexcept {
@@ -350,7 +362,9 @@ int open_locked(const char* name) {
   const char* const name = std::getenv("RINGSIDE_INSTANCE");
   const int done = name != nullptr ? ringside_open(nullptr) : 0;
   if (done == -EOPNOTSUPP)
-    complain(std::string("not traced, this processor does not have the clock of the instance ") + name + "; make it with --clock mono", -done);
+    complain(std::string("not traced, this processor does not have the clock of the instance ") + name +
+                 "; make it with --clock mono",
+             -done);
   else if (done != 0 && !(done == -ENOENT && name[0] == '/'))  // a recorder's full path that is gone: so is the recorder
     complain(std::string("not traced, the instance ") + name + " of RINGSIDE_INSTANCE cannot be opened", -done);
 }
@@ -358,7 +372,8 @@ int open_locked(const char* name) {
 }  // namespace
 
 void become_child_if_forked() noexcept {
-  if (__atomic_load_n(&process.epochs, __ATOMIC_RELAXED) != 0 && __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0) become_child();
+  if (__atomic_load_n(&process.epochs, __ATOMIC_RELAXED) != 0 && __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0)
+    become_child();
 }
 
 void forget_events() noexcept {
@@ -379,7 +394,9 @@ void Opened::join() noexcept {
   const u64 own = sys::this_process();
   u64 who = 0;
   bool ours = false;
-  for (int tries = 0; tries < 10'000 && !(ours = __atomic_compare_exchange_n(&seating, &who, own, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)); ++tries) {
+  for (int tries = 0;
+       tries < 10'000 && !(ours = __atomic_compare_exchange_n(&seating, &who, own, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+       ++tries) {
     if (who != own) continue;
     if (seat.member() != nobody) return;
     sched_yield();
@@ -461,7 +478,8 @@ void ringside_close(void) {
     __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
   }
   // The seat stays: other threads have rings in there until they end.
-  if (const Member own = in->seat.member(); own != nobody) __atomic_fetch_and(&in->words.process(slot_of(own)).role, ~role::writer, __ATOMIC_RELAXED);
+  if (const Member own = in->seat.member(); own != nobody)
+    __atomic_fetch_and(&in->words.process(slot_of(own)).role, ~role::writer, __ATOMIC_RELAXED);
 }
 
 }  // extern "C"

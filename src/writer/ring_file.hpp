@@ -35,13 +35,15 @@ struct MappedRing {
 // ours: no other process makes or sizes them now, because the ring is claimed or in a folder that no other knows. They are made
 // and extended as needed.
 enum class Files : u8 { there, ours };
-// Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write. There is memory behind its control words. Empty on
-// failure, errno says why.
+// Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write. There is memory behind its control
+// words. Empty on failure, errno says why.
 MappedRing map_ring(int dir, u32 n, const Geometry& geometry, Files files) noexcept;
 // The same in a folder below `dir`, of at most 63 bytes with its slash at the end.
 MappedRing map_ring_in(int dir, const char* folder, const Geometry& geometry, Files files) noexcept;
 // A file can contain anything: a wrong value here leads to wrong numbers only.
-inline RingKind kind_of(const Control& control) noexcept { return control.kind == static_cast<u64>(RingKind::cpu) ? RingKind::cpu : RingKind::thread; }
+inline RingKind kind_of(const Control& control) noexcept {
+  return control.kind == static_cast<u64>(RingKind::cpu) ? RingKind::cpu : RingKind::thread;
+}
 // Writes its sizes and kind into its control words. The caller owns it (RingState::busy).
 void label_ring(const Ring& ring) noexcept;
 // The sizes of ring `n`, from its own words; `fresh` if it is new. Invalid if they are damaged. Reading a file costs less than

@@ -17,26 +17,35 @@ namespace ringside {
 namespace {
 
 constinit ringside_event stack_event{
-    "ringside", "stack",
+    "ringside",
+    "stack",
     "\tfield:u64 id;\toffset:8;\tsize:8;\tsigned:0;\n"
     "\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n"
     "\tfield:u32 ended;\toffset:20;\tsize:4;\tsigned:0;\n",
-    "\"id=0x%llx frames=%s ended=%s\", REC->id, __print_array(__get_dynamic_array(frames), __get_dynamic_array_len(frames) / 8, 8), "
+    "\"id=0x%llx frames=%s ended=%s\", REC->id, __print_array(__get_dynamic_array(frames), __get_dynamic_array_len(frames) / "
+    "8, 8), "
     "__print_symbolic(REC->ended, { 0, \"complete\" }, { 1, \"depth\" }, { 2, \"no_table\" }, { 3, \"bad_frame\" })",
-    ringside_gate_of("ringside", "stack"), 0, nullptr, nullptr};
+    ringside_gate_of("ringside", "stack"),
+    0,
+    nullptr,
+    nullptr};
 constexpr u32 frames_at = 24;
 static_assert(frames_at + most_frames * 8 <= RINGSIDE_PAYLOAD_MAX);
 
-constinit ringside_event code_map_event{
-    "ringside", "code_map",
-    "\tfield:u32 pid;\toffset:8;\tsize:4;\tsigned:0;\n"
-    "\tfield:u64 start;\toffset:16;\tsize:8;\tsigned:0;\n"
-    "\tfield:u64 size;\toffset:24;\tsize:8;\tsigned:0;\n"
-    "\tfield:u64 file_offset;\toffset:32;\tsize:8;\tsigned:0;\n"
-    "\tfield:__data_loc char[] build_id;\toffset:40;\tsize:4;\tsigned:0;\n"
-    "\tfield:__data_loc char[] path;\toffset:44;\tsize:4;\tsigned:0;\n",
-    "\"pid=%u start=0x%llx size=0x%llx file_offset=0x%llx build_id=%s path=%s\", REC->pid, REC->start, REC->size, REC->file_offset, __get_str(build_id), __get_str(path)",
-    ringside_gate_of("ringside", "code_map"), 0, nullptr, nullptr};
+constinit ringside_event code_map_event{"ringside",
+                                        "code_map",
+                                        "\tfield:u32 pid;\toffset:8;\tsize:4;\tsigned:0;\n"
+                                        "\tfield:u64 start;\toffset:16;\tsize:8;\tsigned:0;\n"
+                                        "\tfield:u64 size;\toffset:24;\tsize:8;\tsigned:0;\n"
+                                        "\tfield:u64 file_offset;\toffset:32;\tsize:8;\tsigned:0;\n"
+                                        "\tfield:__data_loc char[] build_id;\toffset:40;\tsize:4;\tsigned:0;\n"
+                                        "\tfield:__data_loc char[] path;\toffset:44;\tsize:4;\tsigned:0;\n",
+                                        "\"pid=%u start=0x%llx size=0x%llx file_offset=0x%llx build_id=%s path=%s\", REC->pid, "
+                                        "REC->start, REC->size, REC->file_offset, __get_str(build_id), __get_str(path)",
+                                        ringside_gate_of("ringside", "code_map"),
+                                        0,
+                                        nullptr,
+                                        nullptr};
 constexpr u32 texts_at = 48, longest_path = 3000, longest_build_id = 64;  // of the build id: bytes
 
 constinit u32 wanted_depth = usual_depth;
@@ -46,8 +55,12 @@ constinit u32 wanted_depth = usual_depth;
 constexpr u32 bucket_bits = 13, ways = 4;
 constinit u64* written_stacks = nullptr;
 
-u64 key_of(u64 id, const RingNow& ring, u64 again) noexcept { return (id ^ ring.key * 0x9E3779B97F4A7C15u ^ again * 0xD6E8FEB86659FD93u) * 0xC2B2AE3D27D4EB4Fu; }
-u64* bucket_of(u64 key) noexcept { return __atomic_load_n(&written_stacks, __ATOMIC_ACQUIRE) + (key >> (64 - bucket_bits)) * ways; }
+u64 key_of(u64 id, const RingNow& ring, u64 again) noexcept {
+  return (id ^ ring.key * 0x9E3779B97F4A7C15u ^ again * 0xD6E8FEB86659FD93u) * 0xC2B2AE3D27D4EB4Fu;
+}
+u64* bucket_of(u64 key) noexcept {
+  return __atomic_load_n(&written_stacks, __ATOMIC_ACQUIRE) + (key >> (64 - bucket_bits)) * ways;
+}
 
 // Is there a copy in the ring's newer half?
 RINGSIDE_INLINE bool is_written(u64 key, const RingNow& ring) noexcept {
@@ -82,7 +95,8 @@ RINGSIDE_INLINE RingNow ring_now() noexcept {
     if (side == nullptr || cpu >= side->rings->nr) return {};
     const CpuPlace& place = place_in(*side->rings, cpu);
     if (place.ring.control == nullptr) return {};
-    return {reinterpret_cast<u64>(&place), place_of(__atomic_load_n(&place.control->commit, __ATOMIC_RELAXED)).position, place.ring.geometry.nr_slots()};
+    return {reinterpret_cast<u64>(&place), place_of(__atomic_load_n(&place.control->commit, __ATOMIC_RELAXED)).position,
+            place.ring.geometry.nr_slots()};
   }
 #endif
   return own_ring_now();
@@ -115,7 +129,9 @@ bool begin_maps(StackWalk& walk, u32 pid) noexcept {
   const u64 done = u64{pid} << 2 | 2;
   u64 now = __atomic_load_n(&maps_begun, __ATOMIC_ACQUIRE);
   if (now == done) return true;
-  if (now == (u64{pid} << 2 | 1) || !__atomic_compare_exchange_n(&maps_begun, &now, u64{pid} << 2 | 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return false;
+  if (now == (u64{pid} << 2 | 1) ||
+      !__atomic_compare_exchange_n(&maps_begun, &now, u64{pid} << 2 | 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    return false;
   walk.payload[texts_at] = walk.payload[texts_at + 1] = 0;
   write_map(walk, pid, 0, 0, 0, 0, 0);
   __atomic_store_n(&maps_begun, done, __ATOMIC_RELEASE);
@@ -129,7 +145,9 @@ struct Segments {
 Segments segments_of(const MappedObject& object) noexcept {
   const auto* const elf = reinterpret_cast<const ElfW(Ehdr)*>(object.start);
   if (object.end - object.start < sizeof *elf || std::memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0) return {};
-  if (elf->e_phentsize != sizeof(ElfW(Phdr)) || elf->e_phoff > page_size || elf->e_phoff + elf->e_phnum * sizeof(ElfW(Phdr)) > page_size) return {};
+  if (elf->e_phentsize != sizeof(ElfW(Phdr)) || elf->e_phoff > page_size ||
+      elf->e_phoff + elf->e_phnum * sizeof(ElfW(Phdr)) > page_size)
+    return {};
   return {reinterpret_cast<const ElfW(Phdr)*>(object.start + elf->e_phoff), elf->e_phnum};
 }
 
@@ -140,15 +158,18 @@ Bytes build_id_of(const MappedObject& object, const Segments& segments) noexcept
     u64 at = object.bias + note.p_vaddr;
     if (note.p_type != PT_NOTE || note.p_memsz > page_size) continue;
     const u64 end = at + note.p_memsz;
-    const bool loaded = std::any_of(segments.header, segments.header + segments.count, [&](const ElfW(Phdr)& s) {
-      return s.p_type == PT_LOAD && (s.p_flags & PF_R) != 0 && note.p_vaddr >= s.p_vaddr && note.p_vaddr - s.p_vaddr <= s.p_filesz && note.p_memsz <= s.p_filesz - (note.p_vaddr - s.p_vaddr);
+    const bool loaded = std::any_of(segments.header, segments.header + segments.count, [&](const ElfW(Phdr) & s) {
+      return s.p_type == PT_LOAD && (s.p_flags & PF_R) != 0 && note.p_vaddr >= s.p_vaddr &&
+             note.p_vaddr - s.p_vaddr <= s.p_filesz && note.p_memsz <= s.p_filesz - (note.p_vaddr - s.p_vaddr);
     });
     while (loaded && end - at >= sizeof(ElfW(Nhdr)) && at < end) {
       ElfW(Nhdr) n;
       std::memcpy(&n, reinterpret_cast<const void*>(at), sizeof n);
-      const u64 name = at + sizeof n, value = name + align_up(u64{n.n_namesz}, u64{4}), next = value + align_up(u64{n.n_descsz}, u64{4});
+      const u64 name = at + sizeof n, value = name + align_up(u64{n.n_namesz}, u64{4}),
+                next = value + align_up(u64{n.n_descsz}, u64{4});
       if (next > end) break;
-      if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && std::memcmp(reinterpret_cast<const void*>(name), "GNU", 4) == 0 && n.n_descsz <= longest_build_id)
+      if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && std::memcmp(reinterpret_cast<const void*>(name), "GNU", 4) == 0 &&
+          n.n_descsz <= longest_build_id)
         return {reinterpret_cast<const u8*>(value), n.n_descsz};
       at = next;
     }
@@ -202,7 +223,8 @@ u32 put_path(const MappedObject& object, u8* to) noexcept {
   for (u32 i = 0; i < segments.count; ++i) {
     const ElfW(Phdr)& s = segments.header[i];
     if (s.p_type != PT_LOAD || (s.p_flags & PF_X) == 0) continue;
-    const u64 start = (object.bias + s.p_vaddr) & ~u64{page_size - 1}, end = align_up(object.bias + s.p_vaddr + s.p_memsz, u64{page_size});
+    const u64 start = (object.bias + s.p_vaddr) & ~u64{page_size - 1},
+              end = align_up(object.bias + s.p_vaddr + s.p_memsz, u64{page_size});
     write_map(walk, pid, start, end - start, s.p_offset & ~u64{page_size - 1}, build_id, path);
   }
   errno = saved;
@@ -274,7 +296,8 @@ void ready_stacks(u32 depth) noexcept {
   wanted_depth = std::clamp(depth, 1u, most_frames);
   ready_unwind();
   if (__atomic_load_n(&written_stacks, __ATOMIC_ACQUIRE) != nullptr) return;
-  void* const table = mmap(nullptr, sizeof(u64) * ways << bucket_bits, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const table =
+      mmap(nullptr, sizeof(u64) * ways << bucket_bits, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (table != MAP_FAILED) __atomic_store_n(&written_stacks, static_cast<u64*>(table), __ATOMIC_RELEASE);
 }
 

@@ -39,8 +39,8 @@ struct Own : TakenRing {
   OwnWriter& writer() noexcept { return *reinterpret_cast<OwnWriter*>(bytes); }
 };
 
-// The call that writes the topmost open event: the address of a word on its stack, and in the low bits the number of open events. 0: none is open.
-// One word, because each store before the clock is read delays the reading.
+// The call that writes the topmost open event: the address of a word on its stack, and in the low bits the number of open
+// events. 0: none is open. One word, because each store before the clock is read delays the reading.
 using Top = uintptr_t;
 constexpr Top depth_bits = 15;
 u32 depth_of(Top top) noexcept { return static_cast<u32>(top & depth_bits); }
@@ -53,10 +53,10 @@ enum class Event : u32 { none, begun, counted };
 // A handler that interrupts an open event writes to another ring: no two events are ever open on one. A handler that leaves its
 // event by longjmp damages its own ring at most, and loses only that event.
 //
-// A call begins and ends by a plain store of `top`, which may take back what handlers have stored there since it loaded the word. These handlers
-// have come back, so each event that they began and did not end was left. events[] tells which: events[depth] is stored only while `top` names
-// its call, or a call in a handler of that call. So a call that has stored `top`, at its begin and at its end, ends the events that it
-// finds from its own depth on, or above it.
+// A call begins and ends by a plain store of `top`, which may take back what handlers have stored there since it loaded the
+// word. These handlers have come back, so each event that they began and did not end was left. events[] tells which:
+// events[depth] is stored only while `top` names its call, or a call in a handler of that call. So a call that has stored
+// `top`, at its begin and at its end, ends the events that it finds from its own depth on, or above it.
 constexpr u32 most_depth = 8;
 struct ThreadRings {
   Top top;
@@ -81,7 +81,9 @@ pthread_key_t end_key;
 bool has_end_key = false;
 
 u64 epoch_now() noexcept { return __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE); }
-bool moved(const Own& own) noexcept { return (__atomic_load_n(&own.mapped.ring.control->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0; }
+bool moved(const Own& own) noexcept {
+  return (__atomic_load_n(&own.mapped.ring.control->gate, __ATOMIC_ACQUIRE) & gate_moved) != 0;
+}
 
 // Zeros, or null if there is no memory.
 Own* new_own() noexcept {
@@ -101,7 +103,8 @@ void release(Own*& own) noexcept {
   if (own == nullptr) return;
   const u64 retired = with_state(own->live, RingState::retired);
   u64 live = own->live;
-  const bool ours = own->tid != 0 && __atomic_compare_exchange_n(&own->in->words.ring(own->number).state, &live, retired, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  const bool ours = own->tid != 0 && __atomic_compare_exchange_n(&own->in->words.ring(own->number).state, &live, retired, false,
+                                                                 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
   if (!ours && own->tag != 0) give_back_claims(*own);
   const bool is_useful = ours && own->in == opened_now() && this_thread.borrowed == 0 && !moved(*own);
   if (!is_useful || !retired_rings.put({own->mapped, own->in, own->number, retired})) unmap_ring(own->mapped);
@@ -113,10 +116,12 @@ u64 published_in(const Ring& ring) noexcept {
   const u32 id = place_of(__atomic_load_n(&ring.control->commit, __ATOMIC_RELAXED)).id;
   if (!ring.geometry.holds(id)) return 0;
   const Record& record = ring.record(id);
-  return __atomic_load_n(&record.base, __ATOMIC_RELAXED) + committed_of(__atomic_load_n(&record.committed, __ATOMIC_RELAXED)).events;
+  return __atomic_load_n(&record.base, __ATOMIC_RELAXED) +
+         committed_of(__atomic_load_n(&record.committed, __ATOMIC_RELAXED)).events;
 }
 u64 refused_by(const Ring& ring) noexcept {
-  return __atomic_load_n(&ring.control->dropped, __ATOMIC_RELAXED) + __atomic_load_n(&ring.control->commit_overrun, __ATOMIC_RELAXED);
+  return __atomic_load_n(&ring.control->dropped, __ATOMIC_RELAXED) +
+         __atomic_load_n(&ring.control->commit_overrun, __ATOMIC_RELAXED);
 }
 
 void Own::note() noexcept {
@@ -130,8 +135,9 @@ bool grew(u64 now, u64 noted) noexcept { return now < noted ? now != 0 : now > n
 void end_left(u32 depth) noexcept {
   Own*& own = these.own[depth];
   const bool attached = own != nullptr && own->attached_at != detail::not_attached;
-  const bool counted = these.events[depth] != Event::begun ||
-                       (attached && (grew(published_in(own->mapped.ring), own->published) || grew(refused_by(own->mapped.ring), own->refused)));
+  const bool counted =
+      these.events[depth] != Event::begun ||
+      (attached && (grew(published_in(own->mapped.ring), own->published) || grew(refused_by(own->mapped.ring), own->refused)));
   these.events[depth] = Event::none;
   if (attached) own->note();  // the ring may stay
   if (!counted)
@@ -144,8 +150,8 @@ void end_left(u32 depth) noexcept {
   place = std::exchange(own, nullptr);
 }
 
-// Ends all events at this depth and above: no call is open there. Signals are off. In a child of a fork that ran no handlers they are its
-// parent's, as the rings are: nothing of them is ended or released before that is known.
+// Ends all events at this depth and above: no call is open there. Signals are off. In a child of a fork that ran no handlers
+// they are its parent's, as the rings are: nothing of them is ended or released before that is known.
 void end_all_left(u32 depth) noexcept {
   if (this_thread.borrowed == 0) become_child_if_forked();
   for (u32 above = most_depth; above-- > depth;)
@@ -260,7 +266,8 @@ bool attach_to_own_ring(u32 depth) noexcept {
   const Numbers me = introduce_thread(*in, epoch);
   own->tid = this_thread.tid = me.tid;
   introduce(*own, me);
-  new (own->bytes) OwnWriter(own->mapped.ring, RingClockNow{in->clock.kind, &in->words.control->clock_base_ticks}, bell_of(in->words), Back{{}, &own->backing});
+  new (own->bytes) OwnWriter(own->mapped.ring, RingClockNow{in->clock.kind, &in->words.control->clock_base_ticks},
+                             bell_of(in->words), Back{{}, &own->backing});
   own->note();
   these.events[depth] = Event::begun;  // a child of a fork finds its parent's events counted, but this one is its own
   Hardware::fence_light();
@@ -358,10 +365,12 @@ RINGSIDE_NOINLINE Tried write_to_own_ring(const ringside_event& event, i32 as, v
   }
   if (depth != 0) these.below[depth] = interrupted;
   Hardware::fence_light();
-  these.top = reinterpret_cast<Top>(&mark) | (depth + 1);  // from here on only this call writes to the ring: handlers have another
+  these.top =
+      reinterpret_cast<Top>(&mark) | (depth + 1);  // from here on only this call writes to the ring: handlers have another
   Hardware::fence_light();
   Event& now = these.events[depth];
-  if (RINGSIDE_UNLIKELY(now != Event::none || these.events[depth + 1] != Event::none)) end_above(depth);  // left since `top` was loaded
+  if (RINGSIDE_UNLIKELY(now != Event::none || these.events[depth + 1] != Event::none))
+    end_above(depth);  // left since `top` was loaded
   now = Event::begun;
   Hardware::fence_light();
   Refused why;

@@ -25,20 +25,24 @@ struct Rule {
   u32 ra = 0;   // the same for the return address; 0: in lr
 };
 constexpr u32 rule_bits = 29, most_cfa = 0x7FF;
-constexpr u64 pack(const Rule& r) noexcept { return u64{r.kind} | u64{r.of_fp} << 3 | u64{r.cfa} << 4 | u64{r.fp} << 15 | u64{r.ra} << 22; }
+constexpr u64 pack(const Rule& r) noexcept {
+  return u64{r.kind} | u64{r.of_fp} << 3 | u64{r.cfa} << 4 | u64{r.fp} << 15 | u64{r.ra} << 22;
+}
 constexpr Rule unpack(u64 w) noexcept {
-  return {static_cast<Rule::Kind>(w & 7), (w >> 3 & 1) != 0, static_cast<u32>(w >> 4 & most_cfa), static_cast<u32>(w >> 15 & 0x7F), static_cast<u32>(w >> 22 & 0x7F)};
+  return {static_cast<Rule::Kind>(w & 7), (w >> 3 & 1) != 0, static_cast<u32>(w >> 4 & most_cfa),
+          static_cast<u32>(w >> 15 & 0x7F), static_cast<u32>(w >> 22 & 0x7F)};
 }
 
-// Address and rule are one word: the index and the tag together are the address's 48 bits, mixed so that they can be told back, and a
-// bit says whether the word stands at its index or in the place beside it.
+// Address and rule are one word: the index and the tag together are the address's 48 bits, mixed so that they can be told back,
+// and a bit says whether the word stands at its index or in the place beside it.
 constexpr u32 index_bits = 14;
 constinit u64* rule_table = nullptr;
 constinit u64 rule_generation = 1;
 constexpr u64 mixed(u64 address) noexcept { return (address * 0x9E3779B97F4A7C15u) & ((u64{1} << 48) - 1); }
 struct RulePlace {
   u64 index, tag;
-  explicit constexpr RulePlace(u64 address) noexcept : index(mixed(address) >> (48 - index_bits)), tag((mixed(address) & ((u64{1} << (48 - index_bits)) - 1)) << 1) {}
+  explicit constexpr RulePlace(u64 address) noexcept
+      : index(mixed(address) >> (48 - index_bits)), tag((mixed(address) & ((u64{1} << (48 - index_bits)) - 1)) << 1) {}
   bool has(u64 word, u64 beside) const noexcept { return word >> rule_bits == (tag | beside) && (word & 7) != Rule::none; }
 };
 
@@ -50,7 +54,8 @@ Rule rule_of(const FrameRow& row) noexcept {
   if (row.ra.where == Where::undefined) return {.kind = Rule::outermost};
   Rule r{.kind = Rule::usual, .of_fp = row.cfa_of_fp};
   const bool fp_saved = row.fp.where == Where::at_cfa, ra_saved = row.ra.where == Where::at_cfa;
-  const bool simple = !row.cfa_by_expression && !row.cfa_unknown && fits_rule(row.cfa_offset, most_cfa) && (fp_saved ? fits_rule(-row.fp.offset, 0x7F) && row.fp.offset != 0 : row.fp.where == Where::same) &&
+  const bool simple = !row.cfa_by_expression && !row.cfa_unknown && fits_rule(row.cfa_offset, most_cfa) &&
+                      (fp_saved ? fits_rule(-row.fp.offset, 0x7F) && row.fp.offset != 0 : row.fp.where == Where::same) &&
                       (ra_saved ? fits_rule(-row.ra.offset, 0x7F) && row.ra.offset != 0 : row.ra.where == Where::same);
   if (!simple) return {.kind = Rule::in_full};
   r.cfa = static_cast<u32>(row.cfa_offset / 8);
@@ -93,7 +98,8 @@ struct Range {
 
 bool page_is_there(u64 page) noexcept {
   const int saved = errno;
-  const bool there = syscall(SYS_futex, page, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, page, 0) >= 0 || errno != EFAULT;
+  const bool there =
+      syscall(SYS_futex, page, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, page, 0) >= 0 || errno != EFAULT;
   errno = saved;
   return there;
 }
@@ -137,7 +143,9 @@ RINGSIDE_INLINE bool readable(u64 address) noexcept {
 }
 
 // Other functions' frames: the gaps between their variables are no error here.
-__attribute__((no_sanitize("address", "thread", "undefined"))) inline u64 word_at(u64 address) noexcept { return *reinterpret_cast<const volatile u64*>(address); }
+__attribute__((no_sanitize("address", "thread", "undefined"))) inline u64 word_at(u64 address) noexcept {
+  return *reinterpret_cast<const volatile u64*>(address);
+}
 
 RINGSIDE_INLINE bool load(u64 address, u64& value) noexcept {
   if (!readable(address)) return false;
@@ -148,7 +156,9 @@ bool load_word(void*, u64 address, u64& value) noexcept { return load(address, v
 
 constinit u64 left_out_start = 0, left_out_end = 0;
 
-RINGSIDE_INLINE u64 hashed(u64 callers, u64 frame) noexcept { return ((callers << 27 | callers >> 37) ^ frame) * 0xC2B2AE3D27D4EB4Fu; }
+RINGSIDE_INLINE u64 hashed(u64 callers, u64 frame) noexcept {
+  return ((callers << 27 | callers >> 37) ^ frame) * 0xC2B2AE3D27D4EB4Fu;
+}
 constexpr u64 no_callers = 0x27D4EB2F165667C5u;
 
 // The frame of code that has no table, by the frame pointer.
@@ -175,7 +185,8 @@ bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
 #endif
 }
 
-// From which of the last walk's steps on, `n` or a later one, all that they read is unchanged. The stack stands where step n is.
+// From which of the last walk's steps on, `n` or a later one, all that they read is unchanged. The stack stands where step n
+// is.
 RINGSIDE_INLINE u32 unchanged_from(const StackWalk& walk, u32 n) noexcept {
   u32 from = n;
   for (; n < most_frames; ++n) {
@@ -380,7 +391,9 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
     if (stepped == Stepped::to_caller) [[likely]]
       continue;
     if (stepped != Stepped::over_signal) {
-      end = stepped == Stepped::no_caller ? StackEnd::complete : stepped == Stepped::no_table ? StackEnd::no_table : StackEnd::bad_frame;
+      end = stepped == Stepped::no_caller  ? StackEnd::complete
+            : stepped == Stepped::no_table ? StackEnd::no_table
+                                           : StackEnd::bad_frame;
       break;
     }
     exact = true;

@@ -1,9 +1,9 @@
 // The calls that led to a place in this thread: a walk over its stack, by the compilers' tables (call_frame.hpp).
 //
-// A cache of the process keeps the rule for an address, in one word. Each thread keeps the words that its last walk read: a walk
-// that comes to a frame of the last one compares the words read from there on, and is done. Both give exactly the result of a
-// full walk. No lock, no allocation (a thread's first walk maps memory). Signal-safe: a handler
-// that interrupts a walk uses memory of its own.
+// A cache of the process keeps the rule for an address, in one word. Each thread keeps the words that its last walk read: a
+// walk that comes to a frame of the last one compares the words read from there on, and is done. Both give exactly the result
+// of a full walk. No lock, no allocation (a thread's first walk maps memory). Signal-safe: a handler that interrupts a walk
+// uses memory of its own.
 #pragma once
 #include <signal.h>
 

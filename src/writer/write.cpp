@@ -54,15 +54,16 @@ bool attach_to_cpus() noexcept {
   return map_cpu_ring(*side, cpu);
 }
 
-// The usual first event of a thread: its process has a seat, and its CPU's ring is mapped. Signals stay on. A handler that writes
-// attaches the thread, too, with the same numbers; if it leaves by longjmp, the next event finds the thread attached, or not yet. If
-// it forks, the child goes on here with its parent's epoch, so it is not attached. A thread that has a number keeps it here: that of
-// a child of fork, or of an instance that a handler has opened, is newer.
+// The usual first event of a thread: its process has a seat, and its CPU's ring is mapped. Signals stay on. A handler that
+// writes attaches the thread, too, with the same numbers; if it leaves by longjmp, the next event finds the thread attached, or
+// not yet. If it forks, the child goes on here with its parent's epoch, so it is not attached. A thread that has a number keeps
+// it here: that of a child of fork, or of an instance that a handler has opened, is newer.
 bool attach_at_once() noexcept {
   ThisThread& t = this_thread;
   const u64 epoch = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE);
   Opened* const in = opened_now();
-  if (t.inside || t.borrowed != 0 || epoch == 0 || in == nullptr || in->side == nullptr || in->foreign || !is_mapped(*in->side, Rseq::cpu(in->side->area)) || !in->rejoin())
+  if (t.inside || t.borrowed != 0 || epoch == 0 || in == nullptr || in->side == nullptr || in->foreign ||
+      !is_mapped(*in->side, Rseq::cpu(in->side->area)) || !in->rejoin())
     return false;
   const int saved = errno;
   const i32 tid = introduce_thread(*in, epoch).tid;
@@ -79,7 +80,8 @@ bool attach_at_once() noexcept { return false; }
 }  // namespace
 
 void count_refused() noexcept {
-  if (const Opened* const in = opened_now(); in != nullptr) __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
+  if (const Opened* const in = opened_now(); in != nullptr)
+    __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
 }
 
 // Signals are off meanwhile, so that no handler meets half a ring.
@@ -120,7 +122,9 @@ bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, 
   ThisThread& t = this_thread;
   for (int tries = 0; tries < 100; ++tries) {
     if (!t.on_cpus()) {
-      if (const Tried own = attach_at_once() ? Tried::not_here : write_to_own_ring(event, as, payload, size); own != Tried::not_here) return own == Tried::written;
+      if (const Tried own = attach_at_once() ? Tried::not_here : write_to_own_ring(event, as, payload, size);
+          own != Tried::not_here)
+        return own == Tried::written;
     } else if (wants_ring(why)) {
       if (attach(nullptr) == Attached::no && t.on_cpus()) return refuse_and_count();
     } else {

@@ -1,6 +1,6 @@
 // usage: recordings DIR: writes what the browser test looks at, made by hand: DIR/work (two processors, three threads, a gap, a
-// thread whose name would be HTML), DIR/states (threads that wake each other, spans, counters), DIR/stacks (three stacks), DIR/huge (times at both ends),
-// DIR/empty. And, for the tests of Python and CTF, DIR/random.
+// thread whose name would be HTML), DIR/states (threads that wake each other, spans, counters), DIR/stacks (three stacks),
+// DIR/huge (times at both ends), DIR/empty. And, for the tests of Python and CTF, DIR/random.
 #include <cstdio>
 #include <string>
 
@@ -91,26 +91,36 @@ void work(const std::string& dir) {
   must(w.finish(second));
 }
 
-// alpha sleeps until beta wakes it, runs 3 ms on CPU 0 and answers a request; beta is blocked until an interrupt wakes it, and runs
-// 8 ms on CPU 1. Forty times.
+// alpha sleeps until beta wakes it, runs 3 ms on CPU 0 and answers a request; beta is blocked until an interrupt wakes it, and
+// runs 8 ms on CPU 1. Forty times.
 void states(const std::string& dir) {
   auto w = must(RecordingWriter::create(dir, ClockInfo{}));
-  const std::string comm = "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 pid;\toffset:24;\tsize:4;\tsigned:1;\n";
+  const std::string comm =
+      "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 pid;\toffset:24;\tsize:4;\tsigned:1;\n";
   const std::string at_8 = "\toffset:8;\tsize:8;\tsigned:", text = "[16];\toffset:16;\tsize:16;\tsigned:0;\n";
-  w.meta().events.push_back({1, "ringside", "counter",
-                             test::format(1, "counter", "\tfield:s64 counter_value;" + at_8 + "1;\n\tfield:char track_name" + text, R"("%lld", REC->counter_value)"), true});
-  w.meta().events.push_back({2, "ringside", "span",
-                             test::format(2, "span", "\tfield:u64 track_event_type;" + at_8 + "0;\n\tfield:char slice_name" + text, R"("%llu", REC->track_event_type)"), true});
-  w.meta().events.push_back({3, "job", "done", test::format(3, "done", "\tfield:u64 id;" + at_8 + "0;\n", R"("id=%llu", REC->id)"), true});
   w.meta().events.push_back(
-      {5, "sched", "sched_switch",
-       test::format(5, "sched_switch",
-                    "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
-                    "\tfield:char next_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:s32 next_pid;\toffset:44;\tsize:4;\tsigned:1;\n"
-                    "\tfield:long prev_state;\toffset:48;\tsize:8;\tsigned:1;\n",
-                    R"("%d ==> %d", REC->prev_pid, REC->next_pid)"),
-       true, true});
-  w.meta().events.push_back({6, "sched", "sched_waking", test::format(6, "sched_waking", comm, R"("pid=%d", REC->pid)"), true, true});
+      {1, "ringside", "counter",
+       test::format(1, "counter", "\tfield:s64 counter_value;" + at_8 + "1;\n\tfield:char track_name" + text,
+                    R"("%lld", REC->counter_value)"),
+       true});
+  w.meta().events.push_back(
+      {2, "ringside", "span",
+       test::format(2, "span", "\tfield:u64 track_event_type;" + at_8 + "0;\n\tfield:char slice_name" + text,
+                    R"("%llu", REC->track_event_type)"),
+       true});
+  w.meta().events.push_back(
+      {3, "job", "done", test::format(3, "done", "\tfield:u64 id;" + at_8 + "0;\n", R"("id=%llu", REC->id)"), true});
+  w.meta().events.push_back({5, "sched", "sched_switch",
+                             test::format(5, "sched_switch",
+                                          "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 "
+                                          "prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
+                                          "\tfield:char next_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:s32 "
+                                          "next_pid;\toffset:44;\tsize:4;\tsigned:1;\n"
+                                          "\tfield:long prev_state;\toffset:48;\tsize:8;\tsigned:1;\n",
+                                          R"("%d ==> %d", REC->prev_pid, REC->next_pid)"),
+                             true, true});
+  w.meta().events.push_back(
+      {6, "sched", "sched_waking", test::format(6, "sched_waking", comm, R"("pid=%d", REC->pid)"), true, true});
   constexpr u32 kernel = RecordingWriter::kernel_rings;
   const RingName alpha{0, 5001, 5001, "alpha", "alpha"}, beta{1, 5001, 5002, "beta", "alpha"};
   for (const RingName& t : {alpha, beta}) {
@@ -118,8 +128,12 @@ void states(const std::string& dir) {
     w.meta().threads.push_back(t);
   }
   for (const u32 cpu : {0u, 1u}) must(w.add_ring({cpu, 0, 0, "", "", true}, 16384));
-  const auto waking = [](i32 waker, const std::string& name, i32 tid, u16 flags) { return Payload(6, waker, flags).text(padded(name)).put(tid); };
-  const auto switched = [](const std::string& from, i32 prev, const std::string& to, i32 next, i64 state) { return Payload(switch_to(from, prev, to, next)).put(state); };
+  const auto waking = [](i32 waker, const std::string& name, i32 tid, u16 flags) {
+    return Payload(6, waker, flags).text(padded(name)).put(tid);
+  };
+  const auto switched = [](const std::string& from, i32 prev, const std::string& to, i32 next, i64 state) {
+    return Payload(switch_to(from, prev, to, next)).put(state);
+  };
   SubBuffer cpu0(begin, 16384), cpu1(begin, 16384), of_alpha(begin, 16384), of_beta(begin, 16384);
   for (u64 i = 0; i < 40; ++i) {
     const auto us = [i](u64 n) { return begin + i * 10'000'000 + n * 1000; };
@@ -133,7 +147,9 @@ void states(const std::string& dir) {
     of_alpha.event(us(4000), Payload(1, 5001).put(static_cast<i64>(i)).text(padded("depth")));
     of_alpha.event(us(5000), Payload(3, 5001).put(i));
     of_alpha.event(us(5800), Payload(2, 5001).put(u64{'E'}).text(padded("request")));
-    if (i == 15) of_beta.event(us(4000), Payload(2, 5002).put(u64{'I'}).text(padded("=1+1,\"x\"")));  // a spreadsheet must not calculate it
+    if (i == 15)
+      of_beta.event(us(4000),
+                    Payload(2, 5002).put(u64{'I'}).text(padded("=1+1,\"x\"")));  // a spreadsheet must not calculate it
     of_beta.event(us(5000), Payload(1, 5002).put(-static_cast<i64>(i)).text(padded("depth")));
   }
   must(w.append(0, of_alpha.view()));
@@ -147,18 +163,34 @@ void states(const std::string& dir) {
 void stacks(const std::string& dir) {
   auto w = must(RecordingWriter::create(dir, ClockInfo{}));
   const std::string u64_at = ";\tsize:8;\tsigned:0;\n";
-  w.meta().events.push_back({1, "app", "work", test::format(1, "work", "\tfield:u64 size;\toffset:8" + u64_at + "\tfield:ringside_stack stack;\toffset:16" + u64_at, R"("size=%llu", REC->size)"), true});
   w.meta().events.push_back(
-      {2, "ringside", "stack", test::format(2, "stack", "\tfield:u64 id;\toffset:8" + u64_at + "\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n", R"("%llx", REC->id)"), true});
-  w.meta().events.push_back({3, "ringside", "code_map",
-                             test::format(3, "code_map",
-                                          "\tfield:u32 pid;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u64 start;\toffset:16" + u64_at + "\tfield:u64 size;\toffset:24" + u64_at +
-                                              "\tfield:u64 file_offset;\toffset:32" + u64_at + "\tfield:char path[16];\toffset:40;\tsize:16;\tsigned:0;\n",
-                                          R"("%u", REC->pid)"),
-                             true});
+      {1, "app", "work",
+       test::format(1, "work", "\tfield:u64 size;\toffset:8" + u64_at + "\tfield:ringside_stack stack;\toffset:16" + u64_at,
+                    R"("size=%llu", REC->size)"),
+       true});
+  w.meta().events.push_back(
+      {2, "ringside", "stack",
+       test::format(2, "stack",
+                    "\tfield:u64 id;\toffset:8" + u64_at + "\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n",
+                    R"("%llx", REC->id)"),
+       true});
+  w.meta().events.push_back(
+      {3, "ringside", "code_map",
+       test::format(3, "code_map",
+                    "\tfield:u32 pid;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u64 start;\toffset:16" + u64_at +
+                        "\tfield:u64 size;\toffset:24" + u64_at + "\tfield:u64 file_offset;\toffset:32" + u64_at +
+                        "\tfield:char path[16];\toffset:40;\tsize:16;\tsigned:0;\n",
+                    R"("%u", REC->pid)"),
+       true});
   must(w.add_ring({0, 4711, 4711, "<worker>", "worker"}, 16384));
   SubBuffer s(second, 16384);
-  s.event(second, Payload(3, 4711).put(u32{4711}).put(u32{0}).put(u64{0x10000}).put(u64{0x1000}).put(u64{0}).text({"/nowhere/app\0\0\0\0", 16}));
+  s.event(second, Payload(3, 4711)
+                      .put(u32{4711})
+                      .put(u32{0})
+                      .put(u64{0x10000})
+                      .put(u64{0x1000})
+                      .put(u64{0})
+                      .text({"/nowhere/app\0\0\0\0", 16}));
   const std::vector<std::vector<u64>> all = {{0x10301, 0x10201, 0x10101}, {0x10201, 0x10101}, {0x10401, 0x10101}};
   u64 id = 0, time = second;
   for (const auto& frames : all) {

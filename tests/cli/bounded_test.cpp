@@ -20,13 +20,18 @@ using testing::HasSubstr;
 
 constexpr const char* busy = "dd if=/dev/zero of=/dev/null bs=1 count=20000";  // 40,000 calls and some
 // Calls until there is this file.
-std::string until(const std::string& file) { return "sh -c 'until [ -e " + file + " ]; do dd if=/dev/zero of=/dev/null bs=1 count=2000; sleep 0.02; done'"; }
+std::string until(const std::string& file) {
+  return "sh -c 'until [ -e " + file + " ]; do dd if=/dev/zero of=/dev/null bs=1 count=2000; sleep 0.02; done'";
+}
 
 struct Bounded : test::BinaryTest {
-  json meta(const std::string& recording = "ringside.data") const { return json::parse(test::slurp(dir + "/" + recording + "/meta.json")); }
+  json meta(const std::string& recording = "ringside.data") const {
+    return json::parse(test::slurp(dir + "/" + recording + "/meta.json"));
+  }
   static u64 sum(const json& meta, const char* name, const char* inner = nullptr) {
     u64 all = 0;
-    for (const json& ring : meta.at("rings")) all += inner == nullptr ? ring.at(name).get<u64>() : ring.value(name, json::object()).value(inner, u64{0});
+    for (const json& ring : meta.at("rings"))
+      all += inner == nullptr ? ring.at(name).get<u64>() : ring.value(name, json::object()).value(inner, u64{0});
     return all;
   }
 };
@@ -39,7 +44,8 @@ TEST_F(Bounded, ARecordingStaysSmallAndEveryEventIsCounted) {
   u64 blocks = 0;
   for (const auto& file : fs::directory_iterator(dir + "/ringside.data")) {
     struct stat st {};
-    if (file.path().extension() == ".raw" && stat(file.path().c_str(), &st) == 0) blocks += static_cast<u64>(st.st_blocks) * 512;
+    if (file.path().extension() == ".raw" && stat(file.path().c_str(), &st) == 0)
+      blocks += static_cast<u64>(st.st_blocks) * 512;
   }
   EXPECT_LE(blocks, 1u << 20);
   const u64 removed = sum(m, "removed", "events");
@@ -56,7 +62,10 @@ TEST_F(Bounded, ARecordingStaysSmallAndEveryEventIsCounted) {
 }
 
 TEST_F(Bounded, CompressedPartsAndWhatContradictsThem) {
-  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside record --compress --rotate 512k -b 16M --libc io -- sh -c 'until [ -e ringside.data.0001 ]; do " + std::string(busy) + "; sleep 0.02; done; exec " + busy + "'");
+  const Outcome o =
+      run(RINGSIDE_BUILD_DIR
+          "/ringside record --compress --rotate 512k -b 16M --libc io -- sh -c 'until [ -e ringside.data.0001 ]; do " +
+          std::string(busy) + "; sleep 0.02; done; exec " + busy + "'");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("compressed to"));
   u64 parts = 0, recorded = 0, bytes = 0, packed = 0;
@@ -91,7 +100,8 @@ TEST_F(Bounded, AMachineWith512Processors) {
     InMemory() { fs::create_directories(path); }
     ~InMemory() { fs::remove_all(path); }
   } root;
-  std::ofstream(dir + "/script") << "set -e\nexport RINGSIDE_ROOT=" << root.path << "\nmount --bind possible /sys/devices/system/cpu/possible\n" RINGSIDE_BUILD_DIR
+  std::ofstream(dir + "/script") << "set -e\nexport RINGSIDE_ROOT=" << root.path
+                                 << "\nmount --bind possible /sys/devices/system/cpu/possible\n" RINGSIDE_BUILD_DIR
                                     "/ringside record -i large -b 1M --rings cpu --libc io -- sh -c 'for i in $(seq 60); do "
                                     "cat /etc/hostname & done; wait' > names\n" RINGSIDE_BUILD_DIR
                                     "/ringside stat large --json > stat\n";
@@ -116,8 +126,10 @@ TEST_F(Bounded, AMachineWith512Processors) {
 TEST_F(Bounded, ItIsReadableWhileItIsMade) {
   const Outcome o = run(std::string(RINGSIDE_BUILD_DIR "/ringside record -q --max-size 1M -b 16M --libc io -- ") + busy +
                         " & recorder=$!; until [ -e ringside.data/meta.json ]; do sleep 0.01; done; bad=0; "
-                        "while kill -0 $recorder; do " RINGSIDE_BUILD_DIR "/ringside report >report 2>errors || { [ $? = 1 ] || bad=1; }; "
-                        "grep -v 'did not finish\\|went again\\|older events\\|were lost\\|no events' errors && bad=1; done 2>/dev/null; wait $recorder && exit $bad");
+                        "while kill -0 $recorder; do " RINGSIDE_BUILD_DIR
+                        "/ringside report >report 2>errors || { [ $? = 1 ] || bad=1; }; "
+                        "grep -v 'did not finish\\|went again\\|older events\\|were lost\\|no events' errors && bad=1; done "
+                        "2>/dev/null; wait $recorder && exit $bad");
   EXPECT_EQ(o.code, 0) << o.err << o.out;
 }
 
@@ -160,12 +172,14 @@ TEST_F(Bounded, OldPartsGoAndThoseOfEarlierRunsStay) {
   EXPECT_TRUE(fs::exists(dir + "/ringside.data.0007"));
   EXPECT_FALSE(fs::exists(dir + "/ringside.data.0008"));
   size_t parts = 0;
-  for (const auto& part : fs::directory_iterator(dir)) parts += part.path().filename().string().rfind("ringside.data.00", 0) == 0 ? 1 : 0;
+  for (const auto& part : fs::directory_iterator(dir))
+    parts += part.path().filename().string().rfind("ringside.data.00", 0) == 0 ? 1 : 0;
   EXPECT_EQ(parts, 3u);
 }
 
 TEST_F(Bounded, OptionsThatContradictAreRefused) {
-  for (const char* options : {"--rotate 3", "--rotate 1k", "--rotate nonsense", "--keep 3", "--max-size 10k", "--rotate 1M --max-size 1M", "--rotate 1M --to x.dat"}) {
+  for (const char* options : {"--rotate 3", "--rotate 1k", "--rotate nonsense", "--keep 3", "--max-size 10k",
+                              "--rotate 1M --max-size 1M", "--rotate 1M --to x.dat"}) {
     const Outcome o = ringside(std::string("record ") + options + " true");
     EXPECT_EQ(o.code, 2) << options << o.err;
     EXPECT_FALSE(fs::exists(dir + "/ringside.data"));
@@ -175,11 +189,13 @@ TEST_F(Bounded, OptionsThatContradictAreRefused) {
 TEST_F(Bounded, RootSeesInstancesOfOtherUsers) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   // The user's own place is not this test's: a name of its own in it, which goes again.
-  const std::string as = "setpriv --reuid 65534 --regid 65534 --clear-groups env -u RINGSIDE_ROOT -u XDG_RUNTIME_DIR ", name = "test-" + std::to_string(getpid());
+  const std::string as = "setpriv --reuid 65534 --regid 65534 --clear-groups env -u RINGSIDE_ROOT -u XDG_RUNTIME_DIR ",
+                    name = "test-" + std::to_string(getpid());
   ASSERT_EQ(run("cp " RINGSIDE_BUILD_DIR "/ringside . && chmod 755 . ringside").code, 0);
   ASSERT_EQ(run("cd / && " + as + dir + "/ringside record -q -i " + name + " -o /dev/shm/" + name + " -- true").code, 0);
   const std::string path = "/dev/shm/ringside-65534/" + name;
-  const Outcome all = ringside("list --all"), one = ringside("list -U 65534 --json"), other = ringside("list -U 65533"), none = ringside("list -U no-such-user");
+  const Outcome all = ringside("list --all"), one = ringside("list -U 65534 --json"), other = ringside("list -U 65533"),
+                none = ringside("list -U no-such-user");
   EXPECT_THAT(all.out, HasSubstr(path));
   EXPECT_THAT(one.out, HasSubstr("\"instance\":\"" + path + "\""));
   EXPECT_EQ(other.out.find(path), std::string::npos);
@@ -188,7 +204,8 @@ TEST_F(Bounded, RootSeesInstancesOfOtherUsers) {
   // Plain list, and its name where a path is needed.
   EXPECT_THAT(run("env -u RINGSIDE_ROOT " RINGSIDE_BUILD_DIR "/ringside list").out, HasSubstr(path));
   EXPECT_EQ(ringside("list").out.find(path), std::string::npos);
-  for (const char* command : {"top ", "report ", "stat ", "crash ", "rm ", "record --duration 1ms -i ", "enable '*' -i ", "trigger 'a == 1' -i "}) {
+  for (const char* command :
+       {"top ", "report ", "stat ", "crash ", "rm ", "record --duration 1ms -i ", "enable '*' -i ", "trigger 'a == 1' -i "}) {
     const Outcome o = ringside(command + name);
     EXPECT_NE(o.code, 0) << command;
     EXPECT_THAT(o.err, HasSubstr("there is " + path + ": name it by that path")) << command;

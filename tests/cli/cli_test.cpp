@@ -41,7 +41,9 @@ struct Cli : test::BinaryTest {
   }
 };
 
-const char* const commands[] = {"record", "report", "top", "hist", "latency", "watch", "trigger", "stat", "list", "enable", "disable", "crash", "rm", "serve", "plot", "export", "remote", "recover", "doctor"};
+const char* const commands[] = {"record", "report", "top",    "hist",    "latency", "watch", "trigger",
+                                "stat",   "list",   "enable", "disable", "crash",   "rm",    "serve",
+                                "plot",   "export", "remote", "recover", "doctor"};
 
 TEST_F(Cli, EveryHelpHasExamples) {
   for (const char* command : commands) {
@@ -55,10 +57,30 @@ TEST_F(Cli, EveryHelpHasExamples) {
 }
 
 TEST_F(Cli, WrongUsageExitsWithTwo) {
-  for (const char* arguments :
-       {"", "nonsense", "report --nonsense", "crash", "rm", "stat", "hist", "hist size --sort never", "hist size --keys 0", "record", "record --mode upwards -- true",
-        "record --buffer-size many -- true", "record --subbuf-size 5k -- true", "record -b 16k -- true", "record --libc malloc",
-        "record --libc malloc,nonsense -- true", "record --clock sundial -- true", "top --interval never", "top --once --duration 0s", "report --tid x", "enable", "disable -i x", "report --time 5", "help nothing"}) {
+  for (const char* arguments : {"",
+                                "nonsense",
+                                "report --nonsense",
+                                "crash",
+                                "rm",
+                                "stat",
+                                "hist",
+                                "hist size --sort never",
+                                "hist size --keys 0",
+                                "record",
+                                "record --mode upwards -- true",
+                                "record --buffer-size many -- true",
+                                "record --subbuf-size 5k -- true",
+                                "record -b 16k -- true",
+                                "record --libc malloc",
+                                "record --libc malloc,nonsense -- true",
+                                "record --clock sundial -- true",
+                                "top --interval never",
+                                "top --once --duration 0s",
+                                "report --tid x",
+                                "enable",
+                                "disable -i x",
+                                "report --time 5",
+                                "help nothing"}) {
     const Outcome o = ringside(arguments);
     EXPECT_EQ(o.code, 2) << arguments << "\n" << o.err;
     EXPECT_EQ(o.out, "") << arguments;
@@ -91,12 +113,13 @@ TEST_F(Cli, ReportPrintsTheKernelsLines) {
 
 TEST_F(Cli, ReportFilters) {
   record();
-  EXPECT_EQ(ringside("report -e 'net:*' --tid 4800 --json").out,
-            "{\"ts\":1500000000,\"cpu\":null,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
-            "\"length\":1500}}\n"
-            "{\"ts\":3000000000,\"cpu\":null,\"ring\":3,\"lost\":1234}\n"
-            "{\"ts\":3000000000,\"cpu\":null,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
-            "\"length\":40}}\n");
+  EXPECT_EQ(
+      ringside("report -e 'net:*' --tid 4800 --json").out,
+      "{\"ts\":1500000000,\"cpu\":null,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
+      "\"length\":1500}}\n"
+      "{\"ts\":3000000000,\"cpu\":null,\"ring\":3,\"lost\":1234}\n"
+      "{\"ts\":3000000000,\"cpu\":null,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
+      "\"length\":40}}\n");
   EXPECT_EQ(ringside("report -e malloc --tid 4800").out, "RING:3 [LOST 1234 EVENTS]\n");
 }
 
@@ -104,10 +127,12 @@ TEST_F(Cli, FiltersChooseEvents) {
   record();
   EXPECT_EQ(ringside("report -F 'size > 32 && task ~ \"cc1*\"'").out,
             "         cc1plus-4711    [---]     2.000000: malloc: size=64 ptr=0xb0\nRING:3 [LOST 1234 EVENTS]\n");
-  EXPECT_EQ(ringside("report --filter 'length & 4 && ts < 2s || ptr == 0xA0' --json -e net:in").out,
-            "{\"ts\":1500000000,\"cpu\":null,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
-            "\"length\":1500}}\n{\"ts\":3000000000,\"cpu\":null,\"ring\":3,\"lost\":1234}\n");
-  EXPECT_EQ(nlohmann::json::parse(ringside("hist malloc/event -v size --json -F 'ptr != 0xa0'").out)["rows"][0]["size"]["sum"], 64);
+  EXPECT_EQ(
+      ringside("report --filter 'length & 4 && ts < 2s || ptr == 0xA0' --json -e net:in").out,
+      "{\"ts\":1500000000,\"cpu\":null,\"ring\":3,\"pid\":4800,\"tid\":4800,\"task\":\"as\",\"event\":\"net:in\",\"fields\":{"
+      "\"length\":1500}}\n{\"ts\":3000000000,\"cpu\":null,\"ring\":3,\"lost\":1234}\n");
+  EXPECT_EQ(nlohmann::json::parse(ringside("hist malloc/event -v size --json -F 'ptr != 0xa0'").out)["rows"][0]["size"]["sum"],
+            64);
   const auto top = nlohmann::json::parse(ringside("top --json -F 'ring == 3 && source == program'").out);
   EXPECT_EQ(top["count"], 2);
   EXPECT_EQ(top["rows"].size(), 1u);
@@ -130,7 +155,8 @@ TEST_F(Cli, FifosAreRefused) {
   EXPECT_NE(o.out.find(" open: path=/etc/hostname"), std::string::npos) << o.out;
   for (const char* file : {"saved_cmdlines", "set_event", "events/libc/open/format"}) {
     ASSERT_EQ(run("rm -f root/web/" + std::string(file) + "; mkfifo root/web/" + file).code, 0);
-    for (const char* command : {"top web --once --interval 50ms", "report web", "stat web"}) EXPECT_NE(run(tool + command).code, 124) << command << ", " << file;
+    for (const char* command : {"top web --once --interval 50ms", "report web", "stat web"})
+      EXPECT_NE(run(tool + command).code, 124) << command << ", " << file;
   }
   ASSERT_EQ(run("for f in r/ring*.raw; do rm $f; mkfifo $f; done").code, 0);
   o = run(tool + "report r");
@@ -173,7 +199,10 @@ TEST_F(Cli, JsonEverywhereParses) {
   EXPECT_TRUE(nlohmann::json::parse(ringside("list --json").out).is_array());
   EXPECT_TRUE(nlohmann::json::parse(ringside("doctor --json").out).is_array());
   const auto hist = nlohmann::json::parse(ringside("hist event -v malloc/size --json").out);
-  EXPECT_EQ(hist["rows"][0], nlohmann::json::parse(R"({"event":"libc:malloc","count":2,"malloc/size":{"sum":96,"mean":48,"min":32,"p50":32,"p90":64,"p99":64,"p999":64,"max":64}})"));
+  EXPECT_EQ(
+      hist["rows"][0],
+      nlohmann::json::parse(
+          R"({"event":"libc:malloc","count":2,"malloc/size":{"sum":96,"mean":48,"min":32,"p50":32,"p90":64,"p99":64,"p999":64,"max":64}})"));
   EXPECT_EQ(hist["count"], 2);
   EXPECT_EQ(hist["without"], 2);
   EXPECT_EQ(hist["lost"], 1234);
@@ -190,7 +219,9 @@ TEST_F(Cli, HistGroups) {
             "  64  cc1plus      1  ####################\n"
             "2 events have no size,task\n2 events, 1,234 lost: the numbers lack those\n");
   o = ringside("hist length.log2 --json");
-  EXPECT_EQ(nlohmann::json::parse(o.out)["rows"], nlohmann::json::parse(R"([{"length.log2":32,"count":1},{"length.log2":1024,"count":1}])")) << o.out;
+  EXPECT_EQ(nlohmann::json::parse(o.out)["rows"],
+            nlohmann::json::parse(R"([{"length.log2":32,"count":1},{"length.log2":1024,"count":1}])"))
+      << o.out;
   o = ringside("hist length.buckets=100");
   EXPECT_NE(o.out.find("[1500, 1600)"), std::string::npos) << o.out;
   o = ringside("top --by task,event --json");
@@ -198,7 +229,8 @@ TEST_F(Cli, HistGroups) {
   o = ringside("hist malloc/colour");
   EXPECT_EQ(o.code, 2);
   EXPECT_NE(o.err.find("libc:malloc has size, ptr"), std::string::npos) << o.err;
-  for (const char* wrong : {"size.log3", "size.buckets=0", "task.log2", "nothing:at_all/size", "size/", "size,ptr,length", "task -v task"}) {
+  for (const char* wrong :
+       {"size.log3", "size.buckets=0", "task.log2", "nothing:at_all/size", "size/", "size,ptr,length", "task -v task"}) {
     EXPECT_EQ(ringside("hist " + std::string(wrong)).code, 2) << wrong;
   }
 }
@@ -239,24 +271,28 @@ TEST_F(Cli, RecordRefusesADirectoryOfOthers) {
 
 // Starts a program, $w, that writes 1,000 events and waits for a signal; goes on when the recording in `dir` has them.
 std::string writer_into(const std::string& dir) {
-  return RINGSIDE_BUILD_DIR "/tests/signalled_writer & w=$!; until [ $(env -u RINGSIDE_INSTANCE " RINGSIDE_BUILD_DIR "/ringside report " + dir +
-         " 2>/dev/null | wc -l) = 1000 ]; do sleep 0.02; done; ";
+  return RINGSIDE_BUILD_DIR "/tests/signalled_writer & w=$!; until [ $(env -u RINGSIDE_INSTANCE " RINGSIDE_BUILD_DIR
+                            "/ringside report " +
+         dir + " 2>/dev/null | wc -l) = 1000 ]; do sleep 0.02; done; ";
 }
 
 TEST_F(Cli, FirstSignalFinishesWhatExists) {
   // A signal to the recorder alone: a command that gets no signal (INT reaches it from the terminal) runs to its end.
-  const Outcome o = ringside("record -o r -- sh -c '" + writer_into("r") + "kill -INT $PPID; sleep 0.3; kill $w; wait $w; exit 5'");
+  const Outcome o =
+      ringside("record -o r -- sh -c '" + writer_into("r") + "kill -INT $PPID; sleep 0.3; kill $w; wait $w; exit 5'");
   EXPECT_EQ(o.code, 5) << o.err;
   EXPECT_NE(o.err.find("1,000 events"), std::string::npos) << o.err;
   // A request to end is passed on to the command, and its end is waited for.
-  const Outcome t = ringside("record -o t -- sh -c '" + writer_into("t") + "trap \"kill $w; wait $w; exit 6\" TERM; kill -TERM $PPID; wait $w; exit 5'");
+  const Outcome t = ringside("record -o t -- sh -c '" + writer_into("t") +
+                             "trap \"kill $w; wait $w; exit 6\" TERM; kill -TERM $PPID; wait $w; exit 5'");
   EXPECT_EQ(t.code, 6) << t.err;
   EXPECT_NE(t.err.find("1,000 events"), std::string::npos) << t.err;
 }
 
 TEST_F(Cli, SecondSignalLeavesAtOnceAndTheRecordingIsReadable) {
   // Two signals that are pending at the same time count as one: so send until it has gone.
-  const Outcome o = ringside("record -o r -- sh -c '" + writer_into("r") + "while kill -INT $PPID; do sleep 0.1; done 2>/dev/null; kill $w'");
+  const Outcome o =
+      ringside("record -o r -- sh -c '" + writer_into("r") + "while kill -INT $PPID; do sleep 0.1; done 2>/dev/null; kill $w'");
   EXPECT_EQ(o.code, 128 + 2) << o.err;
   const Outcome report = ringside("report r");
   EXPECT_EQ(report.code, 0) << report.err;
@@ -285,9 +321,14 @@ TEST_F(Cli, ReportOfRingsThatOutrunItShowsEventsAndSaysWhatIsLost) {
   for (const std::string rings : {"cpu", "thread"}) {
     if (rings == "cpu" && ringside("doctor").out.find("of CPUs (") == std::string::npos) continue;
     ASSERT_EQ(ringside("record -q -i " + rings + " --rings " + rings + " -b 64k --subbuf-size 4k -o r -- true").code, 0);
-    const Outcome o = run("for n in 1 2; do RINGSIDE_INSTANCE=" + rings + " RINGSIDE_LIBC=io LD_PRELOAD=" RINGSIDE_BUILD_DIR "/libringside-libc.so dd if=/dev/zero of=/dev/null bs=1 & writers=\"$writers $!\"; done; "
-                          "until " RINGSIDE_BUILD_DIR "/ringside report " + rings + " 2>/dev/null | grep -q LOST; do sleep 0.02; done; "
-                          "for look in 1 2 3 4 5 6; do " RINGSIDE_BUILD_DIR "/ringside report --json " + rings + " 2>err.$look | grep -vc '\"lost\"' || cat err.$look; done; kill -9 $writers; wait");
+    const Outcome o = run("for n in 1 2; do RINGSIDE_INSTANCE=" + rings +
+                          " RINGSIDE_LIBC=io LD_PRELOAD=" RINGSIDE_BUILD_DIR
+                          "/libringside-libc.so dd if=/dev/zero of=/dev/null bs=1 & writers=\"$writers $!\"; done; "
+                          "until " RINGSIDE_BUILD_DIR "/ringside report " +
+                          rings +
+                          " 2>/dev/null | grep -q LOST; do sleep 0.02; done; "
+                          "for look in 1 2 3 4 5 6; do " RINGSIDE_BUILD_DIR "/ringside report --json " +
+                          rings + " 2>err.$look | grep -vc '\"lost\"' || cat err.$look; done; kill -9 $writers; wait");
     std::istringstream looks(o.out);
     for (std::string seen; std::getline(looks, seen);) EXPECT_GT(std::atoi(seen.c_str()), 0) << rings << "\n" << o.out;
     EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 6) << o.out;
@@ -302,14 +343,17 @@ TEST_F(Cli, ManPagesAndCompletionKnowEveryCommand) {
   for (const char* name : {"record", "report", "top", "hist", "watch", "stat", "list", "crash", "rm", "serve", "doctor"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << name;
     EXPECT_NE(main.find(std::string(".BR ringside\\-") + name + " (1)"), std::string::npos) << name;
-    EXPECT_NE(test::slurp(dir + "/man1/ringside-" + name + ".1").find(std::string(".B ringside ") + name), std::string::npos) << name;
+    EXPECT_NE(test::slurp(dir + "/man1/ringside-" + name + ".1").find(std::string(".B ringside ") + name), std::string::npos)
+        << name;
     EXPECT_NE(names.find(std::string(name) + "\t"), std::string::npos) << name;
   }
   EXPECT_NE(test::slurp(dir + "/man1/ringside-record.1").find("\\-\\-buffer\\-size SIZE"), std::string::npos);
   EXPECT_NE(test::slurp(dir + "/man7/ringside.7").find(".SH ENVIRONMENT"), std::string::npos);
   EXPECT_EQ(ringside("manual pages").code, 2);
   ASSERT_EQ(ringside("record -i web --libc malloc -- true").code, 0);
-  const auto words = [&](const std::string& line) { return run(RINGSIDE_BUILD_DIR "/ringside complete zsh \"" + line + "\" | cut -f 1 | paste -sd' '").out; };
+  const auto words = [&](const std::string& line) {
+    return run(RINGSIDE_BUILD_DIR "/ringside complete zsh \"" + line + "\" | cut -f 1 | paste -sd' '").out;
+  };
   EXPECT_EQ(words("ringside record --mode o"), "overwrite\n");
   EXPECT_EQ(words("ringside record --mode=o"), "--mode=overwrite\n");
   EXPECT_EQ(words("sudo ringside crash w"), "web :files\n");
@@ -332,7 +376,8 @@ TEST_F(Cli, LibcurlIsLoadedWhereAServerIsAsked) {
   EXPECT_EQ(needed.find("curl"), std::string::npos);
   fs::create_directories(dir + "/libraries");
   std::ofstream(dir + "/libraries/libcurl.so.4");  // no library
-  const test::Outcome o = run("LD_LIBRARY_PATH=" + dir + "/libraries " RINGSIDE_BUILD_DIR "/ringside report clickhouse://localhost:1/traces");
+  const test::Outcome o =
+      run("LD_LIBRARY_PATH=" + dir + "/libraries " RINGSIDE_BUILD_DIR "/ringside report clickhouse://localhost:1/traces");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("libcurl"), std::string::npos) << o.err;  // built without, it says so
 }

@@ -65,7 +65,8 @@ struct Containers : test::BinaryTest, testing::WithParamInterface<const char*> {
     fifos[who] = sys::Fd(open(fifo.c_str(), O_RDWR | O_CLOEXEC));
     const pid_t pid = fork();
     if (pid == 0) {
-      const std::string all = "cd " + dir + " && RINGSIDE_ROOT=" + dir + "/root RINGSIDE_INSTANCE=sh exec " + how + RINGSIDE_BUILD_DIR "/tests/container_writer " + name + " " + fifo;
+      const std::string all = "cd " + dir + " && RINGSIDE_ROOT=" + dir + "/root RINGSIDE_INSTANCE=sh exec " + how +
+                              RINGSIDE_BUILD_DIR "/tests/container_writer " + name + " " + fifo;
       execl("/bin/sh", "sh", "-c", all.c_str(), nullptr);
       _exit(127);
     }
@@ -144,7 +145,8 @@ TEST_P(Containers, ProgramsWithTheSamePidAreToldApart) {
   EXPECT_EQ(namespaces.size(), 2u);
   // As text.
   const std::string text = ringside("report r").out;
-  for (int who = 1; who <= 2; ++who) EXPECT_TRUE(holds(text, "main-" + std::to_string(who) + "-" + std::to_string(pid_of(all, who)) + "(1) ")) << text;
+  for (int who = 1; who <= 2; ++who)
+    EXPECT_TRUE(holds(text, "main-" + std::to_string(who) + "-" + std::to_string(pid_of(all, who)) + "(1) ")) << text;
   EXPECT_TRUE(holds(text, "main-3-" + std::to_string(pid_of(all, 3)) + " ")) << text;
   EXPECT_TRUE(json::parse(ringside("stat sh --json").out)["adds_up"]);
 }
@@ -164,7 +166,8 @@ TEST_P(Containers, TopFiltersAndStatTakeTheNumbersOfTheHost) {
   };
   ASSERT_EQ(ringside("record -i sh -o r --duration 100ms").code, 0);
   const std::string one = std::to_string(first), two = std::to_string(second);
-  EXPECT_EQ(by("process"), (std::map<std::string, int>{{"container_write-" + one + "(1)", 20}, {"container_write-" + two + "(1)", 20}}))
+  EXPECT_EQ(by("process"),
+            (std::map<std::string, int>{{"container_write-" + one + "(1)", 20}, {"container_write-" + two + "(1)", 20}}))
       << ringside("top r --by process").out;
   EXPECT_EQ(by("thread")["main-1-" + one + "(1)"], 10);
   EXPECT_EQ(by("tid")[two], 10);
@@ -198,7 +201,8 @@ TEST_P(Containers, ThoseInsideSeeThemselvesAndTheOthersNamespaces) {
   struct stat st {};
   ASSERT_EQ(stat(("/proc/" + std::to_string(pid_of(all, 2)) + "/ns/pid").c_str(), &st), 0);
   EXPECT_TRUE(holds(inside.out, " main-2-1@" + std::to_string(st.st_ino) + " ")) << inside.out;
-  EXPECT_TRUE(holds(inside.out, " main-3-" + std::to_string(pid_of(all, 3)) + "@" + std::to_string(sys::pid_namespace()) + " ")) << inside.out;
+  EXPECT_TRUE(holds(inside.out, " main-3-" + std::to_string(pid_of(all, 3)) + "@" + std::to_string(sys::pid_namespace()) + " "))
+      << inside.out;
   // A recording made inside shows the same here.
   ASSERT_EQ(run(enter + command + " record -i sh -o " + dir + "/inner --duration 100ms").code, 0) << test::slurp(dir + "/err");
   const auto recorded = events("inner");
@@ -260,7 +264,8 @@ TEST_P(Containers, ATraceDatNamesThem) {
   ASSERT_EQ(ringside("record -i sh -o r --duration 100ms").code, 0);
   const i32 pid = pid_of(events("r"), 1);
   ASSERT_EQ(ringside("export --to x.dat r").code, 0) << test::slurp(dir + "/err");
-  EXPECT_TRUE(holds(ringside("report x.dat").out, " main-1-" + std::to_string(pid) + "(1)-41943")) << ringside("report x.dat").out;
+  EXPECT_TRUE(holds(ringside("report x.dat").out, " main-1-" + std::to_string(pid) + "(1)-41943"))
+      << ringside("report x.dat").out;
 }
 
 TEST_P(Containers, TheMountShowsThem) {
@@ -271,9 +276,11 @@ TEST_P(Containers, TheMountShowsThem) {
   const auto all = events("sh");
   const std::string inner = std::to_string(pid_of(all, 1)), outer = std::to_string(pid_of(all, 3));
   fs::create_directories(dir + "/m");
-  const std::string look = "mkdir -p m; " + command + " mount m --instance sh > log 2>&1 & M=$!; until [ -e m/trace ] || ! kill -0 $M 2>/dev/null; do sleep 0.1; done; ";
-  const Outcome o = run(look + "cat m/trace; echo ==; cat m/saved_cmdlines; echo ==; cat m/saved_tgids; echo ==; echo " + inner +
-                        " > m/set_event_pid; cat m/trace; umount m; wait");
+  const std::string look =
+      "mkdir -p m; " + command +
+      " mount m --instance sh > log 2>&1 & M=$!; until [ -e m/trace ] || ! kill -0 $M 2>/dev/null; do sleep 0.1; done; ";
+  const Outcome o = run(look + "cat m/trace; echo ==; cat m/saved_cmdlines; echo ==; cat m/saved_tgids; echo ==; echo " +
+                        inner + " > m/set_event_pid; cat m/trace; umount m; wait");
   ASSERT_EQ(o.code, 0) << o.err << test::slurp(dir + "/log");
   std::vector<std::string> parts;
   for (size_t at = 0; at <= o.out.size();) {
@@ -300,7 +307,10 @@ TEST_P(Containers, TheMountShowsThem) {
 
 // Recorders with the same PID, each in its own namespace, first in sequence, then at once: each has its command's events.
 TEST_P(Containers, RecordersSideBySide) {
-  ASSERT_EQ(run("for i in 1 2 3; do " + std::string(in_container) + "sh -c 'exec " + command + " record -o r'$i' --libc io -- sh -c \"cat /etc/hostname; sleep 0.3\"' > /dev/null & done; wait").code, 0);
+  ASSERT_EQ(run("for i in 1 2 3; do " + std::string(in_container) + "sh -c 'exec " + command +
+                " record -o r'$i' --libc io -- sh -c \"cat /etc/hostname; sleep 0.3\"' > /dev/null & done; wait")
+                .code,
+            0);
   for (const char* r : {"r1", "r2", "r3"}) {
     size_t opens = 0;
     for (const json& e : events(r)) opens += e["event"] == "libc:open" && e["fields"]["path"] == "/etc/hostname";
@@ -309,7 +319,8 @@ TEST_P(Containers, RecordersSideBySide) {
   EXPECT_EQ(json::parse(ringside("list --json").out).size(), 0u) << ringside("list").out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Rings, Containers, testing::Values("cpu", "thread"), [](const auto& of) { return std::string(of.param); });
+INSTANTIATE_TEST_SUITE_P(Rings, Containers, testing::Values("cpu", "thread"),
+                         [](const auto& of) { return std::string(of.param); });
 
 // A cgroup of the unified hierarchy that the test makes.
 struct Cgroups : Containers {
@@ -322,7 +333,8 @@ struct Cgroups : Containers {
       cgroup = std::string(root) + "/ringside-test-" + std::to_string(getpid());
       break;
     }
-    if (cgroup.empty() || (mkdir(cgroup.c_str(), 0755) != 0)) GTEST_SKIP() << "no unified hierarchy of cgroups that a test may add to";
+    if (cgroup.empty() || (mkdir(cgroup.c_str(), 0755) != 0))
+      GTEST_SKIP() << "no unified hierarchy of cgroups that a test may add to";
   }
   void TearDown() override {
     Containers::TearDown();
@@ -364,7 +376,8 @@ TEST_P(Cgroups, AreAColumnLiveAndRecorded) {
   EXPECT_EQ(events("-F 'cgroup == \"\"' r").size(), 40u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rings, Cgroups, testing::Values("cpu", "thread"), [](const auto& of) { return std::string(of.param); });
+INSTANTIATE_TEST_SUITE_P(Rings, Cgroups, testing::Values("cpu", "thread"),
+                         [](const auto& of) { return std::string(of.param); });
 
 TEST(Cgroup, TheUnifiedOneOrTheLongest) {
   EXPECT_EQ(sys::cgroup_in("0::/user.slice/a.scope\n"), "/user.slice/a.scope");

@@ -20,7 +20,8 @@ using test::Outcome;
 struct CpuRingsCli : test::BinaryTest {
   void SetUp() override {
     test::BinaryTest::SetUp();
-    if (why_not_cpu_rings(best_clock()) != RingsBecause::can) GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
+    if (why_not_cpu_rings(best_clock()) != RingsBecause::can)
+      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
   }
 };
 
@@ -66,9 +67,12 @@ TEST_F(CpuRingsCli, ProgramsInOtherNamespacesLoseNothing) {
   if (geteuid() != 0) GTEST_SKIP() << "wants root, for unshare";
   if (run("unshare -p -f --mount-proc true").code != 0) GTEST_SKIP() << "unshare does not work here";
   ASSERT_EQ(ringside("record -i shared --libc io -o r0 -- true").code, 0);
-  const std::string cat = "env RINGSIDE_INSTANCE=$RINGSIDE_ROOT/shared LD_PRELOAD=" + std::string(RINGSIDE_BUILD_DIR "/libringside-libc.so") + " RINGSIDE_LIBC=io sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do cat /etc/hostname; done' > /dev/null";
-  const Outcome both = run("unshare -p -f --mount-proc " + cat + " & unshare -p -f --mount-proc " + cat + " & unshare -T --boottime 100000 --fork " + cat +
-                           " & " + std::string(RINGSIDE_BUILD_DIR "/ringside") + " stat shared > /dev/null 2>&1; wait");
+  const std::string cat =
+      "env RINGSIDE_INSTANCE=$RINGSIDE_ROOT/shared LD_PRELOAD=" + std::string(RINGSIDE_BUILD_DIR "/libringside-libc.so") +
+      " RINGSIDE_LIBC=io sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do cat /etc/hostname; done' > /dev/null";
+  const Outcome both = run("unshare -p -f --mount-proc " + cat + " & unshare -p -f --mount-proc " + cat +
+                           " & unshare -T --boottime 100000 --fork " + cat + " & " +
+                           std::string(RINGSIDE_BUILD_DIR "/ringside") + " stat shared > /dev/null 2>&1; wait");
   ASSERT_EQ(both.code, 0) << both.err;
   ASSERT_EQ(ringside("record -i shared -o r1 --duration 200ms").code, 0);
   u64 opens = 0;
@@ -82,9 +86,14 @@ TEST_F(CpuRingsCli, ProgramsInOtherNamespacesLoseNothing) {
 TEST_F(CpuRingsCli, ARecordingGoesOnOverAResize) {
   if (geteuid() != 0 || access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "wants root and /dev/fuse";
   ASSERT_EQ(ringside("record -i web --libc io -o r0 -- true").code, 0);
-  ASSERT_EQ(run("mkdir m; " RINGSIDE_BUILD_DIR "/ringside mount m > log 2>&1 & M=$!; until [ -e m/instances/web/trace ] || ! kill -0 $M 2>/dev/null; do sleep 0.1; done; "
-                RINGSIDE_BUILD_DIR "/ringside record -i web --libc io -o r1 -- sh -c 'cat /etc/hostname > /dev/null; echo 8 > m/instances/web/buffer_subbuf_size_kb; cat /etc/hostname > /dev/null'; "
-                "umount m && wait $M").code, 0) << test::slurp(dir + "/err") << test::slurp(dir + "/log");
+  ASSERT_EQ(run("mkdir m; " RINGSIDE_BUILD_DIR "/ringside mount m > log 2>&1 & M=$!; until [ -e m/instances/web/trace ] || ! "
+                                               "kill -0 $M 2>/dev/null; do sleep 0.1; done; " RINGSIDE_BUILD_DIR
+                "/ringside record -i web --libc io -o r1 -- sh -c 'cat /etc/hostname > /dev/null; echo 8 > "
+                "m/instances/web/buffer_subbuf_size_kb; cat /etc/hostname > /dev/null'; "
+                "umount m && wait $M")
+                .code,
+            0)
+      << test::slurp(dir + "/err") << test::slurp(dir + "/log");
   u64 opens = 0;
   for (const json& e : events("r1")) opens += e["event"] == "libc:open" && e["fields"]["path"] == "/etc/hostname";
   EXPECT_EQ(opens, 2u);
@@ -107,12 +116,15 @@ TEST_F(CpuRingsCli, ARecordingGoesOnOverAResize) {
 }
 
 TEST_F(CpuRingsCli, WithoutRseqThreadsGetRingsOfTheirOwn) {
-  const Outcome o = run("GLIBC_TUNABLES=glibc.pthread.rseq=0 " + std::string(RINGSIDE_BUILD_DIR "/ringside") + " record --libc io -o r -- cat /etc/hostname");
+  const Outcome o = run("GLIBC_TUNABLES=glibc.pthread.rseq=0 " + std::string(RINGSIDE_BUILD_DIR "/ringside") +
+                        " record --libc io -o r -- cat /etc/hostname");
   ASSERT_EQ(o.code, 0) << o.err;
   const auto all = events("r");
   EXPECT_GE(all.size(), 2u);
   for (const json& e : all) EXPECT_TRUE(e.at("cpu").is_null()) << e;
-  EXPECT_NE(run("GLIBC_TUNABLES=glibc.pthread.rseq=0 " + std::string(RINGSIDE_BUILD_DIR "/ringside") + " doctor").out.find("of threads, as the C library or the kernel has no restartable sequences"), std::string::npos);
+  EXPECT_NE(run("GLIBC_TUNABLES=glibc.pthread.rseq=0 " + std::string(RINGSIDE_BUILD_DIR "/ringside") + " doctor")
+                .out.find("of threads, as the C library or the kernel has no restartable sequences"),
+            std::string::npos);
 }
 
 }  // namespace

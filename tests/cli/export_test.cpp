@@ -32,12 +32,13 @@ struct TraceDatTest : test::BinaryTest {
       out.append(at, found[0].first);
       std::istringstream in(found.str(1));
       std::string before;
-      for (std::string one; std::getline(in, one, ','); before = " ") out += before + std::to_string(std::stoull(one, nullptr, 16));
+      for (std::string one; std::getline(in, one, ','); before = " ")
+        out += before + std::to_string(std::stoull(one, nullptr, 16));
     }
     return out.append(at, line.cend());
   }
-  // Without the name of the buffer in front, which trace-cmd omits after a gap, and the flags of latency, which 3.3 adds. Regular
-  // expressions are slow: the few lines that need one are found without.
+  // Without the name of the buffer in front, which trace-cmd omits after a gap, and the flags of latency, which 3.3 adds.
+  // Regular expressions are slow: the few lines that need one are found without.
   static std::vector<std::string> lines(const std::string& text) {
     static const std::regex gap(R"(^CPU:(\d+) \[(?:(\d+) )?EVENTS DROPPED\]$)"),
         flags(R"(^(.*?-\d+ \[\d+\]) [-.#a-zA-Z][-.#a-zA-Z0-9]{4} ?(?=[0-9.]+: ))");
@@ -57,7 +58,9 @@ struct TraceDatTest : test::BinaryTest {
       const size_t cpu = plain.find("] ");
       if (cpu + 2 < plain.size() && std::isdigit(plain[cpu + 2]) == 0) plain = std::regex_replace(plain, flags, "$1 ");
       const size_t name = plain.rfind(" # ");
-      if (name < plain.size() && plain.find(": sys_e") < name && std::all_of(plain.begin() + static_cast<ssize_t>(name) + 3, plain.end(), [](char c) { return std::isalnum(c) != 0 || c == '_' || c == ' '; }))
+      if (name < plain.size() && plain.find(": sys_e") < name &&
+          std::all_of(plain.begin() + static_cast<ssize_t>(name) + 3, plain.end(),
+                      [](char c) { return std::isalnum(c) != 0 || c == '_' || c == ' '; }))
         plain.resize(name);
       plain = old_arrays(plain);
       std::smatch found;
@@ -86,7 +89,9 @@ struct TraceDatTest : test::BinaryTest {
   }
   // Two buffers' events at one microsecond come in any order, each with the loss in front of it.
   static void sort_ties(std::vector<std::string>& all) {
-    const auto last = [](const std::string& lines) { return lines.substr(lines.rfind('\n') + 1); };  // all of it, if it is one line
+    const auto last = [](const std::string& lines) {
+      return lines.substr(lines.rfind('\n') + 1);
+    };  // all of it, if it is one line
     const auto time = [&](const std::string& lines) {
       const std::string line = last(lines);
       return line.substr(0, line.find(": ")).substr(std::min(line.find("] "), line.size()));
@@ -115,7 +120,8 @@ struct TraceDatTest : test::BinaryTest {
     EXPECT_GE(ours.size(), events);
     // trace-cmd shows a thread's last name, where the trace tells when it got that, or has lost that event.
     const auto renames = [](const std::string& line) {
-      return line.find(": sched_process_exec: ") != std::string::npos || line.find(": task_rename: ") != std::string::npos || line.find(" [LOST ") != std::string::npos;
+      return line.find(": sched_process_exec: ") != std::string::npos || line.find(": task_rename: ") != std::string::npos ||
+             line.find(" [LOST ") != std::string::npos;
     };
     if (std::any_of(ours.begin(), ours.end(), renames)) {
       for (auto* all : {&ours, &theirs})
@@ -138,7 +144,8 @@ struct Export : TraceDatTest {
     EXPECT_EQ(test::slurp(dir + "/out.dat").substr(10, 1), both ? "7" : "6");
     const auto theirs = judged("out.dat");
     const auto ours = lines(ringside("report " + from).out);
-    const bool known = std::none_of(ours.begin(), ours.end(), [](const std::string& line) { return line.find(" [---] ") != std::string::npos; });
+    const bool known = std::none_of(ours.begin(), ours.end(),
+                                    [](const std::string& line) { return line.find(" [---] ") != std::string::npos; });
     expect_same(known ? ours : without_cpus(ours), known ? theirs : without_cpus(theirs), events, both);
     const Outcome again = ringside("report out.dat");
     EXPECT_EQ(again.code, 0) << again.err;
@@ -163,7 +170,8 @@ TEST_F(Export, KernelAndProgramInTicks) { expect_equal("data", make(calibrate(Cl
 
 TEST_F(Export, TheKernels) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
-  const Outcome o = ringside("record -b 16M -o data -e 'syscalls:*' -e 'sched:*' -e 'timer:*' -e 'kmem:*' -e 'rcu:*' -- ls -la /etc /usr/bin");
+  const Outcome o = ringside(
+      "record -b 16M -o data -e 'syscalls:*' -e 'sched:*' -e 'timer:*' -e 'kmem:*' -e 'rcu:*' -- ls -la /etc /usr/bin");
   ASSERT_EQ(o.code, 0) << o.err;
   expect_equal("data", 1000);
 }
@@ -171,7 +179,10 @@ TEST_F(Export, TheKernels) {
 TEST_F(Export, BothOrOneOfTheTwo) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   for (const char* clock : {"mono", "tsc"}) {
-    ASSERT_EQ(ringside(std::string("record --clock ") + clock + " --libc io -o data -u 'libc:*' -e 'syscalls:*' -- dd if=/dev/zero of=/dev/null count=10").code, 0);
+    ASSERT_EQ(ringside(std::string("record --clock ") + clock +
+                       " --libc io -o data -u 'libc:*' -e 'syscalls:*' -- dd if=/dev/zero of=/dev/null count=10")
+                  .code,
+              0);
     expect_equal("data", 40, true);
   }
   for (const char* only : {"kernel", "program"}) {
@@ -253,8 +264,8 @@ struct Report : TraceDatTest {
   // itself reads nothing of it.
   void record(const std::string& options, const std::string& command = "ls -laR /etc") const {
     for (int tries = 0; tries < 20; ++tries) {
-      const Outcome o = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/trace_cmd_shim.so trace-cmd record -q -o theirs.dat " + options +
-                            " -F " + command + " >ls.out");
+      const Outcome o = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/trace_cmd_shim.so trace-cmd record -q -o theirs.dat " +
+                            options + " -F " + command + " >ls.out");
       ASSERT_EQ(o.code, 0) << o.err;
       const Outcome judge = run("trace-cmd report -N theirs.dat | tail -n +2 | head -1");
       if (judge.err.empty() && !judge.out.empty()) return;
@@ -296,7 +307,8 @@ TEST_F(Report, TimeOfDay) {
 TEST_F(Report, LostEvents) {
   // trace-cmd's readers stand still while the command runs.
   const std::string readers = " -x -P $PPID trace-cmd; ";
-  record("-B " + instance + " -b 8 -C mono -c" + some, "sh -c 'pkill -STOP" + readers + "ls -laR /etc; pkill -CONT" + readers + "'");
+  record("-B " + instance + " -b 8 -C mono -c" + some,
+         "sh -c 'pkill -STOP" + readers + "ls -laR /etc; pkill -CONT" + readers + "'");
   const Outcome ours = ringside("report theirs.dat");
   EXPECT_NE(ours.out.find("EVENTS]"), std::string::npos) << "nothing was lost";
   EXPECT_NE(ours.err.find("events were lost"), std::string::npos);
@@ -334,13 +346,16 @@ struct RecordTo : Report {
   std::string start = RINGSIDE_BUILD_DIR "/ringside record ";
   // Records until there are events in the parts, however long that takes; then sends the signal.
   Outcome record_until(const std::string& signal) const {
-    return run("bash -c 'set -m; " + start + "-e \"sched:*\" --to out.dat & P=$!; until find out.dat.parts -name \"*.raw\" -size +8k 2>/dev/null | grep -q . || ! kill -0 $P 2>/dev/null; do sleep 0.05; done; kill -" +
+    return run("bash -c 'set -m; " + start +
+               "-e \"sched:*\" --to out.dat & P=$!; until find out.dat.parts -name \"*.raw\" -size +8k 2>/dev/null | grep -q . "
+               "|| ! kill -0 $P 2>/dev/null; do sleep 0.05; done; kill -" +
                signal + " $P; wait $P'");
   }
 };
 
 TEST_F(RecordTo, KernelAndProgram) {
-  const Outcome o = ringside("record --libc malloc,io -e 'syscalls:*' -e 'sched:*' --to out.dat -- sh -c 'ls -laR /etc; exit 7'");
+  const Outcome o =
+      ringside("record --libc malloc,io -e 'syscalls:*' -e 'sched:*' --to out.dat -- sh -c 'ls -laR /etc; exit 7'");
   EXPECT_EQ(o.code, 7);
   EXPECT_NE(o.err.find("out.dat"), std::string::npos) << o.err;
   EXPECT_FALSE(there("out.dat.parts"));

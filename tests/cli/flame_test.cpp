@@ -36,8 +36,8 @@ struct FlameCli : test::BinaryTest {
   static Payload allocated(u64 size, u64 pointer, u64 stack) { return Payload(1, 71).put(size).put(pointer).put(stack); }
   static Payload freed(u64 pointer) { return Payload(2, 71).put(pointer); }
 
-  // Two stacks, of which one is in another ring, and one that is nowhere. Names come from a map of /tmp/perf-PID.map's kind: there
-  // is no file, so all are offsets of "app".
+  // Two stacks, of which one is in another ring, and one that is nowhere. Names come from a map of /tmp/perf-PID.map's kind:
+  // there is no file, so all are offsets of "app".
   void make(const std::string& name, u64 more = 0) const {
     auto w = must(RecordingWriter::create(dir + "/" + name, ClockInfo{}));
     const auto add = [&](u16 id, const char* system, const char* event, const std::string& fields) {
@@ -46,13 +46,23 @@ struct FlameCli : test::BinaryTest {
     const std::string u64_at_8 = "\tfield:u64 size;\toffset:8;\tsize:8;\tsigned:0;\n", pointer_at = "\tfield:u64 ptr;\toffset:";
     add(1, "libc", "malloc", u64_at_8 + pointer_at + "16;\tsize:8;\tsigned:0;\n" + stack_field);
     add(2, "libc", "free", pointer_at + "8;\tsize:8;\tsigned:0;\n");
-    add(3, "ringside", "stack", "\tfield:u64 id;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n");
+    add(3, "ringside", "stack",
+        "\tfield:u64 id;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n");
     add(4, "ringside", "code_map",
-        "\tfield:u32 pid;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u64 start;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 size;\toffset:24;\tsize:8;\tsigned:0;\n"
-        "\tfield:u64 file_offset;\toffset:32;\tsize:8;\tsigned:0;\n\tfield:__data_loc char[] path;\toffset:40;\tsize:4;\tsigned:0;\n");
+        "\tfield:u32 pid;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u64 start;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 "
+        "size;\toffset:24;\tsize:8;\tsigned:0;\n"
+        "\tfield:u64 file_offset;\toffset:32;\tsize:8;\tsigned:0;\n\tfield:__data_loc char[] "
+        "path;\toffset:40;\tsize:4;\tsigned:0;\n");
     const std::string path = std::string("/nowhere/app") + '\0';
     SubBuffer one(1000), two(1000);
-    one.event(1000, Payload(4, 71).put(u32{70}).put(u32{0}).put(u64{0x10000}).put(u64{0x1000}).put(u64{0}).put(static_cast<u32>(44 | path.size() << 16)).text(path));
+    one.event(1000, Payload(4, 71)
+                        .put(u32{70})
+                        .put(u32{0})
+                        .put(u64{0x10000})
+                        .put(u64{0x1000})
+                        .put(u64{0})
+                        .put(static_cast<u32>(44 | path.size() << 16))
+                        .text(path));
     one.event(1010, stack_event(0xA, {0x10101, 0x10201}));
     one.event(1020, allocated(100, 0x1, 0xA)).event(1030, allocated(50, 0x2, 0xA)).event(1040, allocated(7, 0x3, 0xB));
     one.event(1050, freed(0x2)).event(1060, allocated(1, 0x4, 0xC)).event(1070, freed(0x99)).event(1080, allocated(2, 0x5, 0));
@@ -75,7 +85,8 @@ TEST_F(FlameCli, FoldedTextHasEachEventOnce) {
   EXPECT_THAT(o.err, HasSubstr("1 event has no stack"));
   EXPECT_THAT(o.err, HasSubstr("1 different stack is lost"));
   EXPECT_THAT(o.err, HasSubstr("3 addresses have no names"));
-  EXPECT_EQ(ringside("flame --folded -e libc:malloc --by size --root none").out, "[no stack] 2\n[stack lost] 1\napp+0x200;app+0x100 150\napp+0x200;app+0x300 7\n");
+  EXPECT_EQ(ringside("flame --folded -e libc:malloc --by size --root none").out,
+            "[no stack] 2\n[stack lost] 1\napp+0x200;app+0x100 150\napp+0x200;app+0x300 7\n");
   // Without -e: the events that have stacks.
   EXPECT_THAT(ringside("flame --folded --root event").out, testing::StartsWith("libc:malloc;[stack lost] 1\n"));
 }
@@ -84,8 +95,11 @@ TEST_F(FlameCli, LeaksAreWhatWasNotFreed) {
   make("ringside.data");
   const Outcome o = ringside("flame --leaks --folded");
   ASSERT_EQ(o.code, 0) << o.err;
-  EXPECT_EQ(o.out, "worker;[no stack] 2\nworker;[stack lost] 1\nworker;app+0x200;app+0x100 100\nworker;app+0x200;app+0x300 7\n");
-  EXPECT_THAT(o.err, HasSubstr("allocations 5 = freed 1 + replaced 0 + left 4; frees of what was allocated before the trace or elsewhere: 1"));
+  EXPECT_EQ(o.out,
+            "worker;[no stack] 2\nworker;[stack lost] 1\nworker;app+0x200;app+0x100 100\nworker;app+0x200;app+0x300 7\n");
+  EXPECT_THAT(
+      o.err,
+      HasSubstr("allocations 5 = freed 1 + replaced 0 + left 4; frees of what was allocated before the trace or elsewhere: 1"));
 }
 
 TEST_F(FlameCli, ThePageHoldsTheTreeAndLoadsNothing) {
@@ -94,7 +108,8 @@ TEST_F(FlameCli, ThePageHoldsTheTreeAndLoadsNothing) {
   const Outcome o = ringside("flame -e libc:malloc more --against ringside.data");
   ASSERT_EQ(o.code, 0) << o.err;
   const std::string html = test::slurp(dir + "/flame.html");
-  for (const char* loads : {"src=", "@import", "<link rel=\"stylesheet\"", "http-equiv=\"refresh\""}) EXPECT_EQ(html.find(loads), std::string::npos) << loads;
+  for (const char* loads : {"src=", "@import", "<link rel=\"stylesheet\"", "http-equiv=\"refresh\""})
+    EXPECT_EQ(html.find(loads), std::string::npos) << loads;
   const json page = test::page_json(html);
   EXPECT_EQ(page["against"], "ringside.data");
   EXPECT_EQ(page["unit"], "events");
@@ -130,7 +145,8 @@ TEST_F(FlameCli, PprofIsWhatProtocReads) {
   if (run("protoc --version").code != 0) GTEST_SKIP() << "there is no protoc";
   make("ringside.data");
   ASSERT_EQ(ringside("flame --pprof -e libc:malloc --by size").code, 0);
-  const Outcome o = run("gzip -dc profile.pb.gz | protoc --decode=profile.Profile -I " RINGSIDE_SOURCE_DIR "/tests/stacks profile.proto");
+  const Outcome o =
+      run("gzip -dc profile.pb.gz | protoc --decode=profile.Profile -I " RINGSIDE_SOURCE_DIR "/tests/stacks profile.proto");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.out.find("\n  9"), std::string::npos);
   // The sums of both values over all samples.
@@ -151,29 +167,50 @@ TEST_F(FlameCli, PprofIsWhatProtocReads) {
   EXPECT_EQ(sums[1], 160u);
   ASSERT_FALSE(strings.empty());
   EXPECT_EQ(strings[0], "");
-  EXPECT_THAT(strings, testing::IsSupersetOf({"app+0x100", "app+0x200", "app+0x300", "[stack lost]", "[no stack]", "/nowhere/app", "worker", "task", "size", "bytes", "count"}));
+  EXPECT_THAT(strings, testing::IsSupersetOf({"app+0x100", "app+0x200", "app+0x300", "[stack lost]", "[no stack]",
+                                              "/nowhere/app", "worker", "task", "size", "bytes", "count"}));
   EXPECT_EQ(functions, 5u);
 }
 
 // Thread 71 holds a lock at 0xA, 72 waits for it 900 ns, 71 fails to get it; another process has a mutex at the same address.
 TEST_F(FlameCli, WhoWaitsForALockAndWhoHoldsIt) {
   auto w = must(RecordingWriter::create(dir + "/ringside.data", ClockInfo{}));
-  w.meta().events.push_back({1, "libc", "mutex_lock",
-                             test::format(1, "mutex_lock", "\tfield:u64 mutex;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 wait_ns;\toffset:16;\tsize:8;\tsigned:0;\n"
-                                                           "\tfield:int ret;\toffset:24;\tsize:4;\tsigned:1;\n\tfield:ringside_stack stack;\toffset:32;\tsize:8;\tsigned:0;\n", R"("")"),
-                             true, false});
-  w.meta().events.push_back({3, "ringside", "stack", test::format(3, "stack", "\tfield:u64 id;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n", R"("")"), true, false});
-  const auto locks = [](i32 tid, u64 wait_ns, i32 ret, u64 stack) { return Payload(1, tid).put(u64{0xA}).put(wait_ns).put(ret).put(u32{0}).put(stack); };
+  w.meta().events.push_back(
+      {1, "libc", "mutex_lock",
+       test::format(
+           1, "mutex_lock",
+           "\tfield:u64 mutex;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 wait_ns;\toffset:16;\tsize:8;\tsigned:0;\n"
+           "\tfield:int ret;\toffset:24;\tsize:4;\tsigned:1;\n\tfield:ringside_stack stack;\toffset:32;\tsize:8;\tsigned:0;\n",
+           R"("")"),
+       true, false});
+  w.meta().events.push_back(
+      {3, "ringside", "stack",
+       test::format(
+           3, "stack",
+           "\tfield:u64 id;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n",
+           R"("")"),
+       true, false});
+  const auto locks = [](i32 tid, u64 wait_ns, i32 ret, u64 stack) {
+    return Payload(1, tid).put(u64{0xA}).put(wait_ns).put(ret).put(u32{0}).put(stack);
+  };
   SubBuffer all(1000);
   all.event(1000, stack_event(0xA, {0x101})).event(1000, stack_event(0xB, {0x202}));
-  all.event(1100, locks(71, 5, 0, 0xA)).event(1200, locks(71, 7, 16, 0xB)).event(1900, locks(90, 3, 0, 0xB)).event(2000, locks(72, 900, 0, 0xB)).event(3000, locks(71, 70, 0, 0xA));
+  all.event(1100, locks(71, 5, 0, 0xA))
+      .event(1200, locks(71, 7, 16, 0xB))
+      .event(1900, locks(90, 3, 0, 0xB))
+      .event(2000, locks(72, 900, 0, 0xB))
+      .event(3000, locks(71, 70, 0, 0xA));
   must(w.add_ring({0, 0, 0, "", "", false, "", 0}, 4096));
-  for (const RingName& thread : {RingName{1, 70, 71, "holder", "server"}, RingName{2, 70, 72, "waiter", "server"}, RingName{3, 90, 90, "other", "other"}}) w.meta().threads.push_back(thread);
+  for (const RingName& thread : {RingName{1, 70, 71, "holder", "server"}, RingName{2, 70, 72, "waiter", "server"},
+                                 RingName{3, 90, 90, "other", "other"}})
+    w.meta().threads.push_back(thread);
   must(w.append(0, all.view()));
   must(w.finish(1));
   const Outcome o = ringside("flame --contention --folded");
   ASSERT_EQ(o.code, 0) << o.err;
-  EXPECT_EQ(o.out, "holder;[no map] 5\nholder;[no map];-- held by;[no map] 77\nother;[no map] 3\nwaiter;[no map];-- held by;[no map] 900\n");
+  EXPECT_EQ(
+      o.out,
+      "holder;[no map] 5\nholder;[no map];-- held by;[no map] 77\nother;[no map] 3\nwaiter;[no map];-- held by;[no map] 900\n");
   EXPECT_EQ(ringside("flame --contention --folded -f 'wait_ns > 100'").out, "waiter;[no map];-- held by;[no map] 900\n");
   EXPECT_EQ(ringside("flame --contention --leaks").code, 2);
 }
@@ -205,7 +242,8 @@ TEST_F(FlameCli, StacksAreSwitchedOnFromOutside) {
   o = ringside("enable --stack sampled:end,sampled:begin");
   EXPECT_THAT(o.err, HasSubstr("not reached, because they were declared before: sampled:end. A new instance"));
   EXPECT_THAT(o.err, HasSubstr("sampled:begin has a stack already"));
-  EXPECT_THAT(ringside("disable --stack sampled:begin").err, HasSubstr("not reached, because they were declared before: sampled:begin"));
+  EXPECT_THAT(ringside("disable --stack sampled:begin").err,
+              HasSubstr("not reached, because they were declared before: sampled:begin"));
   // By the program's own environment.
   ASSERT_EQ(ringside("record -q -i own --duration 1ms").code, 0);
   ASSERT_EQ(run("RINGSIDE_STACK=sampled:end RINGSIDE_INSTANCE=own " + program).code, 0);
@@ -225,13 +263,17 @@ TEST_F(FlameCli, ARecordingPutsTheInstancesChoiceBack) {
   ASSERT_EQ(all.size(), 2u);
   for (const json& e : all) EXPECT_TRUE(e.contains("stack")) << e;
   EXPECT_EQ(test::slurp(chosen), before);
-  ASSERT_EQ(ringside("record -q -i web --stack=sampled:end -- " RINGSIDE_BUILD_DIR "/ringside disable --stack -i web sampled:begin").code, 0);
+  ASSERT_EQ(
+      ringside("record -q -i web --stack=sampled:end -- " RINGSIDE_BUILD_DIR "/ringside disable --stack -i web sampled:begin")
+          .code,
+      0);
   EXPECT_THAT(test::slurp(chosen), HasSubstr("!sampled:begin\n"));
 }
 
 TEST_F(FlameCli, WrongUsageIsSaid) {
   make("ringside.data");
-  for (const char* wrong : {"--folded --pprof", "--by nothing", "--leaks --by size", "--key ptr", "--leaks --latency malloc", "--against x --folded", "--latency nothing"}) {
+  for (const char* wrong : {"--folded --pprof", "--by nothing", "--leaks --by size", "--key ptr", "--leaks --latency malloc",
+                            "--against x --folded", "--latency nothing"}) {
     const Outcome o = ringside(std::string("flame ") + wrong);
     EXPECT_NE(o.code, 0) << wrong;
     EXPECT_FALSE(o.err.empty()) << wrong;
@@ -266,7 +308,8 @@ TEST_F(FlameCli, TheKernelsStacksAreThoseOfItsOwnFile) {
   auto made = TracefsInstance::create(options);
   if (!made) GTEST_SKIP() << made.error().sentence;
   TracefsInstance& kernel = *made;
-  if (!kernel.write("options/stacktrace", "1") || !kernel.write("options/sym-offset", "1")) GTEST_SKIP() << "this kernel records no stacks";
+  if (!kernel.write("options/stacktrace", "1") || !kernel.write("options/sym-offset", "1"))
+    GTEST_SKIP() << "this kernel records no stacks";
   const auto events = must(kernel.enable(EventPattern("sched:sched_switch")));
   must(kernel.tracing(true));
   for (int i = 0; i < 30; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -280,7 +323,8 @@ TEST_F(FlameCli, TheKernelsStacksAreThoseOfItsOwnFile) {
     for (const u32 cpu : kernel.cpus()) {
       auto source = must(open_kernel_ring({kernel.dir(), cpu}, calibrate(ClockKind::mono), KernelWay::read));
       must(w.add_ring(source->name(), 4096));
-      for (auto view = must(source->next()); view; view = must(source->next())) must(w.append(cpu + RecordingWriter::kernel_rings, *view));
+      for (auto view = must(source->next()); view; view = must(source->next()))
+        must(w.append(cpu + RecordingWriter::kernel_rings, *view));
     }
     must(w.finish(1));
   }

@@ -34,9 +34,12 @@ TEST_F(GuestCli, OneTimeline) {
   if (traced) {
     EXPECT_NE(r.out.find(": kvm_"), std::string::npos);
   }
-  EXPECT_EQ(run("ringside=" RINGSIDE_BUILD_DIR "/ringside; $ringside report rec | grep -o '[0-9]*\\.[0-9]*: ' | sort -c -n").code, 0);
+  EXPECT_EQ(
+      run("ringside=" RINGSIDE_BUILD_DIR "/ringside; $ringside report rec | grep -o '[0-9]*\\.[0-9]*: ' | sort -c -n").code, 0);
   // The guest took each interrupt that the monitor made.
-  const auto count = [&](const char* event) { return std::stoul(run(std::string(RINGSIDE_BUILD_DIR "/ringside report rec | grep -c '") + event + "'").out); };
+  const auto count = [&](const char* event) {
+    return std::stoul(run(std::string(RINGSIDE_BUILD_DIR "/ringside report rec | grep -c '") + event + "'").out);
+  };
   EXPECT_EQ(count(": timer: "), count(": interrupt: "));
   EXPECT_EQ(count(": step: "), 30000u);
 }
@@ -55,7 +58,9 @@ TEST_F(GuestCli, Errors) {
 
 TEST_F(GuestCli, CtrlCEndsIt) {
   // Sent once it records; a shell's background jobs would ignore Ctrl-C.
-  const Outcome o = run("env --default-signal=INT " RINGSIDE_BUILD_DIR "/ringside guest demo -o rec & for n in $(seq 600); do find rec -size +64k 2>/dev/null | grep -q . && break; sleep .05; done; "
+  const Outcome o = run("env --default-signal=INT " RINGSIDE_BUILD_DIR
+                        "/ringside guest demo -o rec & for n in $(seq 600); do find rec -size +64k 2>/dev/null | grep -q . && "
+                        "break; sleep .05; done; "
                         "kill -INT $!; wait $!");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_TRUE(RecordingMeta::read(dir + "/rec")->complete);

@@ -135,7 +135,9 @@ inline result<RecordingWriter> malloc_and_packets(const std::string& dir) {
   auto w = RecordingWriter::create(dir, ClockInfo{});
   if (!w) return w;
   w->meta().events.push_back({1, "libc", "malloc", malloc_format(), true});
-  w->meta().events.push_back({2, "net", "in", format(2, "in", "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n", R"("length=%u", REC->length)"), true});
+  w->meta().events.push_back(
+      {2, "net", "in", format(2, "in", "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n", R"("length=%u", REC->length)"),
+       true});
   for (const RingName& ring : {RingName{0, 4700, 4711, "cc1plus", "g++"}, RingName{3, 4800, 4800, "as", "as"}}) {
     if (auto added = w->add_ring(ring, 4096); !added) return tl::unexpected<Error>(added.error());
   }

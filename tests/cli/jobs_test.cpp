@@ -25,25 +25,31 @@ struct Jobs : test::BinaryTest {
 TEST_F(Jobs, TheSameAnswer) {
   test::random_recording(dir + "/both", ClockInfo{}, 9, 4096, test::Of::both);
   test::random_recording(dir + "/program", ClockInfo{}, 5, 8192);
-  for (const char* command : {"report both", "report program --json", "report both --time +1s..+100s", "report program -e app:state -f 'state > 0'", "report both -f 'task == task3'",
-                              "top both", "top program --by name --json", "hist state.hex both", "hist app:numbers/a.log2 -v c program", "hist task program both", "hist cpu both",
-                              "top both -f 'cpu == 1'"})
+  for (const char* command :
+       {"report both", "report program --json", "report both --time +1s..+100s", "report program -e app:state -f 'state > 0'",
+        "report both -f 'task == task3'", "top both", "top program --by name --json", "hist state.hex both",
+        "hist app:numbers/a.log2 -v c program", "hist task program both", "hist cpu both", "top both -f 'cpu == 1'"})
     expect_the_same(command);
 }
 
-// Wake-ups on the kernel's rings of CPUs: threads that are renamed meanwhile, starts that nothing ends, ends without a start, gaps. And a program's requests with
-// numbers of their own, some open for long.
+// Wake-ups on the kernel's rings of CPUs: threads that are renamed meanwhile, starts that nothing ends, ends without a start,
+// gaps. And a program's requests with numbers of their own, some open for long.
 void switches_and_requests(const std::string& dir, u64 seed, bool renames) {
   constexpr u16 waking = 1, sched_switch = 2, rename = 3, begin = 0xF001, end = 0xF002;
   std::mt19937_64 random(seed);
-  const auto comm = [](const char* name, u32 offset) { return "\tfield:char " + std::string(name) + "[16];\toffset:" + std::to_string(offset) + ";\tsize:16;\tsigned:0;\n"; };
-  const auto pid = [](const char* name, u32 offset) { return "\tfield:pid_t " + std::string(name) + ";\toffset:" + std::to_string(offset) + ";\tsize:4;\tsigned:1;\n"; };
+  const auto comm = [](const char* name, u32 offset) {
+    return "\tfield:char " + std::string(name) + "[16];\toffset:" + std::to_string(offset) + ";\tsize:16;\tsigned:0;\n";
+  };
+  const auto pid = [](const char* name, u32 offset) {
+    return "\tfield:pid_t " + std::string(name) + ";\toffset:" + std::to_string(offset) + ";\tsize:4;\tsigned:1;\n";
+  };
   auto w = must(RecordingWriter::create(dir, ClockInfo{}));
   const auto event = [&](u16 id, const char* system, const char* name, const std::string& fields) {
     w.meta().events.push_back({id, system, name, test::format(id, name, fields, R"("%d", REC->pid)"), true, id < 0xF000});
   };
   event(waking, "sched", "sched_waking", comm("comm", 8) + pid("pid", 24));
-  event(sched_switch, "sched", "sched_switch", comm("prev_comm", 8) + pid("prev_pid", 24) + comm("next_comm", 32) + pid("next_pid", 48));
+  event(sched_switch, "sched", "sched_switch",
+        comm("prev_comm", 8) + pid("prev_pid", 24) + comm("next_comm", 32) + pid("next_pid", 48));
   if (renames) event(rename, "task", "task_rename", pid("pid", 8) + comm("newcomm", 12));
   event(begin, "app", "begin", "\tfield:u64 request;\toffset:8;\tsize:8;\tsigned:0;\n" + pid("pid", 16));
   event(end, "app", "end", "\tfield:u64 request;\toffset:8;\tsize:8;\tsigned:0;\n" + pid("pid", 16));
@@ -68,7 +74,9 @@ void switches_and_requests(const std::string& dir, u64 seed, bool renames) {
     auto& of_cpu = events[random() % cpus];
     const u64 kind = random() % 10;
     if (kind < 4) of_cpu.emplace_back(time, test::Payload(waking, other).text(name(tid)).put(tid));
-    else if (kind < 8) of_cpu.emplace_back(time, test::Payload(sched_switch, other).text(name(other)).put(other).put(u32{0}).text(name(tid)).put(tid));
+    else if (kind < 8)
+      of_cpu.emplace_back(time,
+                          test::Payload(sched_switch, other).text(name(other)).put(other).put(u32{0}).text(name(tid)).put(tid));
     else if (kind < 9 || !renames) {
       const bool starts = random() % 2 == 0;
       const u64 request = starts ? ++requests : requests - std::min(requests, random() % (random() % 20 == 0 ? 1000 : 5));
@@ -80,7 +88,8 @@ void switches_and_requests(const std::string& dir, u64 seed, bool renames) {
     for (size_t at = 0; at < events[ring].size();) {
       test::SubBuffer s(events[ring][at].first);
       for (u32 n = 0; n < 40 && at < events[ring].size(); ++n, ++at) s.event(events[ring][at].first, events[ring][at].second);
-      must(w.append(ring < cpus ? ring + RecordingWriter::kernel_rings : own.ring, s.view(random() % 8 == 0 ? 1 + random() % 5 : 0)));
+      must(w.append(ring < cpus ? ring + RecordingWriter::kernel_rings : own.ring,
+                    s.view(random() % 8 == 0 ? 1 + random() % 5 : 0)));
     }
   }
   must(w.finish(1));
@@ -90,13 +99,18 @@ TEST_F(Jobs, Latencies) {
   switches_and_requests(dir + "/r", 1, true);
   switches_and_requests(dir + "/plain", 2, false);
   test::random_recording(dir + "/program", ClockInfo{}, 5, 8192);
-  for (const std::string command : {"latency wakeup", "latency wakeup --json --heat --slowest 40", "latency wakeup --by next_pid --sort count", "latency wakeup --by start/task",
-                                    "latency wakeup --time +10ms..+40ms --slowest 30", "latency wakeup --sure --slowest 0 --heat", "latency app:begin app:end --key request --by pid",
-                                    "latency app:begin app:end --key request --keys 30", "latency app:begin app:end --key request --first --context 2",
-                                    "latency app:begin app:end --key pid,request --json", "latency 'app:begin if pid > 9' app:end --key request --by none",
-                                    "latency sched:sched_switch sched:sched_switch --key prev_pid=next_pid -f 'pid != 3' --slowest 20", "latency sched:sched_waking sched:sched_switch --key comm=next_comm --by comm"})
+  for (const std::string command :
+       {"latency wakeup", "latency wakeup --json --heat --slowest 40", "latency wakeup --by next_pid --sort count",
+        "latency wakeup --by start/task", "latency wakeup --time +10ms..+40ms --slowest 30",
+        "latency wakeup --sure --slowest 0 --heat", "latency app:begin app:end --key request --by pid",
+        "latency app:begin app:end --key request --keys 30", "latency app:begin app:end --key request --first --context 2",
+        "latency app:begin app:end --key pid,request --json", "latency 'app:begin if pid > 9' app:end --key request --by none",
+        "latency sched:sched_switch sched:sched_switch --key prev_pid=next_pid -f 'pid != 3' --slowest 20",
+        "latency sched:sched_waking sched:sched_switch --key comm=next_comm --by comm"})
     for (const char* where : {" r", " plain"}) expect_the_same(command + where);
-  for (const char* command : {"latency app:state app:numbers program", "latency app:state app:state program --by state", "latency app:texts app:texts --key name program", "latency app:state app:numbers --context 2 program"})
+  for (const char* command :
+       {"latency app:state app:numbers program", "latency app:state app:state program --by state",
+        "latency app:texts app:texts --key name program", "latency app:state app:numbers --context 2 program"})
     expect_the_same(command);
 }
 
@@ -115,7 +129,9 @@ TEST_F(Jobs, Compressed) {
 TEST_F(Jobs, ADamagedRing) {
   test::random_recording(dir + "/r", ClockInfo{}, 3, 4096);
   const u64 huge = 0xFFFFF;
-  std::fstream(dir + "/r/ring2.raw", std::ios::in | std::ios::out | std::ios::binary).seekp(2 * 4096 + 8).write(reinterpret_cast<const char*>(&huge), 8);
+  std::fstream(dir + "/r/ring2.raw", std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(2 * 4096 + 8)
+      .write(reinterpret_cast<const char*>(&huge), 8);
   for (const char* command : {"report r", "top r", "hist a r"}) expect_the_same(command);
 }
 

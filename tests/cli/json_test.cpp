@@ -77,7 +77,10 @@ TEST_F(JsonOutput, DocsNameEveryKey) {
     expect_documented(arguments);
   expect_documented("top --by task,event --json", {"task", "event"});
   expect_documented("hist event -v size --json", {"event", "size"});
-  ASSERT_EQ(run("RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/example_01_write >/dev/null; " RINGSIDE_BUILD_DIR "/ringside list --json | grep -q '\"web\"'").code, 0);
+  ASSERT_EQ(run("RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/example_01_write >/dev/null; " RINGSIDE_BUILD_DIR
+                "/ringside list --json | grep -q '\"web\"'")
+                .code,
+            0);
   for (const char* arguments : {"list --json", "list -i web --json", "stat web --json"}) expect_documented(arguments);
   expect_documented("watch ringside.data --by event --json", {"event"});
 }
@@ -85,12 +88,15 @@ TEST_F(JsonOutput, DocsNameEveryKey) {
 TEST_F(JsonOutput, DocsNameEveryKeyOfTheKernels) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   ASSERT_EQ(ringside("record -q --libc io -e raw_syscalls -- cat /nonexistent").code, 1);
-  for (const char* arguments : {"report --json", "stat ringside.data --json", "syscalls --json --by task", "list -e 'sched:*' --json"}) expect_documented(arguments);
+  for (const char* arguments :
+       {"report --json", "stat ringside.data --json", "syscalls --json --by task", "list -e 'sched:*' --json"})
+    expect_documented(arguments);
 }
 
 TEST_F(JsonOutput, TheSchemaHasANumber) {
   make();
-  for (const char* arguments : {"top --json", "hist event --json", "watch ringside.data --json", "stat ringside.data --json", "latency libc:malloc libc:malloc ringside.data --json"})
+  for (const char* arguments : {"top --json", "hist event --json", "watch ringside.data --json", "stat ringside.data --json",
+                                "latency libc:malloc libc:malloc ringside.data --json"})
     EXPECT_EQ(ringside(arguments).out.rfind("{\"schema\":1,", 0), 0u) << arguments;
 }
 
@@ -100,7 +106,8 @@ TEST_F(JsonOutput, NumbersBeyondWhatJavaScriptKeeps) {
   must(w.add_ring({0, 4700, 4711, "cc1plus", "cc1plus"}, 4096));
   test::SubBuffer s(1'000'000'000, 4096);
   constexpr u64 limit = u64{1} << 53;
-  for (const u64 ptr : {limit - 1, limit, limit + 1, ~u64{0}}) s.event(1'000'000'000, test::Payload(1, 4711).put(u64{32}).put(ptr));
+  for (const u64 ptr : {limit - 1, limit, limit + 1, ~u64{0}})
+    s.event(1'000'000'000, test::Payload(1, 4711).put(u64{32}).put(ptr));
   must(w.append(0, s.view(0)));
   must(w.finish(1));
   std::vector<json> exact, safe;

@@ -32,7 +32,8 @@ struct KernelCli : test::BinaryTest {
 };
 
 TEST_F(KernelCli, OneCommandsSystemCallsWithItsOwnEvents) {
-  const Outcome o = ringside("record --libc io -u 'libc:*' -e 'syscalls:sys_enter_*' -- dd if=/dev/zero of=/dev/null bs=1 count=100");
+  const Outcome o =
+      ringside("record --libc io -u 'libc:*' -e 'syscalls:sys_enter_*' -- dd if=/dev/zero of=/dev/null bs=1 count=100");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.err.find("lost 0;"), std::string::npos) << o.err;
   u64 calls = 0, hooks = 0, last = 0;
@@ -64,12 +65,16 @@ TEST_F(KernelCli, OneCommandsSystemCallsWithItsOwnEvents) {
 
 // What this program's child does before its execve appears nowhere, and all from there on does.
 TEST_F(KernelCli, ACommandBeginsWithItsExecve) {
-  ASSERT_EQ(run("printf '#!/bin/sh\\nexec true\\n' > a-script; printf 'exec true\\n' > a-plain; cp /bin/true a-true; cp /bin/true a-other; chmod 755 a-script a-plain; "
-                "chown nobody a-other; chmod 4755 a-other").code, 0);
+  ASSERT_EQ(run("printf '#!/bin/sh\\nexec true\\n' > a-script; printf 'exec true\\n' > a-plain; cp /bin/true a-true; cp "
+                "/bin/true a-other; chmod 755 a-script a-plain; "
+                "chown nobody a-other; chmod 4755 a-other")
+                .code,
+            0);
   const std::vector<std::string> once = {"sys_enter_execve", "sys_exit_execve"};
   std::vector<std::string> thrice;  // sh comes at last
   for (int n = 0; n < 3; ++n) thrice.insert(thrice.end(), once.begin(), once.end());
-  const std::pair<const char*, std::vector<std::string>> commands[] = {{"a-true", once}, {"./a-script", once}, {"./a-plain", thrice}, {"./a-other", once}};
+  const std::pair<const char*, std::vector<std::string>> commands[] = {
+      {"a-true", once}, {"./a-script", once}, {"./a-plain", thrice}, {"./a-other", once}};
   for (const char* options : {"", "-a "}) {
     for (const auto& [command, calls] : commands) {
       const std::string typed = std::string(options) + "-b 32M -e sched,syscalls " + command;
@@ -79,7 +84,9 @@ TEST_F(KernelCli, ACommandBeginsWithItsExecve) {
       const auto first = std::find_if(all.begin(), all.end(), [&](const json& e) { return e.value("task", "") == named; });
       ASSERT_NE(first, all.end()) << typed;
       const i32 tid = first->at("tid");
-      const auto exec = std::find_if(first, all.end(), [&](const json& e) { return e.value("event", "") == "sched:sched_process_exec" && e["tid"] == tid; });
+      const auto exec = std::find_if(first, all.end(), [&](const json& e) {
+        return e.value("event", "") == "sched:sched_process_exec" && e["tid"] == tid;
+      });
       ASSERT_NE(exec, all.end()) << typed;
       std::vector<std::string> seen;
       for (const json& e : all) {
@@ -90,12 +97,15 @@ TEST_F(KernelCli, ACommandBeginsWithItsExecve) {
         if (name.starts_with("syscalls:") && seen.size() < calls.size()) seen.push_back(name.substr(9));
       }
       EXPECT_EQ(seen, calls) << typed;
-      EXPECT_TRUE(std::any_of(exec, all.end(), [&](const json& e) { return e.value("event", "") == "sched:sched_process_exit" && e["tid"] == tid; })) << typed;
+      EXPECT_TRUE(std::any_of(exec, all.end(), [&](const json& e) {
+        return e.value("event", "") == "sched:sched_process_exit" && e["tid"] == tid;
+      })) << typed;
     }
   }
   EXPECT_EQ(ringside("record -q -e sched,syscalls ./nothing").code, 127);
   // Other processes' recordings do not wait for it, and do not have it.
-  const Outcome o = run("sleep 5 & P=$!; " RINGSIDE_BUILD_DIR "/ringside record -q -e sched,syscalls -p $P sh -c \"kill $P\"; echo $?");
+  const Outcome o =
+      run("sleep 5 & P=$!; " RINGSIDE_BUILD_DIR "/ringside record -q -e sched,syscalls -p $P sh -c \"kill $P\"; echo $?");
   EXPECT_EQ(o.out, "0\n") << o.err;
   std::set<std::string> tasks;
   for (const json& e : events("-e syscalls,sched:sched_process_*")) tasks.insert(e.value("task", ""));
@@ -140,7 +150,10 @@ TEST_F(KernelCli, RingsOfThreadsGetTheCpuFromSchedEvents) {
 
 // More threads than the kernel keeps names of, each gone at once.
 TEST_F(KernelCli, ShortLivedThreadsHaveTheNamesOfTheirTime) {
-  ASSERT_EQ(ringside("record -q -b 16M -e sched -e raw_syscalls -- sh -c 'for i in $(seq 400); do /bin/true; done; exec /bin/true'").code, 0);
+  ASSERT_EQ(
+      ringside("record -q -b 16M -e sched -e raw_syscalls -- sh -c 'for i in $(seq 400); do /bin/true; done; exec /bin/true'")
+          .code,
+      0);
   std::map<i32, std::vector<std::string>> names;  // of each thread, in their order
   u64 unnamed = 0;
   for (const json& e : events("-e raw_syscalls")) {
@@ -175,7 +188,9 @@ TEST_F(KernelCli, ACommandsEventsBeginWithItsExec) {
 // -e names the kernel's events and does not affect the program's; -u chooses among these.
 TEST_F(KernelCli, WhatAPatternLeavesOfTheProgram) {
   const std::string write = "dd if=/dev/zero of=/dev/null bs=1 count=3";
-  const auto has = [&](const char* event) { return run(RINGSIDE_BUILD_DIR "/ringside report").out.find(event) != std::string::npos; };
+  const auto has = [&](const char* event) {
+    return run(RINGSIDE_BUILD_DIR "/ringside report").out.find(event) != std::string::npos;
+  };
   ASSERT_EQ(ringside("record -q --libc io -e syscalls:sys_enter_write -- " + write).code, 0);
   EXPECT_TRUE(has(" write: ") && has(" sys_enter_write: ") && has(" read: "));
   ASSERT_EQ(ringside("record -q --libc io -e syscalls:sys_enter_write -u libc:write -- " + write).code, 0);
@@ -206,7 +221,8 @@ TEST_F(KernelCli, FilterGoesToTheKernel) {
 
 // comm from saved_cmdlines, names of addresses from kallsyms.
 TEST_F(KernelCli, ThreadsAndAddressesHaveNames) {
-  ASSERT_EQ(ringside("record -q -e syscalls:sys_enter_read -e kmem:kfree -- dd if=/dev/zero of=/dev/null bs=7 count=50").code, 0);
+  ASSERT_EQ(ringside("record -q -e syscalls:sys_enter_read -e kmem:kfree -- dd if=/dev/zero of=/dev/null bs=7 count=50").code,
+            0);
   const std::string text = run(RINGSIDE_BUILD_DIR "/ringside report").out;
   EXPECT_NE(text.find(" dd-"), std::string::npos);
   EXPECT_EQ(text.find("<...>-"), std::string::npos);
@@ -247,7 +263,8 @@ TEST_F(KernelCli, APatternMeansTheSameWhereverItIsTaken) {
   const Outcome o = ringside("record --libc io -o p -u libc" + program);
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(ringside("report p").out.find(": read: "), std::string::npos) << o.err;
-  for (const char* command : {"record -e '!a' -- true", "report -e 'a b' p", "list -e ''", "trigger -e ',' 'a == 1'"}) EXPECT_EQ(ringside(command).code, 2) << command;
+  for (const char* command : {"record -e '!a' -- true", "report -e 'a b' p", "list -e ''", "trigger -e ',' 'a == 1'"})
+    EXPECT_EQ(ringside(command).code, 2) << command;
 }
 
 TEST_F(KernelCli, NothingStaysInTracefs) {
@@ -267,10 +284,16 @@ TEST_F(KernelCli, NothingStaysInTracefs) {
 // A recorder in a PID namespace of its own, which cannot see the host's processes, and with the same number as another one.
 TEST_F(KernelCli, ContainersLeaveEachOtherAlone) {
   if (run("unshare -p -f --mount-proc true").code != 0) GTEST_SKIP() << no_namespaces;
-  const std::string tool = RINGSIDE_BUILD_DIR "/ringside", inside = "unshare -p -f --mount-proc " + tool + " record -e syscalls:sys_enter_getppid -a ";
-  const Outcome o = run(tool + " record -e sched:sched_switch -a -o host -- sh -c 'touch begun; until [ -e over ]; do sleep 0.1; done' > host.log 2>&1 & P=$!; at=" + must(tracefs_dir()) +
+  const std::string tool = RINGSIDE_BUILD_DIR "/ringside",
+                    inside = "unshare -p -f --mount-proc " + tool + " record -e syscalls:sys_enter_getppid -a ";
+  const Outcome o = run(tool +
+                        " record -e sched:sched_switch -a -o host -- sh -c 'touch begun; until [ -e over ]; do sleep 0.1; "
+                        "done' > host.log 2>&1 & P=$!; at=" +
+                        must(tracefs_dir()) +
                         "/instances/ringside-$P; export RINGSIDE_ROOT=$PWD/root1; until [ -e begun ]; do sleep 0.02; done; " +
-                        inside + "-o one -- sleep 1 & A=$!; export RINGSIDE_ROOT=$PWD/root2; " + inside + "-o two -- sleep 1 & B=$!; wait $A && wait $B && cat $at/tracing_on $at/events/sched/sched_switch/enable; touch over; wait $P");
+                        inside + "-o one -- sleep 1 & A=$!; export RINGSIDE_ROOT=$PWD/root2; " + inside +
+                        "-o two -- sleep 1 & B=$!; wait $A && wait $B && cat $at/tracing_on "
+                        "$at/events/sched/sched_switch/enable; touch over; wait $P");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.out, "1\n1\n") << o.err << test::slurp(dir + "/host.log");
 }
@@ -288,8 +311,8 @@ TEST_F(KernelCli, CtrlCUnderAStorm) {
       sched_setaffinity(0, sizeof one, &one);
       while (!stop) syscall(SYS_getppid);
     });
-  for (const char* command : {"record -e 'syscalls:*' -e 'sched:*' -b 64k -o small", "record -e 'syscalls:*' -e 'sched:*' -b 1M -o large",
-                              "top -e 'syscalls:*' --interval 100ms"}) {
+  for (const char* command : {"record -e 'syscalls:*' -e 'sched:*' -b 64k -o small",
+                              "record -e 'syscalls:*' -e 'sched:*' -b 1M -o large", "top -e 'syscalls:*' --interval 100ms"}) {
     const u64 start = sys::now_ns();
     // Lasts a second from when its instance of tracefs records (a new one is on until it is set up); a shell's background jobs
     // would ignore Ctrl-C.
@@ -356,7 +379,8 @@ TEST_F(KernelCli, InstancesOfOthersAreNeverConsumed) {
   must(others.tracing(false));
   const std::string name = fs::path(others.dir()).filename();
   for (const std::string& where : {name, others.dir()}) {
-    for (const std::string command : {"report ", "top ", "top --once ", "hist x ", "crash ", "serve ", "rm ", "record --duration 10ms -i ", "record -i "}) {
+    for (const std::string command :
+         {"report ", "top ", "top --once ", "hist x ", "crash ", "serve ", "rm ", "record --duration 10ms -i ", "record -i "}) {
       const Outcome o = ringside(command + where + (command == "record -i " ? " -- true" : ""));
       EXPECT_EQ(o.code, 1) << command << where << o.err;
       EXPECT_NE(o.err.find(name), std::string::npos) << o.err;
@@ -371,16 +395,19 @@ TEST_F(KernelCli, InstancesOfOthersAreNeverConsumed) {
 }
 
 // In a mount namespace of its own, where tracefs is not mounted.
-const char* const unmounted = "unshare -m sh -c 'umount -lR /sys/kernel/debug; umount /sys/kernel/tracing; ! test -e /sys/kernel/tracing/instances && ";
+const char* const unmounted =
+    "unshare -m sh -c 'umount -lR /sys/kernel/debug; umount /sys/kernel/tracing; ! test -e /sys/kernel/tracing/instances && ";
 
 TEST_F(KernelCli, TracefsIsMountedWhereItIsNot) {
   if (run("unshare -m true").code != 0) GTEST_SKIP() << no_namespaces;
-  Outcome o = run(std::string(unmounted) + "exec " RINGSIDE_BUILD_DIR "/ringside record -e syscalls:sys_enter_read -f \"count == 7\" -- "
+  Outcome o = run(std::string(unmounted) + "exec " RINGSIDE_BUILD_DIR
+                                           "/ringside record -e syscalls:sys_enter_read -f \"count == 7\" -- "
                                            "dd if=/dev/zero of=/dev/null bs=7 count=5'");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(events().size(), 5u);
   // Root without the right to mount, as in a container.
-  o = run(std::string(unmounted) + "exec setpriv --bounding-set -sys_admin " RINGSIDE_BUILD_DIR "/ringside list -e sched:sched_switch'");
+  o = run(std::string(unmounted) + "exec setpriv --bounding-set -sys_admin " RINGSIDE_BUILD_DIR
+                                   "/ringside list -e sched:sched_switch'");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("mount -t tracefs"), std::string::npos) << o.err;
 }
@@ -390,7 +417,8 @@ TEST_F(KernelCli, WithoutRightsTheErrorSaysWhatToDo) {
   fs::permissions(dir + "/ringside", fs::perms(0755));
   fs::permissions(dir, fs::perms(0777));
   const std::string nobody = geteuid() == 0 ? "setpriv --reuid 65534 --regid 65534 --clear-groups " : "";
-  for (const std::string command : {"list -e sched:sched_switch", "record -o x -e sched:sched_switch --duration 10ms", "top -e sched:sched_switch --once"}) {
+  for (const std::string command : {"list -e sched:sched_switch", "record -o x -e sched:sched_switch --duration 10ms",
+                                    "top -e sched:sched_switch --once"}) {
     const Outcome o = run(nobody + "env RINGSIDE_ROOT=" + dir + "/nobody ./ringside " + command);
     EXPECT_EQ(o.code, 1) << o.err;
     EXPECT_NE(o.err.find("needs root"), std::string::npos) << o.err;
@@ -428,10 +456,12 @@ TEST_F(KernelCli, BothWaysOfReadingGetEveryEvent) {
 }
 
 TEST_F(KernelCli, StatShowsHowARunningRecorderReads) {
-  Outcome o = run(RINGSIDE_BUILD_DIR "/ringside record -q --source map -a -e sched:sched_switch -- sh -c 'touch begun; until [ -e over ]; do sleep 0.02; done' & me=$!; "
-                  "until [ -e begun ]; do sleep 0.02; done; "
-                  RINGSIDE_BUILD_DIR "/ringside stat --json ringside-$me; " RINGSIDE_BUILD_DIR "/ringside stat --json ringside.data; "
-                  RINGSIDE_BUILD_DIR "/ringside stat ringside-$me; echo $me; touch over; wait");
+  Outcome o = run(
+      RINGSIDE_BUILD_DIR
+      "/ringside record -q --source map -a -e sched:sched_switch -- sh -c 'touch begun; until [ -e over ]; do sleep 0.02; "
+      "done' & me=$!; "
+      "until [ -e begun ]; do sleep 0.02; done; " RINGSIDE_BUILD_DIR "/ringside stat --json ringside-$me; " RINGSIDE_BUILD_DIR
+      "/ringside stat --json ringside.data; " RINGSIDE_BUILD_DIR "/ringside stat ringside-$me; echo $me; touch over; wait");
   std::istringstream lines(o.out);
   std::string line;
   std::getline(lines, line);
@@ -452,7 +482,8 @@ TEST_F(KernelCli, StatShowsHowARunningRecorderReads) {
 TEST_F(KernelCli, WhereMappingFailsTheRingsAreRead) {
   const auto lines_about_it = [](const Outcome& o) {
     u64 n = 0;
-    for (size_t at = o.err.find("read and not mapped"); at != std::string::npos; at = o.err.find("read and not mapped", at + 1)) ++n;
+    for (size_t at = o.err.find("read and not mapped"); at != std::string::npos; at = o.err.find("read and not mapped", at + 1))
+      ++n;
     return n;
   };
   const std::string top = "top --json --once --interval 200ms -e sched:sched_switch";
@@ -479,9 +510,10 @@ TEST_F(KernelCli, WhereMappingFailsTheRingsAreRead) {
 TEST_F(KernelCli, AProcessorWithoutARingIsWaitedForAtNoCost) {
   for (const char* way : {"read", "map"}) {
     const u64 begun = sys::now_ns();
-    const Outcome o = run(shim("KERNEL_SHIM_ABSENT=0 KERNEL_SHIM_UP=" + dir + "/up KERNEL_SHIM_LOG=" + dir + "/polls") +
-                          "record --source " + way + " -e syscalls:sys_enter_read -f 'count == 7' -- sh -c '" +
-                          "unset LD_PRELOAD; sleep 0.7; touch " + dir + "/up; sleep 0.7; taskset -c 0 dd if=/dev/zero of=/dev/null bs=7 count=500'");
+    const Outcome o =
+        run(shim("KERNEL_SHIM_ABSENT=0 KERNEL_SHIM_UP=" + dir + "/up KERNEL_SHIM_LOG=" + dir + "/polls") + "record --source " +
+            way + " -e syscalls:sys_enter_read -f 'count == 7' -- sh -c '" + "unset LD_PRELOAD; sleep 0.7; touch " + dir +
+            "/up; sleep 0.7; taskset -c 0 dd if=/dev/zero of=/dev/null bs=7 count=500'");
     ASSERT_EQ(o.code, 0) << o.err;
     EXPECT_EQ(events().size(), 500u);
     const u64 polls = std::stoull(test::slurp(dir + "/polls")), ms = (sys::now_ns() - begun) / 1'000'000;
@@ -502,7 +534,8 @@ TEST_F(KernelCli, DoctorChecksTheClocksOfAllSources) {
   };
   const auto advice_about = [](const json& all, const std::string& what) -> std::string {
     for (const json& c : all) {
-      if (c.at("found").get<std::string>().find(what) != std::string::npos || c.at("check").get<std::string>().find(what) != std::string::npos)
+      if (c.at("found").get<std::string>().find(what) != std::string::npos ||
+          c.at("check").get<std::string>().find(what) != std::string::npos)
         return c.at("advice");
     }
     return "none";
@@ -519,7 +552,8 @@ TEST_F(KernelCli, DoctorChecksTheClocksOfAllSources) {
   EXPECT_NE(advice_about(all, other.dir()).find(other.dir() + "/trace_clock"), std::string::npos);
   EXPECT_NE(advice_about(all, "instance odd").find("tsc or mono"), std::string::npos);
   // Clocks that cannot merge are not recorded together.
-  for (const char* command : {"record -i odd -e sched:sched_switch --duration 10ms", "record --clock counter -e sched:sched_switch -- true"}) {
+  for (const char* command :
+       {"record -i odd -e sched:sched_switch --duration 10ms", "record --clock counter -e sched:sched_switch -- true"}) {
     const Outcome o = ringside(command);
     EXPECT_EQ(o.code, 1) << command;
     EXPECT_NE(o.err.find("--clock tsc or mono"), std::string::npos) << o.err;

@@ -1,5 +1,5 @@
-// usage: kernelshark_client FILE: what KernelShark's own library reads of a trace.dat, a line an event: TIME CPU TASK-PID EVENT INFO.
-// It knows nothing of us. The first line says how many streams (buffers) and events there are.
+// usage: kernelshark_client FILE: what KernelShark's own library reads of a trace.dat, a line an event: TIME CPU TASK-PID EVENT
+// INFO. It knows nothing of us. The first line says how many streams (buffers) and events there are.
 #include <libkshark-tepdata.h>
 #include <libkshark.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@ int main(int argc, char** argv) {
   printf("streams=%d events=%zd\n", context->n_streams, n);
   for (ssize_t i = 0; i < n; ++i) {
     char *task = kshark_get_task(rows[i]), *name = kshark_get_event_name(rows[i]), *info = kshark_get_info(rows[i]);
-    printf("%lld %d %s-%d %s %s\n", (long long)rows[i]->ts, rows[i]->cpu, task ? task : "?", rows[i]->pid, name ? name : "?", info ? info : "?");
+    printf("%lld %d %s-%d %s %s\n", (long long)rows[i]->ts, rows[i]->cpu, task ? task : "?", rows[i]->pid, name ? name : "?",
+           info ? info : "?");
     free(task), free(name), free(info), free(rows[i]);
   }
   free(rows);

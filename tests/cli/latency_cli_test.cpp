@@ -25,15 +25,23 @@ struct LatencyCli : test::BinaryTest {
   // Requests on two threads' rings: 1 takes 5 us across rings, 2 takes 1 ms and is begun twice, 3 never ends, 4 never began.
   void make(bool with_loss) {
     auto w = must(RecordingWriter::create(dir + "/ringside.data", calibrate(ClockKind::mono)));
-    const std::string fields = "\tfield:u64 request;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:char kind[4];\toffset:16;\tsize:4;\tsigned:0;\n";
+    const std::string fields =
+        "\tfield:u64 request;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:char kind[4];\toffset:16;\tsize:4;\tsigned:0;\n";
     for (const auto& [id, name] : {std::pair<u16, const char*>{0xF001, "begin"}, {0xF002, "end"}})
-      w.meta().events.push_back({id, "app", name, test::format(id, name, fields, R"("request=%llu kind=%s", REC->request, REC->kind)"), true, false});
-    const auto event = [](u16 id, i32 tid, u64 request, const char* kind) { return Payload(id, tid).put(request).text({kind, 4}); };
+      w.meta().events.push_back(
+          {id, "app", name, test::format(id, name, fields, R"("request=%llu kind=%s", REC->request, REC->kind)"), true, false});
+    const auto event = [](u16 id, i32 tid, u64 request, const char* kind) {
+      return Payload(id, tid).put(request).text({kind, 4});
+    };
     const u64 t = 5'000'000'000;
     SubBuffer one(t, 4096), two(t + 1000, 4096);
-    one.event(t, event(0xF001, 71, 1, "get")).event(t + 2'000'000, event(0xF001, 71, 2, "put")).event(t + 3'000'000, event(0xF001, 71, 2, "put"))
+    one.event(t, event(0xF001, 71, 1, "get"))
+        .event(t + 2'000'000, event(0xF001, 71, 2, "put"))
+        .event(t + 3'000'000, event(0xF001, 71, 2, "put"))
         .event(t + 3'500'000, event(0xF001, 71, 3, "get"));
-    two.event(t + 5000, event(0xF002, 72, 1, "ok\0")).event(t + 4'000'000, event(0xF002, 72, 2, "bad")).event(t + 4'100'000, event(0xF002, 72, 4, "ok\0"));
+    two.event(t + 5000, event(0xF002, 72, 1, "ok\0"))
+        .event(t + 4'000'000, event(0xF002, 72, 2, "bad"))
+        .event(t + 4'100'000, event(0xF002, 72, 4, "ok\0"));
     must(w.add_ring({0, 70, 71, "front", "server", false, ""}, 4096));
     must(w.add_ring({1, 70, 72, "back", "server", false, ""}, 4096));
     must(w.append(0, one.view()));
@@ -74,21 +82,28 @@ TEST_F(LatencyCli, NumbersOfAKnownRecording) {
   for (const json& column : j.at("heat").at("columns"))
     for (const json& n : column) in_heat += n.get<u64>();
   EXPECT_EQ(in_heat, 2u);
-  EXPECT_EQ(json::parse(ringside("latency app:begin app:end ringside.data --key request --first --json").out).at("all").at("max"), 2'000'000);
-  const json some = json::parse(ringside("latency 'app:begin if request == 1' 'app:end' ringside.data --key request --json").out);
+  EXPECT_EQ(
+      json::parse(ringside("latency app:begin app:end ringside.data --key request --first --json").out).at("all").at("max"),
+      2'000'000);
+  const json some =
+      json::parse(ringside("latency 'app:begin if request == 1' 'app:end' ringside.data --key request --json").out);
   EXPECT_EQ(some.at("pairs"), 1);
   EXPECT_EQ(some.at("starts"), 1);
 }
 
 TEST_F(LatencyCli, TheTableAndThePictures) {
   make(false);
-  const Outcome o = ringside("latency app:begin app:end ringside.data --key request --by start/kind --heat --ascii --context 1");
+  const Outcome o =
+      ringside("latency app:begin app:end ringside.data --key request --by start/kind --heat --ascii --context 1");
   ASSERT_EQ(o.code, 0) << o.err;
-  for (const char* part : {"app:begin  ->  app:end  (request)", "start/kind", "put", "p99.9", "1 ms", "###", "a column is", "request=2", "front-71", "back-72", "and what led to it",
-                           "starts 4 = pairs 2 + repeated 1 + evicted 0 + negative 0 + still open 1", "ends 3 = pairs 2 + negative 0 + without a start 1", "exact"})
+  for (const char* part :
+       {"app:begin  ->  app:end  (request)", "start/kind", "put", "p99.9", "1 ms", "###", "a column is", "request=2",
+        "front-71", "back-72", "and what led to it", "starts 4 = pairs 2 + repeated 1 + evicted 0 + negative 0 + still open 1",
+        "ends 3 = pairs 2 + negative 0 + without a start 1", "exact"})
     EXPECT_NE(o.out.find(part), std::string::npos) << part << "\n" << o.out;
   EXPECT_NE(ringside("latency app:begin app:end ringside.data --key request").out.find("█"), std::string::npos);
-  EXPECT_EQ(run("LC_ALL=C " RINGSIDE_BUILD_DIR "/ringside latency app:begin app:end ringside.data --key request").out.find("█"), std::string::npos);
+  EXPECT_EQ(run("LC_ALL=C " RINGSIDE_BUILD_DIR "/ringside latency app:begin app:end ringside.data --key request").out.find("█"),
+            std::string::npos);
 }
 
 // The syntax of trace-cmd profile: g, because the two events are in different tasks.
@@ -98,8 +113,10 @@ TEST_F(LatencyCli, Hooks) {
   EXPECT_EQ(pairs.at("pairs"), 2);
   EXPECT_EQ(json::parse(ringside("latency -H begin,request/end,request ringside.data --json").out).at("pairs"), 0);
   EXPECT_EQ(json::parse(ringside("latency -H begin,request/end,request,gp ringside.data --json").out).at("pairs"), 0);
-  EXPECT_EQ(json::parse(ringside("latency -H begin,request,request/end,request ringside.data --json").out).at("by"), "start/request");
-  for (const char* bad : {"begin,request", "begin/end", "begin,request/end,request,x", ",a/b,c"}) EXPECT_EQ(ringside("latency -H " + std::string(bad) + " ringside.data").code, 2) << bad;
+  EXPECT_EQ(json::parse(ringside("latency -H begin,request,request/end,request ringside.data --json").out).at("by"),
+            "start/request");
+  for (const char* bad : {"begin,request", "begin/end", "begin,request/end,request,x", ",a/b,c"})
+    EXPECT_EQ(ringside("latency -H " + std::string(bad) + " ringside.data").code, 2) << bad;
 }
 
 TEST_F(LatencyCli, LossesAreReported) {
@@ -112,7 +129,9 @@ TEST_F(LatencyCli, LossesAreReported) {
   const Outcome o = ringside("latency app:begin app:end ringside.data --key request");
   EXPECT_NE(o.out.find("NOT exact: 6 events were lost"), std::string::npos) << o.out;
   EXPECT_NE(o.out.find("? 5 us"), std::string::npos) << o.out;
-  EXPECT_EQ(json::parse(ringside("latency app:begin app:end ringside.data --key request --sure --json").out).at("all").at("count"), 1);
+  EXPECT_EQ(
+      json::parse(ringside("latency app:begin app:end ringside.data --key request --sure --json").out).at("all").at("count"),
+      1);
 }
 
 TEST_F(LatencyCli, MistakesAreExplained) {
@@ -147,7 +166,8 @@ TEST_F(KernelLatency, WakeUpsAsTraceCmdsTextHasThem) {
                      "sh -c 'i=0; while [ $i -lt 60 ]; do echo $i | cat | cat; sleep 0.001; i=$((i+1)); done > /dev/null'")
                 .code,
             0);
-  const Outcome o = ringside("latency sched:sched_waking sched:sched_switch trace.dat --key pid=next_pid --slowest 10000 --json");
+  const Outcome o =
+      ringside("latency sched:sched_waking sched:sched_switch trace.dat --key pid=next_pid --slowest 10000 --json");
   ASSERT_EQ(o.code, 0) << o.err;
   const json j = json::parse(o.out);
   if (j.at("lost") != 0) GTEST_SKIP() << "this machine is too busy: events were lost, and the two may differ";
@@ -199,18 +219,21 @@ TEST_F(KernelLatency, WakeUpsAsTraceCmdsTextHasThem) {
   }
   std::reverse(latencies.begin(), latencies.end());
   for (const auto& [name, q] : {std::pair<const char*, double>{"p50", .5}, {"p99", .99}}) {
-    const auto exact = static_cast<double>(latencies[static_cast<size_t>(std::ceil(q * static_cast<double>(latencies.size()))) - 1]);
+    const auto exact =
+        static_cast<double>(latencies[static_cast<size_t>(std::ceil(q * static_cast<double>(latencies.size()))) - 1]);
     EXPECT_NEAR(j.at("all").at(name).get<double>(), exact, 4 + exact / 128) << name;
   }
 }
 
 // The kernel live: system calls begin and end in the same thread.
 TEST_F(KernelLatency, SystemCallsLive) {
-  const Outcome o = run("(while :; do cat /dev/null; done) & load=$!; " RINGSIDE_BUILD_DIR "/ringside latency syscalls --duration 1s --json; code=$?; kill $load; exit $code");
+  const Outcome o = run("(while :; do cat /dev/null; done) & load=$!; " RINGSIDE_BUILD_DIR
+                        "/ringside latency syscalls --duration 1s --json; code=$?; kill $load; exit $code");
   ASSERT_EQ(o.code, 0) << o.err;
   const json j = json::parse(o.out);
   EXPECT_GT(j.at("pairs"), 10);
-  EXPECT_EQ(j.at("starts").get<u64>(), j.at("pairs").get<u64>() + j.at("repeated").get<u64>() + j.at("evicted").get<u64>() + j.at("negative").get<u64>() + j.at("open").get<u64>());
+  EXPECT_EQ(j.at("starts").get<u64>(), j.at("pairs").get<u64>() + j.at("repeated").get<u64>() + j.at("evicted").get<u64>() +
+                                           j.at("negative").get<u64>() + j.at("open").get<u64>());
   EXPECT_EQ(j.at("ends").get<u64>(), j.at("pairs").get<u64>() + j.at("negative").get<u64>() + j.at("unmatched").get<u64>());
   EXPECT_FALSE(j.at("groups").empty());
 }

@@ -36,7 +36,9 @@ struct Limits : test::BinaryTest {
     ~InMemory() { fs::remove_all(at); }
     std::string at;
   };
-  Outcome limited(const std::string& limits, const std::string& arguments) const { return run("prlimit " + limits + " " RINGSIDE_BUILD_DIR "/ringside " + arguments); }
+  Outcome limited(const std::string& limits, const std::string& arguments) const {
+    return run("prlimit " + limits + " " RINGSIDE_BUILD_DIR "/ringside " + arguments);
+  }
   json meta(const std::string& where) const { return json::parse(test::slurp(dir + "/" + where + "/meta.json")); }
   // All written events are recorded, or reported as missing.
   static void books(const json& meta) {
@@ -53,7 +55,8 @@ const char* const writer = " sh -c 'dd if=/dev/zero of=/dev/null bs=1 count=1000
 
 TEST_F(Limits, TenThousandRingsWith256Descriptors) {
   const InMemory memory;
-  const std::string root = "RINGSIDE_ROOT=" + memory.at + " ", tool = root + RINGSIDE_BUILD_DIR "/ringside ", few = root + "prlimit --nofile=256:256 " RINGSIDE_BUILD_DIR "/ringside ";
+  const std::string root = "RINGSIDE_ROOT=" + memory.at + " ", tool = root + RINGSIDE_BUILD_DIR "/ringside ",
+                    few = root + "prlimit --nofile=256:256 " RINGSIDE_BUILD_DIR "/ringside ";
   ASSERT_EQ(run(tool + "record -q -i crowd --rings thread -b 8k --subbuf-size 4k -o none -- true").code, 0);
   ASSERT_EQ(run(root + "RINGSIDE_INSTANCE=crowd " RINGSIDE_BUILD_DIR "/tests/many_threads 10000 2").code, 0);
   ASSERT_EQ(json::parse(run(tool + "stat crowd --json").out).at("rings").size(), 10000u);
@@ -89,7 +92,8 @@ TEST_F(Limits, AnyAmountOfMemory) {
 }
 
 TEST_F(Limits, ACommandWith64Descriptors) {
-  const Outcome o = limited("--nofile=64:64", "record --rings thread -b 64k -o r -- " RINGSIDE_BUILD_DIR "/tests/many_threads 300 10");
+  const Outcome o =
+      limited("--nofile=64:64", "record --rings thread -b 64k -o r -- " RINGSIDE_BUILD_DIR "/tests/many_threads 300 10");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.err.find("3,000 events"), std::string::npos) << o.err;
   EXPECT_NE(o.err.find("; lost 0;"), std::string::npos) << o.err;
@@ -101,7 +105,8 @@ TEST_F(Limits, AnUnreadableRingIsReported) {
   ASSERT_EQ(ringside("record -q -i web --rings thread -o none -- true").code, 0);
   ASSERT_EQ(run("RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/tests/many_threads 3 2").code, 0);
   ASSERT_EQ(truncate((dir + "/root/web/per_cpu/cpu1/ring").c_str(), 100), 0);
-  for (const char* command : {"report web", "top web --once", "hist n web --once", "watch web --batch --once", "stat web", "record -i web -o r --duration 10ms"}) {
+  for (const char* command : {"report web", "top web --once", "hist n web --once", "watch web --batch --once", "stat web",
+                              "record -i web -o r --duration 10ms"}) {
     const Outcome o = ringside(command);
     EXPECT_EQ(o.code, 1) << command << "\n" << o.out << o.err;
     EXPECT_NE(o.err.find("ring 1: its control file is missing, cut or damaged"), std::string::npos) << command << "\n" << o.err;
@@ -121,10 +126,13 @@ TEST_F(Limits, AnUnreadableFileOfARecordingIsReported) {
   const json rings = meta("r").at("rings");
   ASSERT_EQ(rings.size(), 3u);
   fs::remove(dir + "/r/ring1.raw");
-  for (const char* command : {"report r", "report --json r", "top r", "hist n r", "watch r --batch --once", "export r --to r.csv", "export r --to r.dat"}) {
+  for (const char* command : {"report r", "report --json r", "top r", "hist n r", "watch r --batch --once",
+                              "export r --to r.csv", "export r --to r.dat"}) {
     const Outcome o = ringside(command);
     EXPECT_EQ(o.code, 1) << command << "\n" << o.out << o.err;
-    EXPECT_NE(o.err.find("ring1.raw: No such file or directory; its events are missing: 2"), std::string::npos) << command << "\n" << o.err;
+    EXPECT_NE(o.err.find("ring1.raw: No such file or directory; its events are missing: 2"), std::string::npos)
+        << command << "\n"
+        << o.err;
     EXPECT_EQ(o.out.find("exact"), std::string::npos) << command << "\n" << o.out;
   }
   EXPECT_EQ(run("wc -l < r.csv").out, "5\n") << "a header, and the events of the others";
@@ -155,7 +163,11 @@ TEST_F(Limits, AFullDiskEndsTheRecordingAndNotTheCommand) {
     EXPECT_EQ(o.code, code == 0 ? 1 : code) << o.err;
     EXPECT_TRUE(fs::exists(dir + "/mark")) << o.err;
     EXPECT_NE(o.err.find("cannot write to disk/r/ring"), std::string::npos) << o.err;
-    EXPECT_NE(o.err.find("No space left on device; make room there, or choose another place; the recording ends here, the command goes on"), std::string::npos) << o.err;
+    EXPECT_NE(
+        o.err.find(
+            "No space left on device; make room there, or choose another place; the recording ends here, the command goes on"),
+        std::string::npos)
+        << o.err;
     EXPECT_NE(o.err.find(" or more; disk/r"), std::string::npos) << o.err;
     EXPECT_NE(o.err.find("could no longer be recorded"), std::string::npos) << o.err;
     books(meta("disk/r"));

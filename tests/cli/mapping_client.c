@@ -1,5 +1,5 @@
-// A client of the mapping of trace_pipe_raw as the kernel documents it, which knows nothing of ringside: maps, asks for the reader,
-// walks with libtraceevent's kbuffer. Prints each step and each marker's text, times and numbers of events aside.
+// A client of the mapping of trace_pipe_raw as the kernel documents it, which knows nothing of ringside: maps, asks for the
+// reader, walks with libtraceevent's kbuffer. Prints each step and each marker's text, times and numbers of events aside.
 //   mapping_client FILE
 #include <fcntl.h>
 #include <kbuffer.h>

@@ -18,7 +18,8 @@ using namespace test;
 struct MountKernel : Mount {
   const u32 cpus = static_cast<u32>(sysconf(_SC_NPROCESSORS_CONF));
   void SetUp() override {
-    if (const RingsBecause why = why_not_cpu_rings(best_clock()); why != RingsBecause::can) GTEST_SKIP() << "no rings of CPUs here, " << to_string(why);
+    if (const RingsBecause why = why_not_cpu_rings(best_clock()); why != RingsBecause::can)
+      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why);
     Mount::SetUp();
   }
   std::string cpu(u32 n) const { return top + "/per_cpu/cpu" + std::to_string(n); }
@@ -36,8 +37,8 @@ struct MountKernel : Mount {
   }
 };
 
-// "its mapping test fails at the first open, because a mount of nothing has no ring per processor, and a marker goes to the ring
-// of a thread"
+// "its mapping test fails at the first open, because a mount of nothing has no ring per processor, and a marker goes to the
+// ring of a thread"
 TEST_F(MountKernel, AMappedRingOfAProcessorCountsMarkers) {
   start();
   for (const char* kilobytes : {"4", "8"}) {
@@ -148,8 +149,10 @@ TEST_F(MountKernel, OneRingIsResizedAlone) {
 TEST_F(MountKernel, ClocksThatShowTheSameSecondsAreTaken) {
   start();
   const std::string own = text_of(top + "/trace_clock");
-  for (const char* clock : {"local", "global", "mono", "x86-tsc"}) EXPECT_EQ(write_to(top + "/trace_clock", clock), std::to_string(strlen(clock))) << clock;
-  for (const char* clock : {"counter", "uptime", "perf", "tai", "bogus"}) EXPECT_NE(write_to(top + "/trace_clock", clock), std::to_string(strlen(clock))) << clock;
+  for (const char* clock : {"local", "global", "mono", "x86-tsc"})
+    EXPECT_EQ(write_to(top + "/trace_clock", clock), std::to_string(strlen(clock))) << clock;
+  for (const char* clock : {"counter", "uptime", "perf", "tai", "bogus"})
+    EXPECT_NE(write_to(top + "/trace_clock", clock), std::to_string(strlen(clock))) << clock;
   EXPECT_EQ(text_of(top + "/trace_clock"), own) << "told as what it is";
 }
 
@@ -209,9 +212,10 @@ TEST_F(MountKernel, TriggersOfMarkersActBeforeTheWriteReturns) {
   EXPECT_EQ(text_of(file).rfind("# Available triggers:\n", 0), 0u);
   EXPECT_EQ(write_to(file, "traceoff:2 if buf ~ \"stop*\""), "27");
   EXPECT_EQ(text_of(file), "traceoff:count=2 if buf ~ \"stop*\"\n");
-  for (const char* bad : {"traceoff", "traceon", "traceoff:x", "traceoff+0", "nothing", "snapshot if", "snapshot if nofield == 1", "snapshot if buf",
-                          "enable_event", "enable_event:no:such"})
-    EXPECT_EQ(write_to(file, bad), std::string(bad) == "traceoff" || std::string(bad) == "traceon" ? "EEXIST" : "EINVAL") << bad;
+  for (const char* bad : {"traceoff", "traceon", "traceoff:x", "traceoff+0", "nothing", "snapshot if",
+                          "snapshot if nofield == 1", "snapshot if buf", "enable_event", "enable_event:no:such"})
+    EXPECT_EQ(write_to(file, bad), std::string(bad) == "traceoff" || std::string(bad) == "traceon" ? "EEXIST" : "EINVAL")
+        << bad;
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(write_to(top + "/trace_marker", "go on"), "5");
     EXPECT_EQ(text_of(top + "/tracing_on"), "1\n");
@@ -295,8 +299,10 @@ TEST_F(MountKernel, ChildrenOfChosenProcessesAreChosen) {
   EXPECT_EQ(lines_with(text_of(web + "/trace"), ": tick: "), 0u);
   ASSERT_EQ(write_to(web + "/options/event-fork", "1"), "1");
   const pid_t child = start_tick_writer("web", 1'000'000, 5000);
-  EXPECT_TRUE(eventually([&] { return lines_with(text_of(web + "/trace"), ": tick: ") >= 4; })) << text_of(web + "/set_event_pid");
-  EXPECT_EQ(text_of(web + "/set_event_pid"), getpid() < child ? own + "\n" + std::to_string(child) + "\n" : std::to_string(child) + "\n" + own + "\n");
+  EXPECT_TRUE(eventually([&] { return lines_with(text_of(web + "/trace"), ": tick: ") >= 4; }))
+      << text_of(web + "/set_event_pid");
+  EXPECT_EQ(text_of(web + "/set_event_pid"),
+            getpid() < child ? own + "\n" + std::to_string(child) + "\n" : std::to_string(child) + "\n" + own + "\n");
   kill(child, SIGKILL);
   end_of(child);
 }

@@ -76,7 +76,8 @@ struct MountRemote : Mount {
 // The numbers in lines of `trace` or `trace_pipe`.
 std::vector<u64> numbers(const std::string& text) {
   std::vector<u64> all;
-  for (size_t at = text.find("number="); at != std::string::npos; at = text.find("number=", at + 1)) all.push_back(std::strtoull(text.c_str() + at + 7, nullptr, 10));
+  for (size_t at = text.find("number="); at != std::string::npos; at = text.find("number=", at + 1))
+    all.push_back(std::strtoull(text.c_str() + at + 7, nullptr, 10));
   return all;
 }
 bool consecutive(const std::vector<u64>& all, u64 from) {
@@ -103,9 +104,10 @@ TEST_F(MountRemote, HasUpstreamsLayout) {
   EXPECT_TRUE(fs::is_empty(at + "/remotes"));
   start_app(5, 2);
   appears();
-  for (const char* file : {"tracing_on", "buffer_size_kb", "trace_pipe", "trace", "events/enable", "events/header_page", "events/header_event",
-                           "events/app/enable", "events/app/tick/enable", "events/app/tick/id", "events/app/tick/format", "per_cpu/cpu0/trace",
-                           "per_cpu/cpu0/trace_pipe", "per_cpu/cpu0/trace_pipe_raw", "per_cpu/cpu0/stats"})
+  for (const char* file :
+       {"tracing_on", "buffer_size_kb", "trace_pipe", "trace", "events/enable", "events/header_page", "events/header_event",
+        "events/app/enable", "events/app/tick/enable", "events/app/tick/id", "events/app/tick/format", "per_cpu/cpu0/trace",
+        "per_cpu/cpu0/trace_pipe", "per_cpu/cpu0/trace_pipe_raw", "per_cpu/cpu0/stats"})
     EXPECT_TRUE(fs::exists(app + "/" + file)) << file;
   EXPECT_FALSE(fs::exists(at + "/instances/remotes"));
   EXPECT_EQ(text_of(app + "/events/app/tick/id"), "1\n");
@@ -151,7 +153,8 @@ TEST_F(MountRemote, HasUpstreamsLayout) {
   {
     const sys::Fd pipe(::open((app + "/trace_pipe").c_str(), O_RDONLY | O_NONBLOCK));
     ASSERT_TRUE(pipe);
-    const sys::Fd others[] = {sys::Fd(::open((app + "/trace_pipe").c_str(), O_RDONLY)), sys::Fd(::open((cpu(0) + "/trace_pipe").c_str(), O_RDONLY))};
+    const sys::Fd others[] = {sys::Fd(::open((app + "/trace_pipe").c_str(), O_RDONLY)),
+                              sys::Fd(::open((cpu(0) + "/trace_pipe").c_str(), O_RDONLY))};
     EXPECT_TRUE(others[0] && others[1]) << "any number of clients; each event goes to one";
     const std::string text = take(pipe, 5);
     EXPECT_TRUE(consecutive(numbers(text), 5)) << text;
@@ -162,7 +165,8 @@ TEST_F(MountRemote, HasUpstreamsLayout) {
     EXPECT_NE(text_of(app + "/buffer_size_kb").find(" (loaded)\n"), std::string::npos);
     EXPECT_EQ(ended(read(pipe.get(), some, sizeof some)), "EAGAIN") << "switching off is not the end";
   }
-  EXPECT_TRUE(eventually([&] { return text_of(app + "/buffer_size_kb") == "64 (unloaded)\n"; })) << text_of(app + "/buffer_size_kb");
+  EXPECT_TRUE(eventually([&] { return text_of(app + "/buffer_size_kb") == "64 (unloaded)\n"; }))
+      << text_of(app + "/buffer_size_kb");
   // When the writer goes, its name goes, too.
   kill(writer, SIGKILL);
   fs::remove(dir + "/root/.remotes/app");
@@ -215,7 +219,8 @@ TEST_F(MountRemote, EveryEventOnceAndTheBooksBalance) {
   const std::string text = take(pipe, 15000);
   std::smatch lost;
   u64 sum = 0, gaps = 0;
-  for (auto from = text.cbegin(); std::regex_search(from, text.cend(), lost, std::regex("LOST ([0-9]+) EVENTS")); from = lost[0].second) {
+  for (auto from = text.cbegin(); std::regex_search(from, text.cend(), lost, std::regex("LOST ([0-9]+) EVENTS"));
+       from = lost[0].second) {
     sum += std::stoull(lost[1]);
     ++gaps;
   }
@@ -490,8 +495,9 @@ TEST_F(MountSelftest, TextsAreTheWritersToJudge) {
   struct stat st {};
   ASSERT_EQ(stat((test + "/write_event").c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 07777, 0200u);
-  for (const std::string& wrong : {std::string("x"), std::string("-1"), std::string("\n"), std::string("1 "), std::string("1\0", 2),
-                                   std::string("99999999999999999999"), std::string(1025, '0'), std::string(100000, '1')})
+  for (const std::string& wrong :
+       {std::string("x"), std::string("-1"), std::string("\n"), std::string("1 "), std::string("1\0", 2),
+        std::string("99999999999999999999"), std::string(1025, '0'), std::string(100000, '1')})
     EXPECT_EQ(write_to(test + "/write_event", wrong), "EINVAL") << wrong.substr(0, 30);
   EXPECT_EQ(text_of(test + "/trace"), "");
   EXPECT_EQ(write_to(test + "/write_event", std::string(1023, '0') + "7\n"), "1025");
@@ -574,12 +580,14 @@ TEST_F(MountRemote, AStoppedOrDeadWriterBlocksNoClient) {
   const sys::Fd early(::open((cpu(0) + "/trace_pipe_raw").c_str(), O_RDONLY));
   ASSERT_TRUE(early);
   const auto from = std::chrono::steady_clock::now();
-  const pid_t a = blocked(cpu(0) + "/trace_pipe", false), b = blocked(cpu(0) + "/trace_pipe_raw", false), c = blocked(cpu(0) + "/trace_pipe_raw", true);
+  const pid_t a = blocked(cpu(0) + "/trace_pipe", false), b = blocked(cpu(0) + "/trace_pipe_raw", false),
+              c = blocked(cpu(0) + "/trace_pipe_raw", true);
   std::chrono::steady_clock::duration slowest{};
   u64 asked = 0;
   pid_t left[] = {a, b, c};
   int codes[3] = {-1, -1, -1};
-  while (std::find(std::begin(codes), std::end(codes), -1) != std::end(codes) && std::chrono::steady_clock::now() - from < 120s) {
+  while (std::find(std::begin(codes), std::end(codes), -1) != std::end(codes) &&
+         std::chrono::steady_clock::now() - from < 120s) {
     const auto one = std::chrono::steady_clock::now();
     EXPECT_EQ(text_of(at + "/tracing_on"), "1\n");
     EXPECT_EQ(stats(cpu(0)).overrun, 0u);

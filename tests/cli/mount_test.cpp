@@ -56,7 +56,8 @@ TEST_F(Mount, InstancesAreDirectories) {
   must(Instance::remove("other", true));
   EXPECT_FALSE(fs::exists(at + "/instances/other/trace"));
   // Each processor has a directory, for tools that count them.
-  for (long n = 0; n < sysconf(_SC_NPROCESSORS_CONF); ++n) EXPECT_TRUE(fs::exists(at + "/per_cpu/cpu" + std::to_string(n) + "/trace_pipe_raw"));
+  for (long n = 0; n < sysconf(_SC_NPROCESSORS_CONF); ++n)
+    EXPECT_TRUE(fs::exists(at + "/per_cpu/cpu" + std::to_string(n) + "/trace_pipe_raw"));
   EXPECT_FALSE(fs::exists(at + "/per_cpu/cpu00"));
   EXPECT_FALSE(fs::exists(at + "/per_cpu/cpu99999999999"));
 }
@@ -83,29 +84,74 @@ TEST_F(Mount, AnswersAsTheKernelDoes) {
     bool same_text;
   };
   const std::string all_cpus = text_of(theirs->dir() + "/tracing_cpumask");
-  const Step steps[] = {
-      {"tracing_on", "0", true},          {"tracing_on", "1", true},          {"tracing_on", "2", true},
-      {"tracing_on", "x", true},          {"tracing_on", "-1", true},         {"tracing_on", " 1", true},
-      {"tracing_on", "1\n", true},        {"tracing_on", "00", true},         {"tracing_on", "1", true},
-      {"buffer_percent", "0", true},      {"buffer_percent", "100", true},    {"buffer_percent", "101", true},
-      {"buffer_percent", "-1", true},     {"buffer_percent", "x", true},      {"buffer_percent", "50", true},
-      {"buffer_size_kb", "0", true},      {"buffer_size_kb", "x", true},      {"buffer_size_kb", "1", true},
-      {"buffer_size_kb", "16", true},     {"buffer_size_kb", "-1", true},     {"buffer_size_kb", "8", true},
-      {"buffer_subbuf_size_kb", "0", true}, {"buffer_subbuf_size_kb", "3", true}, {"buffer_subbuf_size_kb", "5", true},
-      {"buffer_subbuf_size_kb", "17", true}, {"buffer_subbuf_size_kb", "1024", true}, {"buffer_subbuf_size_kb", "4", true},
-      {"options/overwrite", "0", true},   {"options/overwrite", "2", true},   {"options/overwrite", "x", true},
-      {"options/overwrite", "1", true},   {"trace_options", "bogus", false},  {"trace_options", "nooverwrite", false},
-      {"trace_options", "overwrite", false}, {"options/markers", "1", true},  {"current_tracer", "nop", true},
-      {"current_tracer", "bogus", true},  {"tracing_cpumask", "1", true},      {"tracing_cpumask", "0", true},
-      {"tracing_cpumask", "x", true},     {"tracing_cpumask", "fffffffff", true}, {"tracing_cpumask", all_cpus.c_str(), true},
-      {"options/raw", "1", true},         {"options/raw", "2", true},         {"options/raw", "0", true},
-      {"trace_options", "nohash-ptr", false}, {"options/hash-ptr", "x", true}, {"options/event-fork", "1", true},  {"trace_clock", "bogus", false},    {"trace_clock", "mono", false},
-      {"set_event", "bogus:x", true},     {"set_event", "*:*nonexist*", true}, {"set_event", "", true},
-      {"events/enable", "x", true},       {"events/enable", "2", true},       {"events/enable", "0", true},
-      {"timestamp_mode", "x", true},      {"trace_marker_raw", "ab", true},   {"buffer_size_kb", "16", true},
-      {"trace_marker_raw", "abcd", true}, {"trace_marker", "hello", true},    {"trace", "x", false},
-      {"per_cpu/cpu0/buffer_size_kb", "0", true}, {"per_cpu/cpu0/stats", "x", false}, {"set_event_pid", "", true},
-      {"events/header_page", "x", false}, {"trace_pipe", "x", false},         {"nothing", "x", true}};
+  const Step steps[] = {{"tracing_on", "0", true},
+                        {"tracing_on", "1", true},
+                        {"tracing_on", "2", true},
+                        {"tracing_on", "x", true},
+                        {"tracing_on", "-1", true},
+                        {"tracing_on", " 1", true},
+                        {"tracing_on", "1\n", true},
+                        {"tracing_on", "00", true},
+                        {"tracing_on", "1", true},
+                        {"buffer_percent", "0", true},
+                        {"buffer_percent", "100", true},
+                        {"buffer_percent", "101", true},
+                        {"buffer_percent", "-1", true},
+                        {"buffer_percent", "x", true},
+                        {"buffer_percent", "50", true},
+                        {"buffer_size_kb", "0", true},
+                        {"buffer_size_kb", "x", true},
+                        {"buffer_size_kb", "1", true},
+                        {"buffer_size_kb", "16", true},
+                        {"buffer_size_kb", "-1", true},
+                        {"buffer_size_kb", "8", true},
+                        {"buffer_subbuf_size_kb", "0", true},
+                        {"buffer_subbuf_size_kb", "3", true},
+                        {"buffer_subbuf_size_kb", "5", true},
+                        {"buffer_subbuf_size_kb", "17", true},
+                        {"buffer_subbuf_size_kb", "1024", true},
+                        {"buffer_subbuf_size_kb", "4", true},
+                        {"options/overwrite", "0", true},
+                        {"options/overwrite", "2", true},
+                        {"options/overwrite", "x", true},
+                        {"options/overwrite", "1", true},
+                        {"trace_options", "bogus", false},
+                        {"trace_options", "nooverwrite", false},
+                        {"trace_options", "overwrite", false},
+                        {"options/markers", "1", true},
+                        {"current_tracer", "nop", true},
+                        {"current_tracer", "bogus", true},
+                        {"tracing_cpumask", "1", true},
+                        {"tracing_cpumask", "0", true},
+                        {"tracing_cpumask", "x", true},
+                        {"tracing_cpumask", "fffffffff", true},
+                        {"tracing_cpumask", all_cpus.c_str(), true},
+                        {"options/raw", "1", true},
+                        {"options/raw", "2", true},
+                        {"options/raw", "0", true},
+                        {"trace_options", "nohash-ptr", false},
+                        {"options/hash-ptr", "x", true},
+                        {"options/event-fork", "1", true},
+                        {"trace_clock", "bogus", false},
+                        {"trace_clock", "mono", false},
+                        {"set_event", "bogus:x", true},
+                        {"set_event", "*:*nonexist*", true},
+                        {"set_event", "", true},
+                        {"events/enable", "x", true},
+                        {"events/enable", "2", true},
+                        {"events/enable", "0", true},
+                        {"timestamp_mode", "x", true},
+                        {"trace_marker_raw", "ab", true},
+                        {"buffer_size_kb", "16", true},
+                        {"trace_marker_raw", "abcd", true},
+                        {"trace_marker", "hello", true},
+                        {"trace", "x", false},
+                        {"per_cpu/cpu0/buffer_size_kb", "0", true},
+                        {"per_cpu/cpu0/stats", "x", false},
+                        {"set_event_pid", "", true},
+                        {"events/header_page", "x", false},
+                        {"trace_pipe", "x", false},
+                        {"nothing", "x", true}};
   for (const Step& s : steps) {
     const std::string file = std::string("/") + s.file;
     EXPECT_EQ(write_to(web + file, s.text), write_to(theirs->dir() + file, s.text)) << s.file << " <- '" << s.text << "'";
@@ -127,7 +173,8 @@ TEST_F(Mount, AnswersAsTheKernelDoes) {
     for (const std::function<int()>& how : std::initializer_list<std::function<int()>>{
              [&] { return unlink(trace.c_str()); }, [&] { return rename(trace.c_str(), fresh.c_str()); },
              [&] { return symlink("trace", fresh.c_str()); }, [&] { return link(trace.c_str(), fresh.c_str()); },
-             [&] { return mkdir(fresh.c_str(), 0700); }, [&] { return rmdir((in + "/events").c_str()); }, [&] { return ::open(fresh.c_str(), O_CREAT | O_WRONLY, 0600); },
+             [&] { return mkdir(fresh.c_str(), 0700); }, [&] { return rmdir((in + "/events").c_str()); },
+             [&] { return ::open(fresh.c_str(), O_CREAT | O_WRONLY, 0600); },
              [&] { return mknod(fresh.c_str(), S_IFREG | 0600, 0); }, [&] { return truncate(trace.c_str(), 0); }})
       said += ended(how()) + " ";
     return said;
@@ -142,7 +189,8 @@ TEST_F(Mount, AnswersAsTheKernelDoes) {
   const auto skeleton = [](const std::string& text) {
     std::string out;
     std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) out += (line[0] == '#' ? line : line.substr(line.rfind(": tracing"))) + "\n";
+    for (std::string line; std::getline(lines, line);)
+      out += (line[0] == '#' ? line : line.substr(line.rfind(": tracing"))) + "\n";
     return out;
   };
   EXPECT_EQ(skeleton(text_of(web + "/trace")), skeleton(text_of(theirs->dir() + "/trace")));
@@ -266,7 +314,11 @@ TEST_F(Mount, ABlockedReaderIsWokenInterruptedAndLeftBehind) {
       const int fd = ::open(file.c_str(), O_RDONLY);
       char some[4096];
       const ssize_t n = read(fd, some, sizeof some);
-      _exit(n > 0 ? 10 : n == 0 ? 11 : errno == EINTR ? 12 : errno == ECONNABORTED || errno == ENOTCONN || errno == ENODEV ? 13 : 14);
+      _exit(n > 0                                                           ? 10
+            : n == 0                                                        ? 11
+            : errno == EINTR                                                ? 12
+            : errno == ECONNABORTED || errno == ENOTCONN || errno == ENODEV ? 13
+                                                                            : 14);
     }
     return child;
   };
@@ -348,7 +400,8 @@ TEST_F(Mount, MapsTheLivePages) {
     const auto committed = [&] {
       u64 sum = 0;
       for (u32 id = 0; id < other.meta().nr_subbufs; ++id)
-        sum += abi::commit_size(Hardware::load(&reinterpret_cast<const abi::SubBufferHeader*>(other.base + (id + 1) * 4096)->commit, Order::acquire));
+        sum += abi::commit_size(Hardware::load(
+            &reinterpret_cast<const abi::SubBufferHeader*>(other.base + (id + 1) * 4096)->commit, Order::acquire));
       return sum;
     };
     const u64 before = committed(), entries = other.meta().entries;
@@ -535,14 +588,15 @@ TEST_F(Mount, ReadsSubBuffers) {
   }
 }
 
-// Two mappers, a reader of trace_pipe, a client that dies with its mapping, a writer at full speed: nothing is counted twice, and
-// all losses are reported.
-// A page that is gone, or that a full file system cannot give, is a SIGBUS in the thread that answers.
+// Two mappers, a reader of trace_pipe, a client that dies with its mapping, a writer at full speed: nothing is counted twice,
+// and all losses are reported. A page that is gone, or that a full file system cannot give, is a SIGBUS in the thread that
+// answers.
 TEST_F(Mount, ACutRingIsAnErrorAndKillsNoServer) {
   start();
   make_web();
   ASSERT_EQ(end_of(start_tick_writer("web", 1000)), 0);
-  const sys::Fd trace(::open((web + "/trace").c_str(), O_RDONLY | O_CLOEXEC)), pipe(::open((web + "/trace_pipe").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const sys::Fd trace(::open((web + "/trace").c_str(), O_RDONLY | O_CLOEXEC)),
+      pipe(::open((web + "/trace_pipe").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   char some[4096];
   EXPECT_GT(read(pipe.get(), some, sizeof some), 0);
   for (const auto& entry : fs::recursive_directory_iterator(dir + "/root/web/per_cpu"))
@@ -639,7 +693,8 @@ TEST_F(Mount, ACrashedServerLeavesNothingInTheWay) {
   EXPECT_EQ(end_of(server), 0);
   server = -1;
   EXPECT_FALSE(mounted());
-  for (const auto& entry : fs::directory_iterator(dir + "/root")) EXPECT_TRUE(entry.path().filename() == "web" || entry.path().filename() == ".remotes");
+  for (const auto& entry : fs::directory_iterator(dir + "/root"))
+    EXPECT_TRUE(entry.path().filename() == "web" || entry.path().filename() == ".remotes");
 }
 
 TEST_F(Mount, UnmountsWithItsLastUser) {
@@ -724,7 +779,8 @@ TEST_F(Mount, AnOrdinaryUsersServer) {
         _exit(127);
       }
       EXPECT_TRUE(eventually([&] { return mounted(); })) << test::slurp(log);
-      EXPECT_NE(test::slurp("/proc/" + std::to_string(server) + "/status").find("CapEff:\t0000000000000000"), std::string::npos);
+      EXPECT_NE(test::slurp("/proc/" + std::to_string(server) + "/status").find("CapEff:\t0000000000000000"),
+                std::string::npos);
       EXPECT_EQ(std::system(("timeout 20 " + program + " mount " + dir + "/root 2>/dev/null").c_str()), 1 << 8)
           << "a directory of another user's";
       EXPECT_EQ(mkdir(web.c_str(), 0700), 0);
@@ -742,7 +798,8 @@ TEST_F(Mount, AnOrdinaryUsersServer) {
         const sys::Fd fd(::open(raw.c_str(), O_RDONLY | O_NONBLOCK));
         EXPECT_EQ(mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd.get(), 0), MAP_FAILED);
         EXPECT_EQ(errno, ENODEV);
-        EXPECT_TRUE(eventually([&] { return test::slurp(log).find("CAP_SYS_ADMIN") != std::string::npos; })) << test::slurp(log);
+        EXPECT_TRUE(eventually([&] { return test::slurp(log).find("CAP_SYS_ADMIN") != std::string::npos; }))
+            << test::slurp(log);
         char some[4096];
         EXPECT_EQ(ended(read(fd.get(), some, sizeof some)), "4096");
       }
@@ -794,7 +851,8 @@ TEST_F(Mount, AnIndependentClientSeesTheSame) {
         }
       }).join();
       for (int i = 0; i < 2; ++i) {
-        const Outcome o = run("timeout 20 " RINGSIDE_BUILD_DIR "/tests/mapping_client " + where[i] + "/per_cpu/cpu0/trace_pipe_raw");
+        const Outcome o =
+            run("timeout 20 " RINGSIDE_BUILD_DIR "/tests/mapping_client " + where[i] + "/per_cpu/cpu0/trace_pipe_raw");
         EXPECT_EQ(o.code, 0) << where[i] << o.err;
         *out[i] = o.out;
         // The fourth number of the first line counts sub-buffers: without the spare one.
@@ -851,8 +909,10 @@ TEST_F(Mount, TraceCmdRecords) {
   const std::string tracing = must(tracefs_dir());
   for (const std::string how : {"--nosplice", ""}) {
     const Outcome r = run("timeout 60 unshare -m --propagation private sh -c 'mount --bind m " + tracing +
-                          " && mount --bind possible /sys/devices/system/cpu/possible && mount --bind one /proc/sys/kernel/ftrace_enabled; RINGSIDE_INSTANCE=web exec trace-cmd record " + how +
-                          " -o " + dir + "/t.dat -e net:packet_in sh -c \"sleep 0.5; for i in 1 2 3 4 5 6 7 8; do " RINGSIDE_BUILD_DIR
+                          " && mount --bind possible /sys/devices/system/cpu/possible && mount --bind one "
+                          "/proc/sys/kernel/ftrace_enabled; RINGSIDE_INSTANCE=web exec trace-cmd record " +
+                          how + " -o " + dir +
+                          "/t.dat -e net:packet_in sh -c \"sleep 0.5; for i in 1 2 3 4 5 6 7 8; do " RINGSIDE_BUILD_DIR
                           "/example_01_write; done; sleep 0.2\"'");
     if (r.err.find("unshare") != std::string::npos && r.code == 1) GTEST_SKIP() << r.err;
     EXPECT_EQ(r.code, 0) << r.err;

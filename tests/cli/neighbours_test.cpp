@@ -31,7 +31,14 @@ constexpr uid_t victim = 65533, attacker = 65534;
 // Writes an event neighbour:number to the instance that this process opened; not declared for the whole program, because its
 // other tests list events.
 void put(u64 n) {
-  static ringside_event event{"neighbour", "number", "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n", "\"n=%llu\", REC->n", ringside_gate_of("neighbour", "number"), 0, nullptr, nullptr};
+  static ringside_event event{"neighbour",
+                              "number",
+                              "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n",
+                              "\"n=%llu\", REC->n",
+                              ringside_gate_of("neighbour", "number"),
+                              0,
+                              nullptr,
+                              nullptr};
   u64 payload[] = {0, n};
   if (ringside_register(&event) == 0 && ringside_wanted(&event)) ringside_write(&event, payload, sizeof payload);
 }
@@ -41,7 +48,8 @@ pid_t start_as(uid_t user, F work) {
   const pid_t child = fork();
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (user != 0 && (setgroups(0, nullptr) != 0 || setresgid(user, user, user) != 0 || setresuid(user, user, user) != 0)) _exit(99);
+  if (user != 0 && (setgroups(0, nullptr) != 0 || setresgid(user, user, user) != 0 || setresuid(user, user, user) != 0))
+    _exit(99);
   _exit(work());
 }
 template <class F>
@@ -90,7 +98,8 @@ std::map<std::string, std::string> tree(const std::string& dir) {
     struct stat st {};
     lstat(entry.path().c_str(), &st);
     std::string& text = all[entry.path()];
-    text = std::to_string(st.st_mode) + " " + std::to_string(st.st_uid) + " " + std::to_string(st.st_gid) + " " + std::to_string(st.st_size) + " ";
+    text = std::to_string(st.st_mode) + " " + std::to_string(st.st_uid) + " " + std::to_string(st.st_gid) + " " +
+           std::to_string(st.st_size) + " ";
     if (S_ISREG(st.st_mode)) text += contents(entry.path());
     if (S_ISLNK(st.st_mode)) text += fs::read_symlink(entry.path());
   }
@@ -123,9 +132,11 @@ struct Neighbours : testing::Test {
   Outcome run(uid_t who, const std::string& root, const std::string& arguments) const {
     const std::string out = dir + "/shm/out" + std::to_string(who), err = dir + "/shm/err" + std::to_string(who);
     const int code = as(who, [&] {
-      for (const auto& [file, fd] : {std::pair{out, 1}, {err, 2}}) dup2(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), fd);
+      for (const auto& [file, fd] : {std::pair{out, 1}, {err, 2}})
+        dup2(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), fd);
       setenv("RINGSIDE_ROOT", root.c_str(), 1);
-      execl("/bin/sh", "sh", "-c", ("cd " + dir + "/shm && exec timeout 20 " RINGSIDE_BUILD_DIR "/ringside " + arguments).c_str(), nullptr);
+      execl("/bin/sh", "sh", "-c",
+            ("cd " + dir + "/shm && exec timeout 20 " RINGSIDE_BUILD_DIR "/ringside " + arguments).c_str(), nullptr);
       return 127;
     });
     return {code, slurp(out), slurp(err)};
@@ -148,8 +159,9 @@ TEST_F(Neighbours, WhatAnotherUserMadeIsNotUsed) {
     EXPECT_EQ(as(victim, [&] { return -ringside_open(name.c_str()); }), EACCES) << name;
     EXPECT_EQ(as(victim, [&] { return make(name).has_value() ? 0 : 7; }), 7) << name;
   }
-  for (const char* arguments : {"list", "list -i default", "stat default", "report default", "record -i default --duration 10ms", "record -i fresh --duration 10ms", "rm default", "rm -f default",
-                                "rm --stale", "serve default", "top default --once", "record -- true"}) {
+  for (const char* arguments : {"list", "list -i default", "stat default", "report default",
+                                "record -i default --duration 10ms", "record -i fresh --duration 10ms", "rm default",
+                                "rm -f default", "rm --stale", "serve default", "top default --once", "record -- true"}) {
     const Outcome o = run(victim, root, arguments);
     EXPECT_NE(o.code, 0) << arguments;
     EXPECT_NE(o.code, 124) << arguments;
@@ -223,9 +235,10 @@ TEST_F(Neighbours, RootFollowsNoSymlinkOfAUser) {
   ASSERT_EQ(as(0, [&] { return make_and_write(guarded + "/inst", 50); }), 0);
   fs::create_directories(guarded + "/files/deep");
   for (const char* name : {"secret", "files/one", "files/deep/two"}) std::ofstream(guarded + "/" + name) << "secret\n";
-  for (const std::string& name : {std::string("set_event.new"), std::string("set_event"), std::string("per_cpu"), std::string("per_cpu/cpu0"), std::string("per_cpu/cpu0/ring"),
-                                  std::string("events"), std::string("gate"), std::string("instance"), std::string("threads"), std::string("serving"), std::string("snapshot"),
-                                  std::string("events/neighbour"), std::string("saved_cmdlines")}) {
+  for (const std::string& name : {std::string("set_event.new"), std::string("set_event"), std::string("per_cpu"),
+                                  std::string("per_cpu/cpu0"), std::string("per_cpu/cpu0/ring"), std::string("events"),
+                                  std::string("gate"), std::string("instance"), std::string("threads"), std::string("serving"),
+                                  std::string("snapshot"), std::string("events/neighbour"), std::string("saved_cmdlines")}) {
     ASSERT_EQ(as(victim, [&] { return make_and_write(path, 100); }), 0);
     fs::remove_all(path + "/" + name);
     const bool is_file = !fs::exists(guarded + "/inst/" + name);
@@ -233,7 +246,9 @@ TEST_F(Neighbours, RootFollowsNoSymlinkOfAUser) {
     fs::create_symlink(to, path + "/" + name);
     ASSERT_EQ(lchown((path + "/" + name).c_str(), victim, victim), 0);
     const auto before = tree(guarded);
-    for (const std::string& arguments : {"record -i " + path + " -u 'a:*' -u 'neighbour:*' --duration 20ms -o " + dir + "/root/rec", "report " + path, "stat " + path, "list -i " + path})
+    for (const std::string& arguments :
+         {"record -i " + path + " -u 'a:*' -u 'neighbour:*' --duration 20ms -o " + dir + "/root/rec", "report " + path,
+          "stat " + path, "list -i " + path})
       EXPECT_LT(run(0, dir + "/root", arguments).code, 124) << arguments;
     if (auto instance = Instance::open(path)) {
       (void)(*instance)->enable("b:*", true);
@@ -247,14 +262,16 @@ TEST_F(Neighbours, RootFollowsNoSymlinkOfAUser) {
     fs::create_directory_symlink(guarded + "/files", path + "/events2");
     const Outcome gone = run(0, dir + "/root", "rm -f " + path);
     EXPECT_EQ(tree(guarded), before) << name;
-    EXPECT_EQ(fs::exists(path), name == "instance") << name << gone.err;  // without that file, and with a foreign one, it is no instance
+    EXPECT_EQ(fs::exists(path), name == "instance")
+        << name << gone.err;  // without that file, and with a foreign one, it is no instance
     fs::remove_all(path);
   }
   // A link on the way to it.
   fs::create_directory_symlink(guarded, user + "/way");
   ASSERT_EQ(lchown((user + "/way").c_str(), victim, victim), 0);
   const auto before = tree(guarded);
-  for (const std::string& arguments : {"record -i " + user + "/way/inst --duration 10ms", "rm -f " + user + "/way/inst", "record -o " + user + "/way/rec -- true", "report " + user + "/way/inst"}) {
+  for (const std::string& arguments : {"record -i " + user + "/way/inst --duration 10ms", "rm -f " + user + "/way/inst",
+                                       "record -o " + user + "/way/rec -- true", "report " + user + "/way/inst"}) {
     const Outcome o = run(0, dir + "/root", arguments);
     EXPECT_NE(o.code, 0) << arguments;
     EXPECT_THAT(o.err, HasSubstr("made by another user")) << arguments;
@@ -264,23 +281,44 @@ TEST_F(Neighbours, RootFollowsNoSymlinkOfAUser) {
 
 // Swaps names for symlinks, without a pause, and makes the instance anew whenever it is gone.
 int swap_for_ever(const std::string& user, const std::string& guarded) {
-  const auto exchange = [](const std::string& a, const std::string& b) { (void)!renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE); };
-  const std::pair<const char*, const char*> names[] = {
-      {"", "/a/inst"}, {"/per_cpu", "/a/inst/per_cpu"}, {"/per_cpu/cpu0", "/a/inst/per_cpu/cpu0"}, {"/per_cpu/cpu0/ring", "/a/inst/per_cpu/cpu0/ring"},
-      {"/per_cpu/cpu0/trace_pipe_raw", "/a/inst/per_cpu/cpu0/trace_pipe_raw"}, {"/events", "/files"}, {"/events/neighbour", "/files/deep"},
-      {"/events/neighbour/number", "/files/deep"}, {"/events/neighbour/number/format", "/secret"}, {"/set_event", "/secret"}, {"/set_event.new", "/secret"},
-      {"/gate", "/a/inst/gate"}, {"/instance", "/a/inst/instance"}, {"/threads", "/secret"}, {"/serving", "/secret"}, {"/saved_cmdlines", "/secret"},
-      {"/snapshot", "/files"}, {"/snapshot/per_cpu", "/files"}, {"/snapshot/per_cpu/cpu0", "/files/deep"}, {"/snapshot/events", "/files"}, {"/snapshot/instance", "/secret"}};
+  const auto exchange = [](const std::string& a, const std::string& b) {
+    (void)!renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE);
+  };
+  const std::pair<const char*, const char*> names[] = {{"", "/a/inst"},
+                                                       {"/per_cpu", "/a/inst/per_cpu"},
+                                                       {"/per_cpu/cpu0", "/a/inst/per_cpu/cpu0"},
+                                                       {"/per_cpu/cpu0/ring", "/a/inst/per_cpu/cpu0/ring"},
+                                                       {"/per_cpu/cpu0/trace_pipe_raw", "/a/inst/per_cpu/cpu0/trace_pipe_raw"},
+                                                       {"/events", "/files"},
+                                                       {"/events/neighbour", "/files/deep"},
+                                                       {"/events/neighbour/number", "/files/deep"},
+                                                       {"/events/neighbour/number/format", "/secret"},
+                                                       {"/set_event", "/secret"},
+                                                       {"/set_event.new", "/secret"},
+                                                       {"/gate", "/a/inst/gate"},
+                                                       {"/instance", "/a/inst/instance"},
+                                                       {"/threads", "/secret"},
+                                                       {"/serving", "/secret"},
+                                                       {"/saved_cmdlines", "/secret"},
+                                                       {"/snapshot", "/files"},
+                                                       {"/snapshot/per_cpu", "/files"},
+                                                       {"/snapshot/per_cpu/cpu0", "/files/deep"},
+                                                       {"/snapshot/events", "/files"},
+                                                       {"/snapshot/instance", "/secret"}};
   const std::string inst = user + "/a/inst", links = user + "/links";
-  const std::pair<std::string, std::string> others[] = {{user + "/a", links + "/a"}, {user + "/a/rec", links + "/rec"}, {user + "/a/rec/meta.json", links + "/rec"},
-                                                        {user + "/a/rec/ring0.raw", links + "/sock"}, {user + "/a/sock", links + "/sock"}};
+  const std::pair<std::string, std::string> others[] = {{user + "/a", links + "/a"},
+                                                        {user + "/a/rec", links + "/rec"},
+                                                        {user + "/a/rec/meta.json", links + "/rec"},
+                                                        {user + "/a/rec/ring0.raw", links + "/sock"},
+                                                        {user + "/a/sock", links + "/sock"}};
   const auto is_there = [&] { return access((inst + "/instance").c_str(), F_OK) == 0; };
   std::error_code gone;
   for (u64 round = 0;; ++round) {
     if (!is_there()) {
       for (const std::string& old : {inst, links}) fs::remove_all(old, gone);
       for (const std::string& folder : {links, user + "/a/rec"}) fs::create_directory(folder, gone);
-      for (size_t n = 0; n < std::size(names); ++n) fs::create_symlink(guarded + names[n].second, links + "/" + std::to_string(n), gone);
+      for (size_t n = 0; n < std::size(names); ++n)
+        fs::create_symlink(guarded + names[n].second, links + "/" + std::to_string(n), gone);
       fs::create_symlink(guarded + "/a", links + "/a", gone);
       for (const char* name : {"rec", "sock"}) fs::create_symlink(guarded + "/a/" + name, links + "/" + name, gone);
       const pid_t maker = fork();
@@ -305,7 +343,8 @@ TEST_F(Neighbours, RootWorksWhileAUserSwapsNames) {
   fs::create_directories(guarded + "/files/deep");
   fs::create_directories(guarded + "/a");
   ASSERT_EQ(as(0, [&] { return make_and_write(guarded + "/a/inst", 50); }), 0);
-  for (const char* name : {"secret", "files/one", "files/deep/two", "files/deep/format"}) std::ofstream(guarded + "/" + name) << "secret\n";
+  for (const char* name : {"secret", "files/one", "files/deep/two", "files/deep/format"})
+    std::ofstream(guarded + "/" + name) << "secret\n";
   {  // a recording that root made
     auto writer = must(RecordingWriter::create(guarded + "/a/rec", calibrate(ClockKind::mono)));
     must(writer.add_ring({0, 1, 1, "task", "process"}, 4096));
@@ -347,7 +386,8 @@ TEST_F(Neighbours, RootWorksWhileAUserSwapsNames) {
           auto source = i.source(ring.name.ring);
           count("source", source.has_value());
           if (!source || !writer || !writer->add_ring(ring.name, 4096)) continue;
-          for (auto view = (*source)->next(); view && *view; view = (*source)->next()) (void)writer->append(ring.name.ring, **view);
+          for (auto view = (*source)->next(); view && *view; view = (*source)->next())
+            (void)writer->append(ring.name.ring, **view);
           writer->release(ring.name.ring);
         }
         if (writer) count("finish", writer->keep("kallsyms", "text") && writer->finish(1));
@@ -368,7 +408,8 @@ TEST_F(Neighbours, RootWorksWhileAUserSwapsNames) {
       }
     }
     std::string text;
-    for (const auto& [what, n] : outcomes) text += what + ": " + std::to_string(n.first) + " done, " + std::to_string(n.second) + " refused\n";
+    for (const auto& [what, n] : outcomes)
+      text += what + ": " + std::to_string(n.first) + " done, " + std::to_string(n.second) + " refused\n";
     (void)!::write(report[1], text.data(), text.size());
     return std::all_of(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.second.first != 0; }) ? 0 : 1;
   });
@@ -391,7 +432,8 @@ TEST_F(Neighbours, RootWorksWhileAUserSwapsNames) {
 // As older versions left them, and as a maker leaves one that dies in the middle.
 TEST_F(Neighbours, HalfMadeInstances) {
   const std::string at = dir + "/root/old";
-  const char* const parts[] = {"per_cpu/", "events/", "set_event", "events/header_page", "gate", "instance", "per_cpu/cpu0/", "per_cpu/cpu0/ring", "threads"};
+  const char* const parts[] = {"per_cpu/",      "events/",           "set_event", "events/header_page", "gate", "instance",
+                               "per_cpu/cpu0/", "per_cpu/cpu0/ring", "threads"};
   for (size_t made = 0; made <= std::size(parts); ++made) {
     fs::create_directory(at);
     for (size_t n = 0; n < made; ++n) {

@@ -41,7 +41,10 @@ struct Newcomer : test::BinaryTest {
   // Makes instance `web` with the example's two kinds of events, and those of the C library's reads and opens in it.
   void make_web() {
     ASSERT_EQ(ringside("record -q -i web -o made -- true").code, 0);
-    ASSERT_EQ(run("RINGSIDE_INSTANCE=web RINGSIDE_LIBC=io LD_PRELOAD=" + build + "libringside-libc.so " + build + "example_01_write").code, 0);
+    ASSERT_EQ(
+        run("RINGSIDE_INSTANCE=web RINGSIDE_LIBC=io LD_PRELOAD=" + build + "libringside-libc.so " + build + "example_01_write")
+            .code,
+        0);
   }
 };
 
@@ -55,9 +58,12 @@ struct NewcomerAsRoot : Newcomer {
 // Its programs may declare the event later.
 TEST_F(Newcomer, AnEventThatALiveInstanceDoesNotHaveYet) {
   make_web();
-  const Outcome o = run(tool + " hist event web -e net:idel --json --interval 20ms 2>said >seen & P=$!; until [ -s seen ]; do sleep 0.02; done; cat said; kill -INT $P; wait $P");
+  const Outcome o = run(tool +
+                        " hist event web -e net:idel --json --interval 20ms 2>said >seen & P=$!; until [ -s seen ]; do sleep "
+                        "0.02; done; cat said; kill -INT $P; wait $P");
   EXPECT_THAT(o.out, HasSubstr("waiting: no event in what is live matches \"net:idel\"; did you mean net:idle?"));
-  EXPECT_THAT(o.out, HasSubstr("no process writes to web now; waiting for one until Ctrl-C; --once: what is there, and no waiting"));
+  EXPECT_THAT(o.out,
+              HasSubstr("no process writes to web now; waiting for one until Ctrl-C; --once: what is there, and no waiting"));
 }
 
 TEST_F(NewcomerAsRoot, AFieldThatNoLiveEventHas) {
@@ -67,7 +73,9 @@ TEST_F(NewcomerAsRoot, AFieldThatNoLiveEventHas) {
 }
 
 TEST_F(NewcomerAsRoot, EventsOfPerfLeadToWhatIsLikeThem) {
-  for (const auto& [event, wanted] : {std::pair{"cycles", "did you mean --sample 999?"}, {"cycles:u", "--sample 999"}, {"page-faults", "-e exceptions:page_fault_user"}}) {
+  for (const auto& [event, wanted] : {std::pair{"cycles", "did you mean --sample 999?"},
+                                      {"cycles:u", "--sample 999"},
+                                      {"page-faults", "-e exceptions:page_fault_user"}}) {
     const Outcome o = ringside(std::string("record -e ") + event + " touch ran");
     EXPECT_EQ(o.code, 2) << o.err;
     EXPECT_THAT(o.err, HasSubstr(wanted));
@@ -76,7 +84,8 @@ TEST_F(NewcomerAsRoot, EventsOfPerfLeadToWhatIsLikeThem) {
 }
 
 TEST_F(NewcomerAsRoot, SyscallsRunsACommandAsStraceDoes) {
-  for (const char* typed : {"syscalls cat /nonexistent", "syscalls -c cat /nonexistent", "syscalls --sort calls -- cat /nonexistent"}) {
+  for (const char* typed :
+       {"syscalls cat /nonexistent", "syscalls -c cat /nonexistent", "syscalls --sort calls -- cat /nonexistent"}) {
     const Outcome o = ringside(typed);
     EXPECT_EQ(o.code, 1) << typed << o.err;
     EXPECT_THAT(o.err, HasSubstr("ENOENT ")) << typed;  // stdout is the command's
@@ -99,7 +108,8 @@ TEST_F(NewcomerAsRoot, SyscallsRunsACommandAsStraceDoes) {
 
 TEST_F(NewcomerAsRoot, ALiveViewNamesTheRecordingBesideIt) {
   ASSERT_EQ(ringside("record -q -e sched -- true").code, 0);
-  EXPECT_THAT(ringside("latency wakeup --duration 1ms").err, HasSubstr("the recording in this directory takes its name: ringside.data"));
+  EXPECT_THAT(ringside("latency wakeup --duration 1ms").err,
+              HasSubstr("the recording in this directory takes its name: ringside.data"));
 }
 
 TEST_F(NewcomerAsRoot, TheConditionNamesThePair) {
@@ -119,8 +129,12 @@ TEST_F(NewcomerAsRoot, TwoEventsWithACommaAsInPerf) {
 TEST_F(NewcomerAsRoot, AMistypedEventEndsBeforeAnythingIsRunOrReplaced) {
   ASSERT_EQ(ringside("record --libc io dd if=/etc/hostname of=copy").code, 0);
   const size_t before = events().size();
-  for (const auto& [pattern, near] : {std::pair{"sched:sched_swich", "did you mean sched:sched_switch?"}, {"sched:switch", "sched:sched_switch"}, {"sched_swich", "sched:sched_switch"},
-                                      {"shed:sched_switch", "sched:sched_switch"}, {"sched:nope", "there are sched_"}, {"libc:malloc", "-u names events of programs"}}) {
+  for (const auto& [pattern, near] : {std::pair{"sched:sched_swich", "did you mean sched:sched_switch?"},
+                                      {"sched:switch", "sched:sched_switch"},
+                                      {"sched_swich", "sched:sched_switch"},
+                                      {"shed:sched_switch", "sched:sched_switch"},
+                                      {"sched:nope", "there are sched_"},
+                                      {"libc:malloc", "-u names events of programs"}}) {
     const Outcome o = ringside(std::string("record -e ") + pattern + " touch ran");
     EXPECT_EQ(o.code, 2) << o.err;
     EXPECT_THAT(o.err, HasSubstr(near));
@@ -164,8 +178,10 @@ TEST_F(Newcomer, UserEventsSelectFromARunningInstance) {
 TEST_F(Newcomer, APatternThatMatchesNoDeclaredEvent) {
   make_web();
   ASSERT_EQ(ringside("record -q -i web -u libc:read --duration 1ms").code, 0);
-  for (const auto& [pattern, wanted] : {std::pair{"'nothing:*'", "-u nothing:*: no program declared such an event; declared were "}, {"libc:reed", "-u libc:reed: no program declared such an event; did you mean libc:read?"},
-                                        {"libc:read,libc:reed", "did you mean libc:read?"}}) {
+  for (const auto& [pattern, wanted] :
+       {std::pair{"'nothing:*'", "-u nothing:*: no program declared such an event; declared were "},
+        {"libc:reed", "-u libc:reed: no program declared such an event; did you mean libc:read?"},
+        {"libc:read,libc:reed", "did you mean libc:read?"}}) {
     const Outcome o = ringside(std::string("record -i web --duration 1 -u ") + pattern);
     EXPECT_EQ(o.code, 2) << o.err;
     EXPECT_THAT(o.err, HasSubstr(wanted));
@@ -187,12 +203,14 @@ TEST_F(Newcomer, AProgramInThisDirectoryAndAnExport) {
   EXPECT_THAT(o.err, HasSubstr("cannot execute own-program (the one in this directory: ./own-program)"));
   ASSERT_EQ(ringside("record -q --libc io dd if=/etc/hostname of=copy").code, 0);
   ASSERT_EQ(ringside("export -o x.pftrace").code, 0);
-  EXPECT_THAT(ringside("report x.pftrace").err, HasSubstr("what can be read are recordings, trace.dat files, instances and CTF traces"));
+  EXPECT_THAT(ringside("report x.pftrace").err,
+              HasSubstr("what can be read are recordings, trace.dat files, instances and CTF traces"));
 }
 
 TEST_F(Newcomer, RecoverIsForMemoryDumps) {
   make_web();
-  for (const auto& [typed, wanted] : {std::pair{"recover web", "ringside crash web"}, {"recover made", "made is a directory, and recover reads a memory dump"}}) {
+  for (const auto& [typed, wanted] : {std::pair{"recover web", "ringside crash web"},
+                                      {"recover made", "made is a directory, and recover reads a memory dump"}}) {
     const Outcome o = ringside(typed);
     EXPECT_EQ(o.code, 2) << o.err;
     EXPECT_THAT(o.err, HasSubstr(wanted));
@@ -213,18 +231,22 @@ TEST_F(Newcomer, TheNotationOfHistInAFilter) {
   for (const json& e : events()) large += e.value("event", "") == "libc:malloc" && e["fields"]["size"] > 100;
   ASSERT_GT(large, 0u);
   EXPECT_EQ(events("-f 'libc:malloc/size > 100'").size(), large);
-  EXPECT_EQ(events("-f '!(libc:malloc/size > 100) && event == malloc || libc:malloc/size > 100'").size(), events("-e libc:malloc").size());
+  EXPECT_EQ(events("-f '!(libc:malloc/size > 100) && event == malloc || libc:malloc/size > 100'").size(),
+            events("-e libc:malloc").size());
   EXPECT_THAT(ringside("report -f 'libc:malloc/siez > 100'").err, HasSubstr("did you mean size"));
-  EXPECT_THAT(ringside("report -f 'libc:maloc/size > 100'").err, HasSubstr("no event here matches \"libc:maloc\"; did you mean libc:malloc"));
+  EXPECT_THAT(ringside("report -f 'libc:maloc/size > 100'").err,
+              HasSubstr("no event here matches \"libc:maloc\"; did you mean libc:malloc"));
   const Outcome o = ringside("trigger 'libc:malloc/size > 100' --libc malloc -o snap -- ls");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("triggered by: "));
-  EXPECT_THAT(ringside("trigger 'libc:malloc/size > 100'").err, HasSubstr("a command behind --, may have it, with --libc malloc"));
+  EXPECT_THAT(ringside("trigger 'libc:malloc/size > 100'").err,
+              HasSubstr("a command behind --, may have it, with --libc malloc"));
 }
 
 TEST_F(Newcomer, EventsOfTheCLibraryThatWereNotRecorded) {
   ASSERT_EQ(ringside("record -q " + build + "example_01_write").code, 0);
-  for (const auto& [typed, wanted] : {std::pair{"hist libc:malloc/size ringside.data", "no event here matches \"libc:malloc\""}, {"report -e libc:malloc", "matches \"libc:malloc\""},
+  for (const auto& [typed, wanted] : {std::pair{"hist libc:malloc/size ringside.data", "no event here matches \"libc:malloc\""},
+                                      {"report -e libc:malloc", "matches \"libc:malloc\""},
                                       {"latency malloc ringside.data", "record --libc malloc"}}) {
     const Outcome o = ringside(typed);
     EXPECT_NE(o.code, 0) << typed;
@@ -238,7 +260,9 @@ TEST_F(Newcomer, EventsOfTheCLibraryThatWereNotRecorded) {
 TEST_F(Newcomer, UserEventsSelectWhileTheProgramWrites) {
   ASSERT_EQ(ringside("record -q -i web -b 64k --subbuf-size 4k -o made -- true").code, 0);
   const std::string traced = "RINGSIDE_INSTANCE=web RINGSIDE_LIBC=io LD_PRELOAD=" + build + "libringside-libc.so ";
-  const Outcome o = run(tool + " record -b 8M -i web -u libc:write -o some -- sh -c 'unset RINGSIDE_LIBC LD_PRELOAD; for n in 1 2 3; do " + traced + "dd if=/dev/zero of=/dev/null bs=1 count=700 2>/dev/null; done'");
+  const Outcome o =
+      run(tool + " record -b 8M -i web -u libc:write -o some -- sh -c 'unset RINGSIDE_LIBC LD_PRELOAD; for n in 1 2 3; do " +
+          traced + "dd if=/dev/zero of=/dev/null bs=1 count=700 2>/dev/null; done'");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(names("some"), std::set<std::string>{"libc:write"});
   u64 last = 0, writes = 0, lost = 0;
@@ -257,7 +281,9 @@ TEST_F(Newcomer, UserEventsSelectWhileTheProgramWrites) {
 TEST_F(Newcomer, AnEventThatIsNotThereIsNamedWithNearOnes) {
   ASSERT_EQ(ringside("record --libc io dd if=/etc/hostname of=copy").code, 0);
   for (const std::string command : {"report", "top", "hist event", "plot", "watch --batch"}) {
-    const Outcome o = ringside(command + (command == "hist event" || command == "top" || command == "watch --batch" ? " ringside.data" : "") + " -e libc:raed");
+    const Outcome o =
+        ringside(command + (command == "hist event" || command == "top" || command == "watch --batch" ? " ringside.data" : "") +
+                 " -e libc:raed");
     EXPECT_EQ(o.code, 2) << command << o.err;
     EXPECT_THAT(o.err, HasSubstr("no event in ringside.data matches \"libc:raed\"; did you mean libc:read?")) << command;
     EXPECT_EQ(o.out, "") << command;
@@ -288,7 +314,8 @@ TEST_F(Newcomer, HelpAndVersionInEveryForm) {
   EXPECT_EQ(ringside("help").out, ringside("--help").out);
   EXPECT_EQ(ringside("help record").out, ringside("record --help").out);
   EXPECT_THAT(ringside("help record").out, HasSubstr("Examples:\n  ringside record"));
-  for (const char* version : {"version", "-V", "--version"}) EXPECT_EQ(ringside(version).out.rfind("ringside ", 0), 0u) << version;
+  for (const char* version : {"version", "-V", "--version"})
+    EXPECT_EQ(ringside(version).out.rfind("ringside ", 0), 0u) << version;
   Outcome o = ringside("recor");
   EXPECT_EQ(o.code, 2);
   EXPECT_THAT(o.err, HasSubstr("\"recor\" is no command of ringside; did you mean record"));
@@ -306,7 +333,8 @@ TEST_F(Newcomer, RingsWithoutAnEventShareARowOfStat) {
   const size_t rings = json::parse(ringside("stat none --json").out).at("rings").size();
   const std::string table = ringside("stat none").out;
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4) << table;
-  EXPECT_TRUE(rings < 2 || std::regex_search(table, std::regex("\n +" + std::to_string(rings) + " +rings +no event +0 "))) << table;
+  EXPECT_TRUE(rings < 2 || std::regex_search(table, std::regex("\n +" + std::to_string(rings) + " +rings +no event +0 ")))
+      << table;
   make_web();
   EXPECT_THAT(ringside("stat web").out, testing::ContainsRegex("\n +[0-9]+  cpu[0-9]+ +live +[1-9]"));
 }
@@ -314,7 +342,9 @@ TEST_F(Newcomer, RingsWithoutAnEventShareARowOfStat) {
 TEST_F(NewcomerAsRoot, OptionsOfOtherToolsThatMeanTheSameHere) {
   // perf record -F 99 -g CMD; -F99; perf record -g -e EVENT CMD; perf record -z; trace-cmd record -P PID.
   for (const char* typed : {"-F 999 -g", "-g -F999", "-F 999"}) {
-    ASSERT_EQ(ringside(std::string("record -q ") + typed + " sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'").code, 0) << typed;
+    ASSERT_EQ(ringside(std::string("record -q ") + typed + " sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'").code,
+              0)
+        << typed;
     EXPECT_THAT(names(), testing::Contains("ringside:sample")) << typed;
   }
   ASSERT_EQ(ringside("record -q -g -e sched:sched_process_exec true").code, 0);
@@ -328,19 +358,49 @@ TEST_F(NewcomerAsRoot, OptionsOfOtherToolsThatMeanTheSameHere) {
 // Words of other tools, and a command line that lacks something: one sentence, and where to read on.
 TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
   ASSERT_EQ(ringside("record -q --libc malloc,io dd if=/etc/hostname of=copy").code, 0);
-  for (const auto& [typed, wanted] : {std::pair{"script", "did you mean report? See ringside --help\n"}, {"strace ls", "did you mean syscalls?"}, {"record -g ls", "of the program's are --stack"},
-                                      {"record -v ls", "all that there is to say is said without it"}, {"record -l vfs_read ls", "-e kprobe:FUNCTION"}, {"record -c ls", "what the command starts is followed without it"}, {"record -F -e sched ls", "a command is recorded alone"},
-                                      {"report -g", "ringside flame adds them up"}, {"report --sort comm", "ringside hist KEY"},
-                                      {"trigger libc:reed --libc io -- ls", "\"libc:reed\": --libc traces no such call; did you mean "}, {"trigger 'libc:fopen if ret == 0' --libc io -- ls", "\"libc:fopen\": --libc traces no such call; did you mean open?"},
-                                      {"record -C 0 ls", "did you mean --filter 'cpu == 0'?"}, {"record -m 1M ls", "did you mean --buffer-size?"}, {"convert", "did you mean export?"}, {"snapshot", "did you mean trigger?"}, {"sched", "did you mean latency wakeup?"}, {"diff a b", "did you mean flame --against?"}, {"lock", "did you mean flame --contention?"},
-                                      {"record -F 'prev_prio < 100' ls", "filters are -f"}, {"record -d 1 ls", "did you mean --duration 1s?"}, {"record -R stacktrace ls", "did you mean --kstack?"},
-                                      {"record -p function ls", "--pid takes the number of a process, not \"function\"; see"}, {"record -p 1,x ls", "--pid takes the number of a process"}, {"record -p 1 --duration 1ms", "of process 1: name events of the kernel with -e, or take --sample"},
-                                      {"report --comm sleep", "did you mean --filter 'task == NAME'?"}, {"export --json", "did you mean --output FILE.json?"}, {"list -e nope:nope", "no event matches nope:nope"}, {"report --jsn", "did you mean --json? See ringside report --help\n"},
-                                      {"report -p 3", "did you mean --tid?"}, {"report -n", "--max-count needs a value; see ringside report --help\n"}, {"report -n x", "--max-count: \"x\" is no positive number"}, {"report -n 0", "--max-count: \"0\" is no positive number"}, {"report -n 1.5", "--max-count: \"1.5\" is no positive number"},
-                                      {"stat", "ringside: ringside stat needs WHERE; see ringside stat --help\n"}, {"-v", "ringside needs a command"},
-                                      {"latency syscalls -- ls", "ringside: ringside latency has no use for \"ls\""}, {"latency wakup", "did you mean wakeup?"},
-                                      {"latency wakup ringside.data", "did you mean wakeup?"}, {"export ringside.data x.json", "did you mean -o x.json?"}, {"export", "did you mean -o FILE?"},
-                                      {"trigger 'latency > 1us'", "as in 'latency wakeup > 1ms'"}, {"trigger 'latency wakup > 1us'", "did you mean wakeup?"}}) {
+  for (const auto& [typed, wanted] :
+       {std::pair{"script", "did you mean report? See ringside --help\n"},
+        {"strace ls", "did you mean syscalls?"},
+        {"record -g ls", "of the program's are --stack"},
+        {"record -v ls", "all that there is to say is said without it"},
+        {"record -l vfs_read ls", "-e kprobe:FUNCTION"},
+        {"record -c ls", "what the command starts is followed without it"},
+        {"record -F -e sched ls", "a command is recorded alone"},
+        {"report -g", "ringside flame adds them up"},
+        {"report --sort comm", "ringside hist KEY"},
+        {"trigger libc:reed --libc io -- ls", "\"libc:reed\": --libc traces no such call; did you mean "},
+        {"trigger 'libc:fopen if ret == 0' --libc io -- ls", "\"libc:fopen\": --libc traces no such call; did you mean open?"},
+        {"record -C 0 ls", "did you mean --filter 'cpu == 0'?"},
+        {"record -m 1M ls", "did you mean --buffer-size?"},
+        {"convert", "did you mean export?"},
+        {"snapshot", "did you mean trigger?"},
+        {"sched", "did you mean latency wakeup?"},
+        {"diff a b", "did you mean flame --against?"},
+        {"lock", "did you mean flame --contention?"},
+        {"record -F 'prev_prio < 100' ls", "filters are -f"},
+        {"record -d 1 ls", "did you mean --duration 1s?"},
+        {"record -R stacktrace ls", "did you mean --kstack?"},
+        {"record -p function ls", "--pid takes the number of a process, not \"function\"; see"},
+        {"record -p 1,x ls", "--pid takes the number of a process"},
+        {"record -p 1 --duration 1ms", "of process 1: name events of the kernel with -e, or take --sample"},
+        {"report --comm sleep", "did you mean --filter 'task == NAME'?"},
+        {"export --json", "did you mean --output FILE.json?"},
+        {"list -e nope:nope", "no event matches nope:nope"},
+        {"report --jsn", "did you mean --json? See ringside report --help\n"},
+        {"report -p 3", "did you mean --tid?"},
+        {"report -n", "--max-count needs a value; see ringside report --help\n"},
+        {"report -n x", "--max-count: \"x\" is no positive number"},
+        {"report -n 0", "--max-count: \"0\" is no positive number"},
+        {"report -n 1.5", "--max-count: \"1.5\" is no positive number"},
+        {"stat", "ringside: ringside stat needs WHERE; see ringside stat --help\n"},
+        {"-v", "ringside needs a command"},
+        {"latency syscalls -- ls", "ringside: ringside latency has no use for \"ls\""},
+        {"latency wakup", "did you mean wakeup?"},
+        {"latency wakup ringside.data", "did you mean wakeup?"},
+        {"export ringside.data x.json", "did you mean -o x.json?"},
+        {"export", "did you mean -o FILE?"},
+        {"trigger 'latency > 1us'", "as in 'latency wakeup > 1ms'"},
+        {"trigger 'latency wakup > 1us'", "did you mean wakeup?"}}) {
     const Outcome o = ringside(typed);
     EXPECT_EQ(o.code, 2) << typed << o.err;
     EXPECT_EQ(o.err.rfind("ringside: ", 0), 0u) << typed << o.err;
@@ -349,12 +409,15 @@ TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
   }
   EXPECT_EQ(ringside("").code, 2);
   EXPECT_THAT(ringside("").err, HasSubstr("Subcommands:"));
-  for (const auto& [filter, wanted] : {std::pair{"ts > +0.5s", "--time +0.5s.."}, {"size > 1 && ts < +0.5s", "--time ..+0.5s"},
-                                       {"malloc: size > 0", "-e malloc -f 'size > 0'"}, {"libc:malloc: size > 0", "-e libc:malloc -f 'size > 0'"}})
+  for (const auto& [filter, wanted] : {std::pair{"ts > +0.5s", "--time +0.5s.."},
+                                       {"size > 1 && ts < +0.5s", "--time ..+0.5s"},
+                                       {"malloc: size > 0", "-e malloc -f 'size > 0'"},
+                                       {"libc:malloc: size > 0", "-e libc:malloc -f 'size > 0'"}})
     EXPECT_THAT(ringside(std::string("report -F '") + filter + "'").err, HasSubstr(wanted));
   EXPECT_EQ(ringside("report -F 'comm == \"a: b\"'").code, 0);
   EXPECT_THAT(ringside("record 'ls | wc -l'").err, HasSubstr("sh -c 'ls | wc -l'"));
-  EXPECT_THAT(ringside("hist libc:free/size ringside.data").err, HasSubstr("\"libc:free/size\": there is no such field; libc:free has ptr"));
+  EXPECT_THAT(ringside("hist libc:free/size ringside.data").err,
+              HasSubstr("\"libc:free/size\": there is no such field; libc:free has ptr"));
   EXPECT_THAT(ringside("report nope.data").err, HasSubstr("there is no recording, trace.dat or instance nope.data"));
   EXPECT_THAT(ringside("report /dev/null").err, HasSubstr("/dev/null is neither a recording nor a trace.dat nor an instance"));
 }
@@ -371,7 +434,8 @@ TEST_F(NewcomerAsRoot, AFileOfAnotherFormatIsAFile) {
 }
 
 TEST_F(NewcomerAsRoot, CommasBetweenProcesses) {
-  const Outcome o = run("sleep 60 & A=$!; sleep 60 & B=$!; " + tool + " record -p $A,$B -e sched --duration 10ms; code=$?; kill $A $B; exit $code");
+  const Outcome o = run("sleep 60 & A=$!; sleep 60 & B=$!; " + tool +
+                        " record -p $A,$B -e sched --duration 10ms; code=$?; kill $A $B; exit $code");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(ringside("record -p 1,4194304 -e sched --duration 1ms").err, HasSubstr("there is no process 4194304"));
   EXPECT_THAT(ringside("record -p 4194304").err, HasSubstr("there is no process 4194304"));
@@ -379,7 +443,8 @@ TEST_F(NewcomerAsRoot, CommasBetweenProcesses) {
 
 // The kernel wants quotes.
 TEST_F(NewcomerAsRoot, AFilterOfTheKernelWithoutQuotes) {
-  for (const char* filter : {"prev_comm == ls", "prev_comm ~ l*", "prev_pid > 0 && (prev_comm==ls||prev_comm == \"dd\")", "COMM == ls"}) {
+  for (const char* filter :
+       {"prev_comm == ls", "prev_comm ~ l*", "prev_pid > 0 && (prev_comm==ls||prev_comm == \"dd\")", "COMM == ls"}) {
     const Outcome o = ringside(std::string("record -q -e sched_switch -f '") + filter + "' -- ls");
     EXPECT_EQ(o.code, 0) << filter << o.err;
     EXPECT_GT(events().size(), 0u) << filter;
@@ -389,7 +454,8 @@ TEST_F(NewcomerAsRoot, AFilterOfTheKernelWithoutQuotes) {
 
 TEST_F(NewcomerAsRoot, PathsOfSystemCallsAreAddresses) {
   ASSERT_EQ(ringside("record -q -e syscalls:sys_enter_openat ls").code, 0);
-  EXPECT_THAT(ringside("report -f 'filename ~ \"*passwd*\"'").err, HasSubstr("the address of a path; record --libc io COMMAND has paths"));
+  EXPECT_THAT(ringside("report -f 'filename ~ \"*passwd*\"'").err,
+              HasSubstr("the address of a path; record --libc io COMMAND has paths"));
 }
 
 TEST_F(NewcomerAsRoot, AnInstanceHasASystemOfTheKernels) {
@@ -404,7 +470,8 @@ TEST_F(Newcomer, EventsFromBeforeTheRecordingAreCounted) {
   make_web();
   const size_t before = events("web").size();
   ASSERT_GT(before, 1u);
-  EXPECT_THAT(ringside("record -i web --duration 1ms").err, HasSubstr(std::to_string(before) + " events were in the rings of web when this began"));
+  EXPECT_THAT(ringside("record -i web --duration 1ms").err,
+              HasSubstr(std::to_string(before) + " events were in the rings of web when this began"));
   EXPECT_EQ(events().size(), before);
   EXPECT_THAT(ringside("record -i web --duration 1ms").err, Not(HasSubstr("when this began")));
 }
@@ -413,8 +480,13 @@ TEST_F(Newcomer, EventsFromBeforeTheRecordingAreCounted) {
 TEST_F(Newcomer, ANameOfAnotherUsersInstanceIsNoNewInstance) {
   if (geteuid() != 0) GTEST_SKIP() << "only root sees instances of other users";
   const std::string theirs = "/dev/shm/ringside-65534";
-  if (run("RINGSIDE_ROOT= setpriv --reuid 65534 --clear-groups " + tool + " list").code != 0 || fs::exists(theirs + "/ringside-newcomer")) GTEST_SKIP() << "no other user may run this";
-  ASSERT_EQ(run("cd /; unset RINGSIDE_ROOT; RINGSIDE_INSTANCE=ringside-newcomer setpriv --reuid 65534 --clear-groups " + build + "example_01_write").code, 0);
+  if (run("RINGSIDE_ROOT= setpriv --reuid 65534 --clear-groups " + tool + " list").code != 0 ||
+      fs::exists(theirs + "/ringside-newcomer"))
+    GTEST_SKIP() << "no other user may run this";
+  ASSERT_EQ(run("cd /; unset RINGSIDE_ROOT; RINGSIDE_INSTANCE=ringside-newcomer setpriv --reuid 65534 --clear-groups " + build +
+                "example_01_write")
+                .code,
+            0);
   const Outcome o = ringside("record -i ringside-newcomer --duration 1ms");
   run("cd /; unset RINGSIDE_ROOT; setpriv --reuid 65534 --clear-groups " + tool + " rm ringside-newcomer");
   EXPECT_EQ(o.code, 1) << o.err;
@@ -424,9 +496,11 @@ TEST_F(Newcomer, ANameOfAnotherUsersInstanceIsNoNewInstance) {
 
 // One line, once; a recorder that has gone is no mistake of the user's.
 TEST_F(Newcomer, AnInstanceThatCannotBeMadeIsReported) {
-  for (const auto& [environment, words] : {std::pair{"RINGSIDE_INSTANCE=bad/name", "not traced, the instance bad/name of RINGSIDE_INSTANCE cannot be opened"},
-                                           {"RINGSIDE_ROOT=$PWD/missing/root RINGSIDE_INSTANCE=x", "not traced, the instance x of RINGSIDE_INSTANCE cannot be opened"},
-                                           {"RINGSIDE_INSTANCE=", "cannot be opened"}}) {
+  for (const auto& [environment, words] :
+       {std::pair{"RINGSIDE_INSTANCE=bad/name", "not traced, the instance bad/name of RINGSIDE_INSTANCE cannot be opened"},
+        {"RINGSIDE_ROOT=$PWD/missing/root RINGSIDE_INSTANCE=x",
+         "not traced, the instance x of RINGSIDE_INSTANCE cannot be opened"},
+        {"RINGSIDE_INSTANCE=", "cannot be opened"}}) {
     const Outcome o = run(std::string(environment) + " " + build + "example_01_write");
     EXPECT_EQ(o.code, 0) << o.err;
     EXPECT_THAT(o.err, HasSubstr(words));
@@ -469,7 +543,8 @@ TEST_F(Newcomer, AnOlderRecordingIsKept) {
   const size_t first = events().size();
   ASSERT_GT(first, 0u);
   // A wrong command line, or a command that is not there, moves nothing.
-  for (const char* wrong : {"record --nonsense true", "record --libc nothing true", "record nothing-of-this-name", "record -b 1 true", "record -e 'a b' true"}) {
+  for (const char* wrong : {"record --nonsense true", "record --libc nothing true", "record nothing-of-this-name",
+                            "record -b 1 true", "record -e 'a b' true"}) {
     EXPECT_NE(ringside(wrong).code, 0) << wrong;
     EXPECT_EQ(events().size(), first) << wrong;
     EXPECT_FALSE(fs::exists(dir + "/ringside.data.old")) << wrong;
@@ -550,20 +625,24 @@ TEST_F(Newcomer, AnEmptyRecordingSaysWhy) {
   EXPECT_EQ(ringside("record -q true").err, "");
   EXPECT_EQ(ringside("record sh -c 'exit 3'").code, 3);
   ASSERT_EQ(ringside("record -q -i young --duration 10ms").code, 0);
-  EXPECT_THAT(ringside("record -i young --duration 10ms").err, HasSubstr("no program has declared an event in young yet: start one with RINGSIDE_INSTANCE=young"));
+  EXPECT_THAT(ringside("record -i young --duration 10ms").err,
+              HasSubstr("no program has declared an event in young yet: start one with RINGSIDE_INSTANCE=young"));
   ASSERT_EQ(ringside("disable -i young '*'").code, 0);
   ASSERT_EQ(run("RINGSIDE_INSTANCE=young " + build + "example_01_write").code, 0);
   o = ringside("record -i young --duration 10ms");
   EXPECT_THAT(o.err, HasSubstr("no event of a program is enabled; try -u PATTERN, or ringside enable -i young PATTERN"));
   EXPECT_THAT(o.err, HasSubstr("\nringside: no event"));
-  ASSERT_EQ(run(tool + " record -q -i tiny -u net:idle --duration 10ms; RINGSIDE_INSTANCE=tiny " + build + "example_01_write").code, 0);
+  ASSERT_EQ(
+      run(tool + " record -q -i tiny -u net:idle --duration 10ms; RINGSIDE_INSTANCE=tiny " + build + "example_01_write").code,
+      0);
   EXPECT_EQ(events("tiny").size(), 1u);
 #ifdef __x86_64__
   make_static(dir + "/still", false);
   make_static(dir + "/gob", true);
   EXPECT_THAT(ringside("record --libc io ./still").err, HasSubstr("--libc saw nothing: ./still is a static program"));
   EXPECT_THAT(ringside("record --libc io ./gob").err, HasSubstr("./gob is a Go program"));
-  EXPECT_THAT(ringside("record ./gob").err, HasSubstr("./gob wrote no events of its own, and --libc would not see its calls: ./gob is a Go program"));
+  EXPECT_THAT(ringside("record ./gob").err,
+              HasSubstr("./gob wrote no events of its own, and --libc would not see its calls: ./gob is a Go program"));
 #endif
 }
 
@@ -615,9 +694,12 @@ TEST_F(Newcomer, InterruptEndsABackgroundJob) {
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("0 events"));
   // With a command: it is asked to end, and its exit code stands.
-  o = run("rm -r r; " + tool + " record -o r sh -c 'trap \"exit 6\" TERM; touch up; while :; do sleep 0.05; done' & P=$!; until [ -e up ]; do sleep 0.02; done; kill -INT $P; wait $P");
+  o = run("rm -r r; " + tool +
+          " record -o r sh -c 'trap \"exit 6\" TERM; touch up; while :; do sleep 0.05; done' & P=$!; until [ -e up ]; do sleep "
+          "0.02; done; kill -INT $P; wait $P");
   EXPECT_EQ(o.code, 6) << o.err;
-  o = run(tool + " top web --json --interval 20ms > seen & P=$!; until [ -s seen ]; do sleep 0.02; done; kill -INT $P; wait $P");
+  o = run(tool +
+          " top web --json --interval 20ms > seen & P=$!; until [ -s seen ]; do sleep 0.02; done; kill -INT $P; wait $P");
   EXPECT_EQ(o.code, 0) << o.err;
 }
 
@@ -647,7 +729,8 @@ struct NewcomerInTime : Newcomer {
     auto w = test::malloc_and_packets(dir + "/ringside.data");
     ASSERT_TRUE(w) << w.error().sentence;
     test::SubBuffer a(1'000'000'000), b(1'050'000'000);
-    for (u64 n = 0; n <= 10; ++n) (n % 2 == 0 ? a : b).event(1'000'000'000 + n * 100'000'000, test::Payload(1, 4711).put(n).put(u64{0xA0}));
+    for (u64 n = 0; n <= 10; ++n)
+      (n % 2 == 0 ? a : b).event(1'000'000'000 + n * 100'000'000, test::Payload(1, 4711).put(n).put(u64{0xA0}));
     ASSERT_TRUE(w->append(0, a.view()));
     ASSERT_TRUE(w->append(3, b.view()));
     w->ring(0).name.cpu = 0;
@@ -669,14 +752,17 @@ TEST_F(NewcomerInTime, ATimeRange) {
   EXPECT_EQ(count("--time ..+0.05s"), 1u);
   EXPECT_EQ(json::parse(ringside("top --json --time +0.2s..+0.5s").out)["count"], 4);
   EXPECT_EQ(json::parse(ringside("hist size --json --time 1.2..1.5").out)["count"], 4);
-  EXPECT_EQ(json::parse(ringside("latency libc:malloc libc:malloc --key ptr --json --time 1.2..1.5 -i ringside.data").out)["starts"], 4);
+  EXPECT_EQ(
+      json::parse(ringside("latency libc:malloc libc:malloc --key ptr --json --time 1.2..1.5 -i ringside.data").out)["starts"],
+      4);
   for (const char* command : {"report", "top", "hist size"}) {
     const Outcome o = ringside(command + std::string(" --time 0.2..0.5"));
     EXPECT_EQ(o.code, 2);
     EXPECT_THAT(o.err, HasSubstr("ringside.data begins at 1.000000 s, after this range; --time ..+0.5s is counted from there"));
   }
   EXPECT_THAT(ringside("plot --time +0.2s..+0.5s").err, HasSubstr("ringside: 4 events"));
-  for (const char* wrong : {"1.2", "..", "a..b", "2..1", ",", "2,1", "1,2,3", "+1s..+0.5s"}) EXPECT_EQ(ringside(std::string("report --time ") + wrong).code, 2) << wrong;
+  for (const char* wrong : {"1.2", "..", "a..b", "2..1", ",", "2,1", "1,2,3", "+1s..+0.5s"})
+    EXPECT_EQ(ringside(std::string("report --time ") + wrong).code, 2) << wrong;
 }
 
 TEST_F(NewcomerInTime, ProcessorsInputsAndCounts) {
@@ -687,7 +773,8 @@ TEST_F(NewcomerInTime, ProcessorsInputsAndCounts) {
   EXPECT_EQ(json::parse(ringside("top -C 3 --json").out)["count"], 5);
   EXPECT_EQ(count("--cpu 0,2-3"), 11u);
   EXPECT_EQ(count("--cpu 1,3"), 5u);
-  for (const char* command : {"report", "report --json", "top", "hist size", "latency libc:malloc libc:malloc --key ptr -i ringside.data", "plot", "export -o x.json"}) {
+  for (const char* command : {"report", "report --json", "top", "hist size",
+                              "latency libc:malloc libc:malloc --key ptr -i ringside.data", "plot", "export -o x.json"}) {
     const Outcome o = ringside(command + std::string(" --cpu 1"));
     EXPECT_EQ(o.code, 2) << command;
     EXPECT_THAT(o.err, HasSubstr("no event in ringside.data is known to be of such a CPU; there are 0, 3")) << command;
@@ -695,7 +782,8 @@ TEST_F(NewcomerInTime, ProcessorsInputsAndCounts) {
   }
   EXPECT_THAT(ringside("plot --cpu 3").err, HasSubstr("ringside: 5 events"));
   EXPECT_EQ(json::parse(ringside("top --json --cpu 3").out)["count"], 5);
-  for (const char* wrong : {"x", "1-", "3-1", "", "99999999"}) EXPECT_EQ(ringside(std::string("report --cpu '") + wrong + "'").code, 2) << wrong;
+  for (const char* wrong : {"x", "1-", "3-1", "", "99999999"})
+    EXPECT_EQ(ringside(std::string("report --cpu '") + wrong + "'").code, 2) << wrong;
   EXPECT_EQ(count("-n 3"), 3u);
   EXPECT_EQ(count("--max-count 3 --cpu 0 -f 'size > 2'"), 3u);
   ASSERT_EQ(run("mv ringside.data other").code, 0);
@@ -723,14 +811,16 @@ TEST_F(NewcomerInTime, TheSameLetterForAFilterEverywhere) {
     EXPECT_EQ(count(filter), 3u);
     EXPECT_EQ(json::parse(ringside("top --json" + filter).out)["count"], 3);
     EXPECT_EQ(json::parse(ringside("hist size --json" + filter).out)["count"], 3);
-    EXPECT_EQ(json::parse(ringside("latency libc:malloc libc:malloc --key ptr --json ringside.data" + filter).out)["starts"], 3);
+    EXPECT_EQ(json::parse(ringside("latency libc:malloc libc:malloc --key ptr --json ringside.data" + filter).out)["starts"],
+              3);
     EXPECT_THAT(ringside("plot" + filter).err, HasSubstr("ringside: 3 events"));
   }
 }
 
 TEST_F(NewcomerAsRoot, ATriggersDirectoryInFrontOfTheCommand) {
   for (const char* option : {"-o", "--snapshot"}) {
-    const Outcome o = ringside(std::string("trigger 'signal:signal_generate if sig == 28' ") + option + " seen -- sh -c 'kill -WINCH $$'");
+    const Outcome o =
+        ringside(std::string("trigger 'signal:signal_generate if sig == 28' ") + option + " seen -- sh -c 'kill -WINCH $$'");
     EXPECT_EQ(o.code, 0) << o.err;
     EXPECT_TRUE(fs::exists(dir + "/seen/meta.json")) << o.err;
   }

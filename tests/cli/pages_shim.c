@@ -1,5 +1,6 @@
-// Preloaded: a kernel whose pages have PAGES_SHIM bytes, as far as the C library's calls show it. Mappings begin at such pages and fill
-// them; an address or an offset inside of one is EINVAL, as that kernel says. Calls of the C library's own, and system calls, pass by.
+// Preloaded: a kernel whose pages have PAGES_SHIM bytes, as far as the C library's calls show it. Mappings begin at such pages
+// and fill them; an address or an offset inside of one is EINVAL, as that kernel says. Calls of the C library's own, and system
+// calls, pass by.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -38,7 +39,8 @@ void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offse
     return MAP_FAILED;
   }
   if (!fixed) {
-    char* const room = (char*)syscall(SYS_mmap, NULL, bytes + unit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, (off_t)0);
+    char* const room =
+        (char*)syscall(SYS_mmap, NULL, bytes + unit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, (off_t)0);
     if (room == MAP_FAILED) return MAP_FAILED;
     at = (char*)whole((size_t)(uintptr_t)room, unit);
     const size_t before = (size_t)((char*)at - room);
@@ -61,7 +63,9 @@ void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offse
 }
 
 int munmap(void* at, size_t size) { return wrong(at) ? -1 : (int)syscall(SYS_munmap, at, whole(size, page())); }
-int mprotect(void* at, size_t size, int protection) { return wrong(at) ? -1 : (int)syscall(SYS_mprotect, at, whole(size, page()), protection); }
+int mprotect(void* at, size_t size, int protection) {
+  return wrong(at) ? -1 : (int)syscall(SYS_mprotect, at, whole(size, page()), protection);
+}
 
 // MADV_WIPEONFORK is for objects of the program, which the compiler aligns to the largest page of the processor: here 4 KiB.
 int madvise(void* at, size_t size, int advice) {

@@ -1,4 +1,5 @@
-// Programs, the recorder, external writers and the mount on a kernel with larger pages: as preloaded pages_shim.c shows them one.
+// Programs, the recorder, external writers and the mount on a kernel with larger pages: as preloaded pages_shim.c shows them
+// one.
 #include <sys/wait.h>
 
 #include "cli/mount_fixture.hpp"
@@ -34,8 +35,8 @@ void expect_books(const RecordingMeta& meta) {
 TEST_P(Pages, AProgramIsRecorded) {
   EXPECT_NE(ringside("doctor").out.find("of " + bytes + " bytes"), std::string::npos) << ringside("doctor").out;
   for (const std::string rings : {"cpu", "thread"}) {
-    const Outcome o = ringside("record --rings " + rings + " --subbuf-size 4k --buffer-size 1M -o " + rings + " -- " RINGSIDE_BUILD_DIR
-                               "/tests/many_threads 3 500");
+    const Outcome o = ringside("record --rings " + rings + " --subbuf-size 4k --buffer-size 1M -o " + rings +
+                               " -- " RINGSIDE_BUILD_DIR "/tests/many_threads 3 500");
     ASSERT_EQ(o.code, 0) << o.err;
     const auto meta = RecordingMeta::read(dir + "/" + rings);
     ASSERT_TRUE(meta) << meta.error().sentence;
@@ -49,10 +50,12 @@ TEST_P(Pages, AProgramIsRecorded) {
 
 TEST_P(Pages, AnExternalWriterIsRecorded) {
   for (const std::string layout : {"meta", "footers"}) {
-    const Outcome o = run("rm -f w; " RINGSIDE_BUILD_DIR "/example_03_remote ./w & P=$!; until [ -S w ]; do sleep 0.02; done; " RINGSIDE_BUILD_DIR
-                          "/ringside remote w --rings 3 --subbuf-size 4k --layout " + layout + " -o " + layout +
-                          " & R=$!; until [ $(" RINGSIDE_BUILD_DIR "/ringside report " + layout +
-                          " 2>/dev/null | grep -c ': tick:') -gt 10 ]; do sleep 0.02; done; kill -TERM $R; wait $R; C=$?; kill -9 $P; wait 2>/dev/null; exit $C");
+    const Outcome o = run("rm -f w; " RINGSIDE_BUILD_DIR
+                          "/example_03_remote ./w & P=$!; until [ -S w ]; do sleep 0.02; done; " RINGSIDE_BUILD_DIR
+                          "/ringside remote w --rings 3 --subbuf-size 4k --layout " +
+                          layout + " -o " + layout + " & R=$!; until [ $(" RINGSIDE_BUILD_DIR "/ringside report " + layout +
+                          " 2>/dev/null | grep -c ': tick:') -gt 10 ]; do sleep 0.02; done; kill -TERM $R; wait $R; C=$?; kill "
+                          "-9 $P; wait 2>/dev/null; exit $C");
     ASSERT_EQ(o.code, 0) << o.err;
     const auto meta = RecordingMeta::read(dir + "/" + layout);
     ASSERT_TRUE(meta) << meta.error().sentence;
@@ -64,7 +67,8 @@ TEST_P(Pages, AnExternalWriterIsRecorded) {
 
 // A ring of a mount begins at a page and has sub-buffers of pages: clients map it, and external writers write to it.
 TEST_P(Pages, TheMountHasThem) {
-  const std::string socket = dir + "/rings", remote = at + "/remotes/test", kilobytes = std::to_string(GetParam() / 1024) + "\n";
+  const std::string socket = dir + "/rings", remote = at + "/remotes/test",
+                    kilobytes = std::to_string(GetParam() / 1024) + "\n";
   const pid_t writer = fork();
   if (writer == 0) {
     execl(RINGSIDE_BUILD_DIR "/example_08_selftest", "example_08_selftest", socket.c_str(), nullptr);
@@ -97,7 +101,8 @@ TEST_P(Pages, TheMountHasThem) {
   waitpid(writer, nullptr, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Pages, testing::Values(16384u, 65536u), [](const auto& p) { return std::to_string(p.param / 1024) + "KiB"; });
+INSTANTIATE_TEST_SUITE_P(Of, Pages, testing::Values(16384u, 65536u),
+                         [](const auto& p) { return std::to_string(p.param / 1024) + "KiB"; });
 
 }  // namespace
 }  // namespace ringside::pages_cli_test

@@ -1,5 +1,5 @@
-// ringside export for Perfetto, as JSON and as CSV: every event and every loss of `report --json` is in the file, by the rules of
-// Perfetto's importer.
+// ringside export for Perfetto, as JSON and as CSV: every event and every loss of `report --json` is in the file, by the rules
+// of Perfetto's importer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,8 @@ struct ExportTo : test::BinaryTest {
   }
   static Counts counts_of(const std::vector<nlohmann::json>& lines) {
     Counts counts;
-    const std::set<std::string> parts_of_stacks{"ringside:stack", "ringside:code_map", "ftrace:kernel_stack", "ftrace:user_stack"};
+    const std::set<std::string> parts_of_stacks{"ringside:stack", "ringside:code_map", "ftrace:kernel_stack",
+                                                "ftrace:user_stack"};
     for (const auto& line : lines) {
       if (line.contains("lost")) {
         ++counts["lost " + line["lost"].dump()];
@@ -73,7 +74,8 @@ struct ExportTo : test::BinaryTest {
       ++counts["kernel " + name + " " + std::to_string(e.time)];
     }
     for (const test::PerfettoTrackEvent& e : file.track_events) {
-      if (const auto lost = e.annotations.find("events"); lost != e.annotations.end() && file.tracks.at(e.track).name.find("lost") != std::string::npos)
+      if (const auto lost = e.annotations.find("events");
+          lost != e.annotations.end() && file.tracks.at(e.track).name.find("lost") != std::string::npos)
         ++counts["lost " + lost->second];
       else if (!e.category.empty())
         ++counts["program " + e.category];
@@ -93,7 +95,8 @@ struct ExportTo : test::BinaryTest {
       ASSERT_EQ(made.code, 0) << made.err;
       const test::PerfettoFile file(test::slurp(dir + "/out.pftrace"));
       EXPECT_EQ(file.dropped, 0u);
-      EXPECT_TRUE(counts_of(file) == counts_of(lines)) << where << how << ": " << file.events.size() << " and " << file.track_events.size() << " for " << lines.size();
+      EXPECT_TRUE(counts_of(file) == counts_of(lines))
+          << where << how << ": " << file.events.size() << " and " << file.track_events.size() << " for " << lines.size();
     }
   }
 };
@@ -120,7 +123,8 @@ TEST_F(ExportTo, SeveralRecordingsAreWholeInOneFile) {
 
 TEST_F(ExportTo, TheKernelAndAProgramOnOneTimeline) {
   if (auto kernel = tracefs_dir(); !kernel) GTEST_SKIP() << kernel.error().sentence;
-  const Outcome o = ringside("record -b 16M -o data --libc malloc -e 'sched:*' -e raw_syscalls -e 'timer:*' -e 'irq:*' -- ls -lR /etc");
+  const Outcome o =
+      ringside("record -b 16M -o data --libc malloc -e 'sched:*' -e raw_syscalls -e 'timer:*' -e 'irq:*' -- ls -lR /etc");
   ASSERT_EQ(o.code, 0) << o.err;
   expect_all("data");
   EXPECT_GT(counts_of(report("data")).count("program libc"), 0u);
@@ -128,7 +132,8 @@ TEST_F(ExportTo, TheKernelAndAProgramOnOneTimeline) {
 
 TEST_F(ExportTo, StacksAndSamplesAreWholeInPerfetto) {
   if (auto kernel = tracefs_dir(); !kernel) GTEST_SKIP() << kernel.error().sentence;
-  const Outcome o = ringside("record -b 16M -o data --libc malloc --stack --kstack -e sched_switch --sample 1kHz -- ls -lR /etc");
+  const Outcome o =
+      ringside("record -b 16M -o data --libc malloc --stack --kstack -e sched_switch --sample 1kHz -- ls -lR /etc");
   ASSERT_EQ(o.code, 0) << o.err;
   expect_all("data");
   u64 samples = 0, of_kernel = 0, of_program = 0;
@@ -171,14 +176,20 @@ TEST_F(ExportTo, JsonAndCsvHaveEveryEvent) {
     std::string shown;
     std::getline(text, shown);
     ASSERT_EQ(cells.size(), 9u) << "row " << i;
-    const auto cell = [&](const char* key) { return !line.contains(key) || line[key].is_null() ? "" : line[key].is_string() ? line[key].get<std::string>() : line[key].dump(); };
+    const auto cell = [&](const char* key) {
+      return !line.contains(key) || line[key].is_null() ? ""
+             : line[key].is_string()                    ? line[key].get<std::string>()
+                                                        : line[key].dump();
+    };
     EXPECT_EQ(cells[0], cell("ts"));
     EXPECT_EQ(cells[6], cell("event"));
     EXPECT_EQ(cells[7], cell("lost"));
     lost += line.contains("lost");
     if (line.contains("lost")) continue;
-    for (const auto& [place, key] : {std::pair(1, "cpu"), {2, "ring"}, {3, "pid"}, {4, "tid"}, {5, "task"}}) EXPECT_EQ(cells[place], cell(key)) << key << ", row " << i;
-    EXPECT_EQ(": " + cells[8], shown.substr(shown.size() - std::min(shown.size(), cells[8].size() + 2))) << "as `report` shows them, row " << i;
+    for (const auto& [place, key] : {std::pair(1, "cpu"), {2, "ring"}, {3, "pid"}, {4, "tid"}, {5, "task"}})
+      EXPECT_EQ(cells[place], cell(key)) << key << ", row " << i;
+    EXPECT_EQ(": " + cells[8], shown.substr(shown.size() - std::min(shown.size(), cells[8].size() + 2)))
+        << "as `report` shows them, row " << i;
     arrays += cells[6] == "app:arrays";
   }
   EXPECT_GT(lost, 0u);
@@ -315,11 +326,13 @@ TEST_F(ExportTo, AFormatIsChosenByNameOrByOption) {
   EXPECT_FALSE(std::filesystem::exists(dir + "/out.pftrace"));
   ASSERT_EQ(ringside("export data -o out --format perfetto").code, 0);
   EXPECT_FALSE(test::PerfettoFile(test::slurp(dir + "/out")).track_events.empty());
-  for (const auto& entry : std::filesystem::directory_iterator(dir)) EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << entry.path();
+  for (const auto& entry : std::filesystem::directory_iterator(dir))
+    EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << entry.path();
   // What is chosen is there, and nothing else.
   const std::string event = report("data")[0]["event"];
   ASSERT_EQ(ringside("export data -o some.pftrace -e '" + event + "'").code, 0);
-  EXPECT_TRUE(counts_of(test::PerfettoFile(test::slurp(dir + "/some.pftrace"))) == counts_of(report("data -e '" + event + "'")));
+  EXPECT_TRUE(counts_of(test::PerfettoFile(test::slurp(dir + "/some.pftrace"))) ==
+              counts_of(report("data -e '" + event + "'")));
 }
 
 }  // namespace

@@ -84,10 +84,12 @@ TEST_F(PlotCli, PartOfATrace) {
   EXPECT_EQ(page("-F 'size > 32'")["events"], 1);
   EXPECT_EQ(page("-e 'libc:*'")["events"], 4);
   EXPECT_EQ(ringside("plot -e nothing").code, 2);
-  for (const auto& [window, words] : {std::pair{"--from +100ms --to +200ms", "no event between +100 ms and +200 ms; ringside.data has 4, up to +2 s"},
-                                      std::pair{"--time 1.1..1.2", "no event between 1.100000000 s and 1.200000000 s; ringside.data has 4, up to +2 s"},
-                                      std::pair{"--from 1h", "no event from 3600.000000000 s on; ringside.data has 4, up to +2 s"},
-                                      std::pair{"-f 'size > 1000'", "no event with size > 1000; ringside.data has 4, up to +2 s; ringside.html was not written"}}) {
+  for (const auto& [window, words] :
+       {std::pair{"--from +100ms --to +200ms", "no event between +100 ms and +200 ms; ringside.data has 4, up to +2 s"},
+        std::pair{"--time 1.1..1.2", "no event between 1.100000000 s and 1.200000000 s; ringside.data has 4, up to +2 s"},
+        std::pair{"--from 1h", "no event from 3600.000000000 s on; ringside.data has 4, up to +2 s"},
+        std::pair{"-f 'size > 1000'",
+                  "no event with size > 1000; ringside.data has 4, up to +2 s; ringside.html was not written"}}) {
     fs::remove(dir + "/ringside.html");
     const Outcome o = ringside(std::string("plot ") + window);
     EXPECT_EQ(o.code, 1) << o.err;

@@ -34,7 +34,8 @@ struct Probes : test::BinaryTest {
   void SetUp() override {
     const auto root = tracefs_dir();
     if (!root) GTEST_SKIP() << root.error().sentence;
-    if (access((*root + "/uprobe_events").c_str(), W_OK) != 0) GTEST_SKIP() << "uprobe_events of " << *root << " cannot be written: no root, or a kernel without CONFIG_UPROBE_EVENTS";
+    if (access((*root + "/uprobe_events").c_str(), W_OK) != 0)
+      GTEST_SKIP() << "uprobe_events of " << *root << " cannot be written: no root, or a kernel without CONFIG_UPROBE_EVENTS";
     BinaryTest::SetUp();
     std::filesystem::copy_file(RINGSIDE_BUILD_DIR "/tests/probed", probed);
   }
@@ -69,7 +70,8 @@ TEST_F(Probes, ArgumentsOfAllPlacesAreFields) {
 
 TEST_F(Probes, CallsOfAFunctionAndTheirEnds) {
   const std::string one = "uprobe:" + probed + ":probed_work";
-  const Outcome o = ringside("record --kstack -e " + one + " -e " + one + "%return -e " + one + "+0 -e uprobe:" + probed + ":probed::overloaded " + probed + " 4");
+  const Outcome o = ringside("record --kstack -e " + one + " -e " + one + "%return -e " + one + "+0 -e uprobe:" + probed +
+                             ":probed::overloaded " + probed + " 4");
   ASSERT_EQ(o.code, 0) << o.err;
   std::map<std::string, u64> counts;
   std::vector<i64> ret;
@@ -80,7 +82,8 @@ TEST_F(Probes, CallsOfAFunctionAndTheirEnds) {
   EXPECT_EQ(counts["probe_probed:probed_work"], 4u);
   EXPECT_EQ(counts["probe_probed:probed_overloaded"], 8u);
   EXPECT_THAT(ret, testing::ElementsAre(0, 1, 4, 9));
-  EXPECT_THAT(ringside("latency -k common_pid probe_probed:probed_work probe_probed:probed_work__return ringside.data").out, HasSubstr("probed"));
+  EXPECT_THAT(ringside("latency -k common_pid probe_probed:probed_work probe_probed:probed_work__return ringside.data").out,
+              HasSubstr("probed"));
 }
 
 // The same events twice: as ringside writes them, and as the kernel sees them at their USDT notes.
@@ -111,7 +114,8 @@ TEST_F(Probes, EventsOfOurOwnAreUsdtProbes) {
   }
   for (const char* name : {"none", "wide", "wider"}) EXPECT_EQ(counts[std::string("sdt_shop:") + name], 1u) << name;
   // While the event is disabled it is a probe, too.
-  const Outcome alone = run("env -u RINGSIDE_INSTANCE " RINGSIDE_BUILD_DIR "/ringside record -u none:none -e usdt:" + writer + ":shop:order " + writer + " 5");
+  const Outcome alone = run("env -u RINGSIDE_INSTANCE " RINGSIDE_BUILD_DIR "/ringside record -u none:none -e usdt:" + writer +
+                            ":shop:order " + writer + " 5");
   EXPECT_EQ(alone.code, 0) << alone.err;
   EXPECT_EQ(events().size(), 7u);
 }
@@ -120,14 +124,17 @@ TEST_F(Probes, EventsOfOurOwnAreUsdtProbes) {
 TEST_F(Probes, AKilledRecordersDefinitionsAreRemovedByTheNext) {
   const std::string probe = "-e uprobe:" + probed + ":probed_work ";
   const std::string start = "(exec " RINGSIDE_BUILD_DIR "/ringside record -q -o ";
-  const Outcome two = run(start + "killed " + probe + probed + " 100 100000) >/dev/null & echo $!; " + start + "living " + probe + probed + " 100 100000) >/dev/null & echo $!");
+  const Outcome two = run(start + "killed " + probe + probed + " 100 100000) >/dev/null & echo $!; " + start + "living " +
+                          probe + probed + " 100 100000) >/dev/null & echo $!");
   std::istringstream numbers(two.out);
   pid_t killed = 0, living = 0;
   numbers >> killed >> living;
   ASSERT_GT(living, 0);
-  const std::string of_killed = "ringside_" + std::to_string(killed) + "/", of_living = "ringside_" + std::to_string(living) + "/";
+  const std::string of_killed = "ringside_" + std::to_string(killed) + "/",
+                    of_living = "ringside_" + std::to_string(living) + "/";
   const auto has = [](const std::string& group) { return definitions().find(group) != std::string::npos; };
-  for (int i = 0; i < 600 && !(has(of_killed) && has(of_living)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int i = 0; i < 600 && !(has(of_killed) && has(of_living)); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_TRUE(has(of_killed) && has(of_living)) << definitions();
   kill(killed, SIGKILL);
   for (int i = 0; i < 600 && runs(killed); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -145,12 +152,14 @@ TEST_F(Probes, ErrorsNameWhatIsThere) {
   EXPECT_THAT(says("uprobe:" + probed + ":probed_wrok"), HasSubstr("did you mean probed_work?"));
   EXPECT_THAT(says("uprobe:/etc/passwd:f"), HasSubstr("ELF"));
   EXPECT_THAT(says("uprobe:" + probed), HasSubstr("write usdt:PATH:PROVIDER:NAME"));
-  EXPECT_THAT(says("kprobe:no_such_function_here"), testing::AnyOf(HasSubstr("this kernel has no kprobes"), HasSubstr("no such function")));
+  EXPECT_THAT(says("kprobe:no_such_function_here"),
+              testing::AnyOf(HasSubstr("this kernel has no kprobes"), HasSubstr("no such function")));
   EXPECT_EQ(definitions().find(probed), std::string::npos);
 }
 
 TEST_F(Probes, OfTheKernel) {
-  if (access((*tracefs_dir() + "/kprobe_events").c_str(), W_OK) != 0) GTEST_SKIP() << "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)";
+  if (access((*tracefs_dir() + "/kprobe_events").c_str(), W_OK) != 0)
+    GTEST_SKIP() << "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)";
   const Outcome o = ringside("record -e kprobe:do_sys_openat2 -e kprobe:do_sys_openat2%return cat /etc/hostname");
   ASSERT_EQ(o.code, 0) << o.err;
   std::map<std::string, u64> counts;

@@ -12,11 +12,13 @@ namespace {
 using test::Outcome;
 
 struct RemoteCli : test::BinaryTest {
-  // Runs `command` beside the example writer, which listens at ./w. "remote ARGUMENTS" there records in the background, as $R; "ticks DIR"
-  // says how many events a recording has so far, "more DIR N" waits until there are more than N, "over" ends the recording.
+  // Runs `command` beside the example writer, which listens at ./w. "remote ARGUMENTS" there records in the background, as $R;
+  // "ticks DIR" says how many events a recording has so far, "more DIR N" waits until there are more than N, "over" ends the
+  // recording.
   Outcome beside(const std::string& command) const {
-    return run(words + "rm -f w log; " RINGSIDE_BUILD_DIR "/example_03_remote ./w & P=$!; until [ -S w ]; do sleep 0.02; done; " + command +
-               "; C=$?; cat log >&2; kill -9 $P $(cat pid 2>/dev/null); wait 2>/dev/null; exit $C");
+    return run(words +
+               "rm -f w log; " RINGSIDE_BUILD_DIR "/example_03_remote ./w & P=$!; until [ -S w ]; do sleep 0.02; done; " +
+               command + "; C=$?; cat log >&2; kill -9 $P $(cat pid 2>/dev/null); wait 2>/dev/null; exit $C");
   }
   static constexpr const char* tool = RINGSIDE_BUILD_DIR "/ringside ";
   const std::string words = "remote() { " + std::string(tool) + "remote \"$@\" 2> log & R=$!; }; "
@@ -50,7 +52,8 @@ TEST_F(RemoteCli, EndsAfterItsTime) {
 }
 
 TEST_F(RemoteCli, AcrossADeathAndARestart) {
-  const Outcome o = beside("remote w --again -o rec; more rec 10; kill -9 $P; wait $P; " RINGSIDE_BUILD_DIR "/example_03_remote ./w & echo $! > pid; "
+  const Outcome o = beside("remote w --again -o rec; more rec 10; kill -9 $P; wait $P; " RINGSIDE_BUILD_DIR
+                           "/example_03_remote ./w & echo $! > pid; "
                            "until [ -e rec/ring1.raw ]; do sleep 0.02; done; more rec $(($(ticks rec) + 20)); over");
   ASSERT_EQ(o.code, 0) << o.err;
   const auto meta = RecordingMeta::read(dir + "/rec");
@@ -65,7 +68,8 @@ TEST_F(RemoteCli, AcrossADeathAndARestart) {
 }
 
 TEST_F(RemoteCli, StartsTheWriterAndStopsWithIt) {
-  const Outcome o = run(words + "remote w -o rec -- sh -c 'exec " RINGSIDE_BUILD_DIR "/example_03_remote $RINGSIDE_REMOTE'; more rec 10; over; C=$?; cat log >&2; exit $C");
+  const Outcome o = run(words + "remote w -o rec -- sh -c 'exec " RINGSIDE_BUILD_DIR
+                                "/example_03_remote $RINGSIDE_REMOTE'; more rec 10; over; C=$?; cat log >&2; exit $C");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_GT(must(RecordingMeta::read(dir + "/rec")).totals.written, 10u);
 }
@@ -83,8 +87,9 @@ TEST_F(RemoteCli, TopAndStat) {
 }
 
 TEST_F(RemoteCli, AStoppedWriterDoesNotBlock) {
-  const Outcome o = beside("remote w --layout footers --patience 100ms -o rec; more rec 10; kill -STOP $P; "
-                           "until grep -q 'does not answer' log; do sleep 0.02; done; kill -CONT $P; more rec $(ticks rec); over");
+  const Outcome o = beside(
+      "remote w --layout footers --patience 100ms -o rec; more rec 10; kill -STOP $P; "
+      "until grep -q 'does not answer' log; do sleep 0.02; done; kill -CONT $P; more rec $(ticks rec); over");
   EXPECT_EQ(o.code, 0) << o.err;
   const auto meta = RecordingMeta::read(dir + "/rec");
   ASSERT_TRUE(meta) << meta.error().sentence;
@@ -100,9 +105,10 @@ TEST_F(RemoteCli, NobodyListens) {
 
 TEST_F(RemoteCli, RecoversFromADump) {
   // The memory of a living writer, page by page out of its address space.
-  const Outcome o = beside("remote w --layout footers -o rec; more rec 10; kill -STOP $P; "
-                           "L=$(grep ringside-remote /proc/$P/maps | head -1); A=$((0x${L%%-*})); B=${L#*-}; B=$((0x${B%% *})); "
-                           "dd if=/proc/$P/mem of=dump bs=4096 count=$(((B - A) / 4096)) iflag=skip_bytes skip=$A 2>/dev/null; kill -CONT $P; over");
+  const Outcome o = beside(
+      "remote w --layout footers -o rec; more rec 10; kill -STOP $P; "
+      "L=$(grep ringside-remote /proc/$P/maps | head -1); A=$((0x${L%%-*})); B=${L#*-}; B=$((0x${B%% *})); "
+      "dd if=/proc/$P/mem of=dump bs=4096 count=$(((B - A) / 4096)) iflag=skip_bytes skip=$A 2>/dev/null; kill -CONT $P; over");
   ASSERT_EQ(o.code, 0) << o.err;
   Outcome r = ringside("recover dump --like rec -o crash");
   EXPECT_EQ(r.code, 0) << r.err;

@@ -25,7 +25,9 @@ struct SampleCli : test::BinaryTest {
     BinaryTest::SetUp();
   }
   // Only the program's own: to name all that ran here could take seconds.
-  Outcome folded_of(const std::string& where, const std::string& task = "sampled") const { return ringside("flame --folded -e ringside:sample -f 'task == \"" + task + "\"' " + where); }
+  Outcome folded_of(const std::string& where, const std::string& task = "sampled") const {
+    return ringside("flame --folded -e ringside:sample -f 'task == \"" + task + "\"' " + where);
+  }
   u64 count(const std::string& folded, const std::string& part) const {
     u64 sum = 0;
     std::istringstream lines(folded);
@@ -76,7 +78,9 @@ TEST_F(SampleCli, BooksBalance) {
   EXPECT_GT(count(parts.out, "main;caller_of_spun;spun"), 10u) << parts.err;
   EXPECT_GT(count(parts.out, "main;short_lived"), 3u) << parts.out;
   // Of a process whose maps were read before all that is left.
-  const Outcome bounded = run(sampled + " hold & p=$!; " RINGSIDE_BUILD_DIR "/ringside record -p $p --sample 19999 --max-size 1M --duration 700ms -o bounded; kill $p");
+  const Outcome bounded =
+      run(sampled + " hold & p=$!; " RINGSIDE_BUILD_DIR
+                    "/ringside record -p $p --sample 19999 --max-size 1M --duration 700ms -o bounded; kill $p");
   ASSERT_EQ(bounded.code, 0) << bounded.err;
   EXPECT_THAT(bounded.err, HasSubstr("lost 0"));
   EXPECT_GT(count(folded_of("bounded").out, "main;caller_of_spun;spun"), 3u);
@@ -85,7 +89,8 @@ TEST_F(SampleCli, BooksBalance) {
 TEST_F(SampleCli, OfOneProcess) {
   std::string folded;
   for (int tries = 0; tries < 20 && count(folded, "main;caller_of_spun;spun") == 0; ++tries) {
-    const Outcome o = run(sampled + " hold & p=$!; " RINGSIDE_BUILD_DIR "/ringside record -p $p --sample 999 --duration 200ms; kill $p");
+    const Outcome o =
+        run(sampled + " hold & p=$!; " RINGSIDE_BUILD_DIR "/ringside record -p $p --sample 999 --duration 200ms; kill $p");
     ASSERT_EQ(o.code, 0) << o.err;
     folded = ringside("flame --folded").out;
   }
@@ -93,7 +98,8 @@ TEST_F(SampleCli, OfOneProcess) {
   EXPECT_EQ(count(folded, "sampled;"), count(folded, ""));  // and of no other
 }
 
-// Code without frame pointers: its callers are found by its tables, also from inside of the kernel and of processes that are gone.
+// Code without frame pointers: its callers are found by its tables, also from inside of the kernel and of processes that are
+// gone.
 TEST_F(SampleCli, CallersByTables) {
   if (perf_registers == 0) GTEST_SKIP() << "no walks by tables for this processor";
   const Outcome o = ringside("record -a --sample 1999 --call-graph dwarf -b 64M " + sampled + "_tables");
@@ -112,11 +118,13 @@ TEST_F(SampleCli, CallersByTables) {
 // Copies of stacks fill their ring in a millisecond; what names the code of each process has a ring of its own.
 TEST_F(SampleCli, LostSamplesTakeNoNamesAlong) {
   if (perf_registers == 0) GTEST_SKIP() << "no walks by tables for this processor";
-  const Outcome o = ringside("record -a --sample 9999 --call-graph dwarf,65000 -b 256K sh -c 'for i in $(seq 60); do /bin/true; done'");
+  const Outcome o =
+      ringside("record -a --sample 9999 --call-graph dwarf,65000 -b 256K sh -c 'for i in $(seq 60); do /bin/true; done'");
   ASSERT_EQ(o.code, 0) << o.err;
   std::istringstream maps(ringside("report -e code_map").out);
   size_t programs = 0;
-  for (std::string line; std::getline(maps, line);) programs += line.size() > 5 && line.compare(line.size() - 5, 5, "/true") == 0;
+  for (std::string line; std::getline(maps, line);)
+    programs += line.size() > 5 && line.compare(line.size() - 5, 5, "/true") == 0;
   EXPECT_EQ(programs, 60u) << o.err;
 }
 
@@ -125,16 +133,20 @@ TEST_F(SampleCli, WithoutTheRightItSaysWhatToDo) {
   int paranoid = 0;
   if (!(level >> paranoid) || paranoid < 1 || geteuid() != 0) GTEST_SKIP() << "not root, or everybody has the right";
   ASSERT_EQ(run("mkdir theirs && chown 65534 theirs && chmod 755 .").code, 0);
-  const Outcome o = run("export RINGSIDE_ROOT=$PWD/theirs; setpriv --reuid=65534 --clear-groups " RINGSIDE_BUILD_DIR "/ringside record -a --sample 999 --duration 1ms -o theirs/data");
+  const Outcome o = run("export RINGSIDE_ROOT=$PWD/theirs; setpriv --reuid=65534 --clear-groups " RINGSIDE_BUILD_DIR
+                        "/ringside record -a --sample 999 --duration 1ms -o theirs/data");
   EXPECT_EQ(o.code, 1) << o.err;
-  EXPECT_THAT(o.err, testing::AllOf(HasSubstr("kernel.perf_event_paranoid is"), HasSubstr("as root"), HasSubstr("record --sample 999 COMMAND")));
+  EXPECT_THAT(o.err, testing::AllOf(HasSubstr("kernel.perf_event_paranoid is"), HasSubstr("as root"),
+                                    HasSubstr("record --sample 999 COMMAND")));
 }
 
 TEST_F(SampleCli, WhatCannotBe) {
   EXPECT_THAT(ringside("record --sample 999").err, HasSubstr("-a samples the whole machine"));
   EXPECT_THAT(ringside("record -a --sample 999 --clock counter --duration 1ms").err, HasSubstr("use --clock tsc or mono"));
   EXPECT_EQ(ringside("record -p 1").code, 2);
-  for (const char* how : {"lbr", "dwarf,", "dwarf,7", "dwarf,65536", "dwarf,1k"}) EXPECT_THAT(ringside(std::string("record -a --sample 9 --duration 1ms --call-graph ") + how).err, HasSubstr("--call-graph takes fp"));
+  for (const char* how : {"lbr", "dwarf,", "dwarf,7", "dwarf,65536", "dwarf,1k"})
+    EXPECT_THAT(ringside(std::string("record -a --sample 9 --duration 1ms --call-graph ") + how).err,
+                HasSubstr("--call-graph takes fp"));
   EXPECT_THAT(ringside("record --sample 9 --call-graph dwarf true").err, HasSubstr("with -a or -p"));
 }
 

@@ -34,7 +34,8 @@ struct ServeCli : test::BinaryTest {
   }
   // A shell's command beside `ringside serve web --socket ./s OPTIONS`.
   Outcome beside(const std::string& command, const std::string& options = "") const {
-    return run(tool + "serve web --socket s " + options + " 2>log & S=$!; until [ -S s ]; do kill -0 $S || break; sleep 0.02; done; " + command +
+    return run(tool + "serve web --socket s " + options +
+               " 2>log & S=$!; until [ -S s ]; do kill -0 $S || break; sleep 0.02; done; " + command +
                "; C=$?; kill -INT $S; wait $S || cat log >&2; exit $C");
   }
   const std::string tool = RINGSIDE_BUILD_DIR "/ringside ";
@@ -48,7 +49,8 @@ size_t ticks(const std::string& text) {
 
 TEST_F(ServeCli, EachEventGoesToOneReader) {
   write(100);
-  const Outcome o = beside(tool + "stat s --json >before; " + tool + "report s >first; " + tool + "report s >second; " + tool + "stat s --json >after");
+  const Outcome o = beside(tool + "stat s --json >before; " + tool + "report s >first; " + tool + "report s >second; " + tool +
+                           "stat s --json >after");
   EXPECT_EQ(o.code, 0) << o.err;
   const std::string first = test::slurp(dir + "/first");
   EXPECT_EQ(ticks(first), 100u) << first;
@@ -75,9 +77,12 @@ TEST_F(ServeCli, LossesAreCounted) {
 
 // Events and rings that appear while the socket is read.
 TEST_F(ServeCli, FollowsWhatAppears) {
-  const Outcome o = beside(tool + "top s --by event --json --interval 20ms >seen 2>said & T=$!; until [ -s seen ]; do sleep 0.02; done; "
-                           "RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/example_01_write; "
-                           "until grep -q net:packet_in seen; do sleep 0.02; done; kill -INT $T; wait $T; C=$?; cat said >&2; exit $C");
+  const Outcome o =
+      beside(tool +
+             "top s --by event --json --interval 20ms >seen 2>said & T=$!; until [ -s seen ]; do sleep 0.02; done; "
+             "RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR
+             "/example_01_write; "
+             "until grep -q net:packet_in seen; do sleep 0.02; done; kill -INT $T; wait $T; C=$?; cat said >&2; exit $C");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(test::slurp(dir + "/seen"), HasSubstr("net:idle"));
 }
@@ -107,7 +112,8 @@ TEST_F(ServeCli, AnotherUser) {
 }
 
 TEST_F(ServeCli, AServerThatIsGone) {
-  const Outcome dead = run(tool + "serve web & S=$!; until [ -S root/web/socket ]; do sleep 0.02; done; kill -9 $S; wait $S; " + tool + "report root/web/socket");
+  const Outcome dead = run(tool + "serve web & S=$!; until [ -S root/web/socket ]; do sleep 0.02; done; kill -9 $S; wait $S; " +
+                           tool + "report root/web/socket");
   EXPECT_EQ(dead.code, 1);
   EXPECT_THAT(dead.err, HasSubstr("nobody serves at root/web/socket"));
 }

@@ -32,7 +32,8 @@ struct Syscalls : test::BinaryTest {
 };
 
 // 30 reads of 7 bytes, a file that is not there.
-const std::string job = "sh -c \"dd if=/dev/zero of=/dev/null bs=7 count=30; cat /nonexistent; ls /etc\" >/dev/null 2>/dev/null";
+const std::string job =
+    "sh -c \"dd if=/dev/zero of=/dev/null bs=7 count=30; cat /nonexistent; ls /etc\" >/dev/null 2>/dev/null";
 
 TEST_F(Syscalls, AsStraceCounts) {
   if (run("strace -V").code == 127) GTEST_SKIP() << "strace is not installed";
@@ -47,7 +48,8 @@ TEST_F(Syscalls, AsStraceCounts) {
   const std::regex row(R"(^ *[\d.]+ +[\d.]+ +\d+ +(\d+)(?: +(\d+))? +([a-z0-9_]+)$)");
   for (std::string line; std::getline(lines, line);) {
     std::smatch found;
-    if (std::regex_match(line, found, row) && found[3] != "total") theirs[found[3]] = {std::stoull(found[1]), found[2].matched ? std::stoull(found[2]) : 0};
+    if (std::regex_match(line, found, row) && found[3] != "total")
+      theirs[found[3]] = {std::stoull(found[1]), found[2].matched ? std::stoull(found[2]) : 0};
   }
   Calls ours = calls(j);
   // A child that ends while its parent waits makes a signal, now and then at another place.
@@ -80,7 +82,8 @@ TEST_F(Syscalls, ACommandsCodeItsTableAndTheNamesOfItsErrors) {
 // The same numbers from a recording of raw_syscalls, of syscalls, and of both.
 TEST_F(Syscalls, FromRecordings) {
   for (const char* events : {"raw_syscalls", "syscalls", "syscalls,raw_syscalls"}) {
-    ASSERT_EQ(ringside(std::string("record -q -b 16M -e ") + events + " -- dd if=/dev/zero of=/dev/null bs=7 count=30").code, 0);
+    ASSERT_EQ(ringside(std::string("record -q -b 16M -e ") + events + " -- dd if=/dev/zero of=/dev/null bs=7 count=30").code,
+              0);
     const json j = json::parse(ringside("syscalls --json -n 1000").out);
     EXPECT_EQ(j.at("exact"), true);
     const Calls all = calls(j);
@@ -94,39 +97,51 @@ TEST_F(Syscalls, FromRecordings) {
       total += row.at("total_ns").get<u64>();
     }
     EXPECT_EQ(j.at("all").at("total_ns"), total);
-    EXPECT_TRUE(std::is_sorted(j.at("rows").begin(), j.at("rows").end(), [](const json& a, const json& b) { return a.at("total_ns") > b.at("total_ns"); }));
+    EXPECT_TRUE(std::is_sorted(j.at("rows").begin(), j.at("rows").end(),
+                               [](const json& a, const json& b) { return a.at("total_ns") > b.at("total_ns"); }));
     const json by = json::parse(ringside("syscalls --json --by task -n 1000").out);
     EXPECT_EQ(by.at("rows").at(0).at("key"), "dd");
   }
   ASSERT_EQ(ringside("record -q -o half -e raw_syscalls:sys_exit -- true").code, 0);
   const Outcome o = ringside("syscalls half");
   EXPECT_EQ(o.code, 1);
-  EXPECT_NE(o.err.find("half has no events of system calls, or only their beginnings or ends; record both: ringside record -e raw_syscalls"), std::string::npos) << o.err;
+  EXPECT_NE(
+      o.err.find(
+          "half has no events of system calls, or only their beginnings or ends; record both: ringside record -e raw_syscalls"),
+      std::string::npos)
+      << o.err;
 }
 
 // Names in the tables of other commands, from both kinds of events.
 TEST_F(Syscalls, NamesInLatencyAndHist) {
   for (const char* events : {"raw_syscalls", "syscalls"}) {
-    ASSERT_EQ(ringside(std::string("record -q -b 16M -e ") + events + " -- dd if=/dev/zero of=/dev/null bs=7 count=30").code, 0);
+    ASSERT_EQ(ringside(std::string("record -q -b 16M -e ") + events + " -- dd if=/dev/zero of=/dev/null bs=7 count=30").code,
+              0);
     const json j = json::parse(ringside("latency syscalls ringside.data --json -n 1000").out);
     std::map<std::string, u64> counts;
     for (const json& group : j.at("groups")) counts[group.at("key")] = group.at("count");
     EXPECT_GE(counts["read"], 30u) << events;
     EXPECT_GE(counts["write"], 30u) << events;
     EXPECT_EQ(j.at("start"), events == std::string("syscalls") ? "syscalls:sys_enter_*" : "raw_syscalls:sys_enter");
-    EXPECT_TRUE(std::regex_search(ringside("latency syscalls ringside.data -n 1000").out, std::regex(R"(\nread +\d+ )"))) << events;
+    EXPECT_TRUE(std::regex_search(ringside("latency syscalls ringside.data -n 1000").out, std::regex(R"(\nread +\d+ )")))
+        << events;
     EXPECT_TRUE(std::regex_search(ringside("hist syscall -n 1000").out, std::regex(R"(\n +read +\d+ )"))) << events;
     EXPECT_EQ(ringside("plot --latency syscalls").code, 0) << events;
   }
   for (const char* by : {"event", "start/event", "end/event"}) {
     const std::string wanted = std::string("syscalls:sys_") + (by[0] == 's' ? "enter" : "exit") + "_read";
-    const json j = json::parse(ringside(std::string("latency 'syscalls:sys_enter_*' 'syscalls:sys_exit_*' ringside.data --json -n 1000 --by ") + by).out);
-    EXPECT_TRUE(std::any_of(j.at("groups").begin(), j.at("groups").end(), [&](const json& g) { return g.at("key") == wanted && g.at("count") >= 30; })) << by << j.at("groups");
+    const json j = json::parse(
+        ringside(std::string("latency 'syscalls:sys_enter_*' 'syscalls:sys_exit_*' ringside.data --json -n 1000 --by ") + by)
+            .out);
+    EXPECT_TRUE(std::any_of(j.at("groups").begin(), j.at("groups").end(),
+                            [&](const json& g) { return g.at("key") == wanted && g.at("count") >= 30; }))
+        << by << j.at("groups");
   }
 }
 
 TEST_F(Syscalls, NotExactAfterALoss) {
-  ASSERT_EQ(ringside("record -q -b 8k --subbuf-size 4k -e raw_syscalls -- dd if=/dev/zero of=/dev/null bs=1 count=200000").code, 0);
+  ASSERT_EQ(ringside("record -q -b 8k --subbuf-size 4k -e raw_syscalls -- dd if=/dev/zero of=/dev/null bs=1 count=200000").code,
+            0);
   const json stat = json::parse(ringside("stat ringside.data --json").out);
   const json j = json::parse(ringside("syscalls --json").out);
   const u64 overrun = stat.at("total").at("overrun");
@@ -137,7 +152,8 @@ TEST_F(Syscalls, NotExactAfterALoss) {
 }
 
 TEST_F(Syscalls, AProcessThatRuns) {
-  const Outcome o = run("sh -c 'while :; do cat /nonexistent; done' 2>/dev/null & P=$!; " RINGSIDE_BUILD_DIR "/ringside syscalls --json -n 1000 -p $P --duration 1s; kill $P");
+  const Outcome o = run("sh -c 'while :; do cat /nonexistent; done' 2>/dev/null & P=$!; " RINGSIDE_BUILD_DIR
+                        "/ringside syscalls --json -n 1000 -p $P --duration 1s; kill $P");
   const Calls all = calls(json::parse(o.out));
   EXPECT_GE(all.at("openat").errors, 1u) << o.err;
   EXPECT_GE(all.at("execve").calls, 1u);
@@ -154,7 +170,8 @@ TEST_F(Syscalls, NamesInReport) {
   u64 failed = 0;
   for (const json& e : events("-e raw_syscalls:sys_exit")) {
     EXPECT_TRUE(e.at("syscall").is_string()) << e;
-    EXPECT_EQ(e.contains("error"), e.at("fields").at("ret").get<i64>() < 0 && e.at("fields").at("ret").get<i64>() >= -4095) << e;
+    EXPECT_EQ(e.contains("error"), e.at("fields").at("ret").get<i64>() < 0 && e.at("fields").at("ret").get<i64>() >= -4095)
+        << e;
     failed += e.at("syscall") == "openat" && e.value("error", "") == "ENOENT";
   }
   EXPECT_GE(failed, 1u);

@@ -39,7 +39,10 @@ struct TimelineCli : test::BinaryTest {
 
 TEST_F(TimelineCli, RecordingsTogether) {
   // Each numbers its events by itself: a number in a.rec means another event in b.rec.
-  ASSERT_EQ(run(std::string(tool) + "record -q --libc malloc,io -o a.rec -- " + dd + " & " + tool + "record -q --libc io -o b.rec -- " + dd + "; wait").code, 0);
+  ASSERT_EQ(run(std::string(tool) + "record -q --libc malloc,io -o a.rec -- " + dd + " & " + tool +
+                "record -q --libc io -o b.rec -- " + dd + "; wait")
+                .code,
+            0);
   const auto a = events("a.rec"), b = events("b.rec"), both = events("a.rec b.rec");
   ASSERT_FALSE(a.empty() || b.empty());
   EXPECT_EQ(both.size(), a.size() + b.size());
@@ -82,8 +85,11 @@ TEST_F(TimelineCli, RecordingsOfOtherMachinesAreRefused) {
 TEST_F(TimelineCli, TheKernelsLocalClock) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   if (run("trace-cmd --help").code == 127) GTEST_SKIP() << "there is no trace-cmd";
-  const Outcome recorded = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/trace_cmd_shim.so trace-cmd record -q -C local -o theirs.dat -e syscalls:sys_enter_write -e syscalls:sys_exit_write "
-                               "sh -c 'unset LD_PRELOAD; exec " + std::string(tool) + "record -q --libc io -o ours.rec -- " + dd + "'");
+  const Outcome recorded = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR
+                               "/tests/trace_cmd_shim.so trace-cmd record -q -C local -o theirs.dat -e "
+                               "syscalls:sys_enter_write -e syscalls:sys_exit_write "
+                               "sh -c 'unset LD_PRELOAD; exec " +
+                               std::string(tool) + "record -q --libc io -o ours.rec -- " + dd + "'");
   ASSERT_EQ(recorded.code, 0) << recorded.err;
   const Outcome o = ringside("report theirs.dat ours.rec");
   EXPECT_EQ(o.code, 0) << o.err;
@@ -123,15 +129,19 @@ TEST_F(TimelineCli, TheKernelsLocalClock) {
 
 TEST_F(TimelineCli, ALiveWriterThatStandsStillAndTheKernel) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
-  const Outcome o = run(RINGSIDE_BUILD_DIR "/example_03_remote ./w & P=$!; while [ ! -S w ]; do sleep 0.02; done; "
-                        "{ " + std::string(tool) + "top w -e app:tick,sched:sched_switch --interval 100ms --look-ahead 20ms --json >seen 2>said & T=$!; "
-                        "lives() { kill -0 $T 2>/dev/null; }; "
-                        "pictures() { N=$(($(wc -l <seen) + $1)); until [ $(wc -l <seen) -ge $N ] || ! lives; do sleep 0.05; done; }; "
-                        "until grep -q tick seen || ! lives; do sleep 0.05; done; "
-                        // It is asked only if its ring shows more than was read: a writer that stopped right after a swap owes
-                        // no answer.
-                        "while kill -STOP $P; pictures 3; ! grep -q 'does not answer' said && lives; do kill -CONT $P; pictures 1; done; "
-                        "pictures 6; kill -CONT $P; pictures 3; kill $T; wait $T; }; kill -9 $P; cat seen; cat said >&2");
+  const Outcome o =
+      run(RINGSIDE_BUILD_DIR
+          "/example_03_remote ./w & P=$!; while [ ! -S w ]; do sleep 0.02; done; "
+          "{ " +
+          std::string(tool) +
+          "top w -e app:tick,sched:sched_switch --interval 100ms --look-ahead 20ms --json >seen 2>said & T=$!; "
+          "lives() { kill -0 $T 2>/dev/null; }; "
+          "pictures() { N=$(($(wc -l <seen) + $1)); until [ $(wc -l <seen) -ge $N ] || ! lives; do sleep 0.05; done; }; "
+          "until grep -q tick seen || ! lives; do sleep 0.05; done; "
+          // It is asked only if its ring shows more than was read: a writer that stopped right after a swap owes
+          // no answer.
+          "while kill -STOP $P; pictures 3; ! grep -q 'does not answer' said && lives; do kill -CONT $P; pictures 1; done; "
+          "pictures 6; kill -CONT $P; pictures 3; kill $T; wait $T; }; kill -9 $P; cat seen; cat said >&2");
   std::vector<u64> kernel;
   std::istringstream lines(o.out);
   u64 ticks = 0, lost = 0;

@@ -8,8 +8,8 @@
 #include <string.h>
 
 static const char* allowed(const char* path) {
-  static const char* const refused[] = {"/set_ftrace_filter", "/set_ftrace_notrace", "/set_graph_function", "/set_graph_notrace",
-                                        "/set_ftrace_pid", "/ftrace_enabled"};
+  static const char* const refused[] = {"/set_ftrace_filter", "/set_ftrace_notrace", "/set_graph_function",
+                                        "/set_graph_notrace", "/set_ftrace_pid",     "/ftrace_enabled"};
   const char* name = strrchr(path, '/');
   for (size_t i = 0; name != NULL && i < sizeof refused / sizeof *refused; ++i)
     if (strcmp(name, refused[i]) == 0) return "/dev/null";

@@ -23,14 +23,16 @@ struct TriggerCli : test::BinaryTest {
   // Starts it, waits until it is armed, runs `command`, and reports how it ended; its stderr is in the Outcome's. $trigger: its
   // pid.
   Outcome armed(const std::string& arguments, const std::string& command) const {
-    return run(std::string(binary) + " trigger " + arguments + " 2>log & trigger=$!; until grep -qs armed log || ! kill -0 $trigger 2>/dev/null; do sleep 0.02; done; " + command +
-               "; wait $trigger; code=$?; cat log >&2; exit $code");
+    return run(std::string(binary) + " trigger " + arguments +
+               " 2>log & trigger=$!; until grep -qs armed log || ! kill -0 $trigger 2>/dev/null; do sleep 0.02; done; " +
+               command + "; wait $trigger; code=$?; cat log >&2; exit $code");
   }
   static bool says(const Outcome& o, const char* what) { return o.err.find(what) != std::string::npos; }
 };
 
 TEST_F(TriggerCli, ARareValueOfAProgram) {
-  const Outcome o = ringside("trigger 'unit:number if n == 777' --snapshot -- timeout 2 " RINGSIDE_BUILD_DIR "/tests/signalled_writer");
+  const Outcome o =
+      ringside("trigger 'unit:number if n == 777' --snapshot -- timeout 2 " RINGSIDE_BUILD_DIR "/tests/signalled_writer");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_TRUE(says(o, "triggered by: ") && says(o, "n=777; frozen ") && says(o, "saved 777 events of the last ")) << o.err;
   const auto all = events("");
@@ -46,12 +48,15 @@ TEST_F(TriggerCli, ARareValueOfAProgram) {
 
 // A filter alone; the events are not known before the program runs.
 TEST_F(TriggerCli, TheCLibrarysCalls) {
-  const Outcome o = ringside("trigger 'event == read && count == 777' --libc io --compress -o here --exec 'echo $RINGSIDE_SNAPSHOT > done' -- "
-                             "sh -c 'dd if=/dev/zero of=/dev/null bs=1 count=50; dd if=/dev/zero of=/dev/null bs=777 count=1; touch after'");
+  const Outcome o = ringside(
+      "trigger 'event == read && count == 777' --libc io --compress -o here --exec 'echo $RINGSIDE_SNAPSHOT > done' -- "
+      "sh -c 'dd if=/dev/zero of=/dev/null bs=1 count=50; dd if=/dev/zero of=/dev/null bs=777 count=1; touch after'");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_TRUE(json::parse(test::slurp(dir + "/here/meta.json")).contains("compression"));
   const auto all = events("here -e libc:read");
-  const auto of_size = [&](u64 size) { return std::count_if(all.begin(), all.end(), [&](const json& e) { return e.at("fields").at("count") == size; }); };
+  const auto of_size = [&](u64 size) {
+    return std::count_if(all.begin(), all.end(), [&](const json& e) { return e.at("fields").at("count") == size; });
+  };
   EXPECT_EQ(of_size(1), 50);
   EXPECT_EQ(of_size(777), 1);
   EXPECT_EQ(test::slurp(dir + "/done"), dir + "/here\n");
@@ -59,7 +64,8 @@ TEST_F(TriggerCli, TheCLibrarysCalls) {
 }
 
 TEST_F(TriggerCli, TheEndMayComeFirst) {
-  const Outcome o = ringside("trigger 'unit:number if n == 1000' --duration 300ms -- " RINGSIDE_BUILD_DIR "/tests/signalled_writer");
+  const Outcome o =
+      ringside("trigger 'unit:number if n == 1000' --duration 300ms -- " RINGSIDE_BUILD_DIR "/tests/signalled_writer");
   EXPECT_EQ(o.code, 4) << o.err;
   EXPECT_TRUE(says(o, "not triggered")) << o.err;
   EXPECT_FALSE(fs::exists(dir + "/ringside.data"));
@@ -102,15 +108,21 @@ struct KernelTrigger : TriggerCli {
 
 // The filter alone names the event; its cause is the system call.
 TEST_F(KernelTrigger, ARareSignal) {
-  const Outcome o = armed("\"event == signal_generate && sig == 28 && pid == $$\" -e 'signal:*' -e sched:sched_switch -e syscalls:sys_enter_kill --after 20ms", "echo $$ > pid; kill -WINCH $$");
+  const Outcome o = armed(
+      "\"event == signal_generate && sig == 28 && pid == $$\" -e 'signal:*' -e sched:sched_switch -e syscalls:sys_enter_kill "
+      "--after 20ms",
+      "echo $$ > pid; kill -WINCH $$");
   ASSERT_EQ(o.code, 0) << o.err;
   const i32 pid = std::stoi(test::slurp(dir + "/pid"));
   EXPECT_TRUE(says(o, "triggered by: ") && says(o, "signal_generate: sig=28 ")) << o.err;
   EXPECT_FALSE(says(o, "not in the recording")) << o.err;
   const auto all = events("");
-  const auto it = std::find_if(all.begin(), all.end(), [&](const json& e) { return e.at("event") == "signal:signal_generate" && e.at("fields").at("sig") == 28 && e.at("fields").at("pid") == pid; });
+  const auto it = std::find_if(all.begin(), all.end(), [&](const json& e) {
+    return e.at("event") == "signal:signal_generate" && e.at("fields").at("sig") == 28 && e.at("fields").at("pid") == pid;
+  });
   ASSERT_NE(it, all.end());
-  EXPECT_TRUE(std::any_of(all.begin(), it, [&](const json& e) { return e.at("event") == "syscalls:sys_enter_kill" && e.at("tid") == pid; }));
+  EXPECT_TRUE(std::any_of(all.begin(), it,
+                          [&](const json& e) { return e.at("event") == "syscalls:sys_enter_kill" && e.at("tid") == pid; }));
   EXPECT_GT(all.end() - it, 1);  // --after
   const json stat = json::parse(ringside("stat ringside.data --json").out);
   EXPECT_EQ(stat.at("adds_up"), true);
@@ -125,11 +137,14 @@ TEST_F(KernelTrigger, ALongTimeBetweenTwo) {
   EXPECT_GE(trigger.at("latency_ns"), 200'000'000);
   const u64 end = trigger.at("time_ns");
   const auto all = events("-e sched:sched_waking");
-  EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const json& e) { return e.at("ts") == end && e.at("fields").at("comm") == "sleep"; }));
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(),
+                          [&](const json& e) { return e.at("ts") == end && e.at("fields").at("comm") == "sleep"; }));
 }
 
 TEST_F(KernelTrigger, MoreThanOnce) {
-  const Outcome o = armed("\"signal:signal_generate if sig == 28 && pid == $$\" -e sched:sched_switch --count 2 -o r-%n --duration 60s", "while kill -0 $trigger 2>/dev/null; do kill -WINCH $$; sleep 0.1; done");
+  const Outcome o =
+      armed("\"signal:signal_generate if sig == 28 && pid == $$\" -e sched:sched_switch --count 2 -o r-%n --duration 60s",
+            "while kill -0 $trigger 2>/dev/null; do kill -WINCH $$; sleep 0.1; done");
   ASSERT_EQ(o.code, 0) << o.err;
   u64 last = 0;
   for (const char* name : {"r-1", "r-2"}) {
@@ -138,7 +153,8 @@ TEST_F(KernelTrigger, MoreThanOnce) {
     const u64 time = stat.at("trigger").at("time_ns");
     const auto all = events(name);
     EXPECT_GT(all.front().at("ts"), last);  // the second begins after the first
-    EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const json& e) { return e.at("ts") == time && e.at("event") == "signal:signal_generate"; }));
+    EXPECT_TRUE(std::any_of(all.begin(), all.end(),
+                            [&](const json& e) { return e.at("ts") == time && e.at("event") == "signal:signal_generate"; }));
     last = all.back().at("ts");
   }
   EXPECT_FALSE(fs::exists(dir + "/r-3"));
@@ -146,8 +162,9 @@ TEST_F(KernelTrigger, MoreThanOnce) {
 
 // Small rings go round many times; the last events are saved, and the books say what is missing.
 TEST_F(KernelTrigger, RingsGoRound) {
-  const Outcome o = armed("\"signal:signal_generate if sig == 28 && pid == $$\" -e raw_syscalls:sys_enter -b 64k --duration 60s",
-                          "dd if=/dev/zero of=/dev/null bs=1 count=20000; kill -WINCH $$");
+  const Outcome o =
+      armed("\"signal:signal_generate if sig == 28 && pid == $$\" -e raw_syscalls:sys_enter -b 64k --duration 60s",
+            "dd if=/dev/zero of=/dev/null bs=1 count=20000; kill -WINCH $$");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_TRUE(says(o, "were overwritten")) << o.err;
   const json stat = json::parse(ringside("stat ringside.data --json").out);
@@ -159,7 +176,8 @@ TEST_F(KernelTrigger, RingsGoRound) {
 std::vector<std::string> instances_of(const std::string& pid) {
   std::vector<std::string> found;
   for (const std::string& name : kernel_instances()) {
-    if (name.size() > pid.size() && name.compare(name.size() - pid.size() - 1, std::string::npos, "-" + pid) == 0) found.push_back(name);
+    if (name.size() > pid.size() && name.compare(name.size() - pid.size() - 1, std::string::npos, "-" + pid) == 0)
+      found.push_back(name);
   }
   return found;
 }

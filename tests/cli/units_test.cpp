@@ -34,7 +34,8 @@ TEST(Units, ForPeople) {
   EXPECT_EQ(format_size(1023 * 1024 + 1023), "1.0 MiB");
   EXPECT_EQ(format_count(999), "999");
   EXPECT_EQ(format_count(1234567), "1,234,567");
-  EXPECT_EQ(counted(1, "sub-buffer") + ", " + counted(0, "ring") + ", " + counted(1234, "event"), "1 sub-buffer, 0 rings, 1,234 events");
+  EXPECT_EQ(counted(1, "sub-buffer") + ", " + counted(0, "ring") + ", " + counted(1234, "event"),
+            "1 sub-buffer, 0 rings, 1,234 events");
   EXPECT_EQ(counted(1, "end is", "ends are") + "; " + counted(2, "end is", "ends are"), "1 end is; 2 ends are");
   EXPECT_EQ(format_time(999), "999 ns");
   EXPECT_EQ(format_time(1234567), "1.23 ms");

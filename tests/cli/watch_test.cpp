@@ -251,7 +251,8 @@ struct WatchPty : WatchTest {
   // A new instance is on until it is set up: the event first, then the switch.
   bool recording() const {
     const std::string at = must(tracefs_dir()) + "/instances/" + instance();
-    return test::slurp(at + "/events/syscalls/sys_enter_sched_rr_get_interval/enable").starts_with('1') && test::slurp(at + "/tracing_on").starts_with('1');
+    return test::slurp(at + "/events/syscalls/sys_enter_sched_rr_get_interval/enable").starts_with('1') &&
+           test::slurp(at + "/tracing_on").starts_with('1');
   }
   // Reads its output, as long as it is wanted.
   bool look() {

@@ -24,20 +24,35 @@ struct NewcomerWords : test::BinaryTest {
   // cc1-50 wakes sleep-60, which runs 4 us later in its place; then sleep-60 wakes cc1-50, which runs 9 us later.
   void make(const std::string& name = "s.data") {
     auto w = must(RecordingWriter::create(dir + "/" + name, calibrate(ClockKind::mono)));
-    const auto text = [](const std::string& field, int at) { return "\tfield:char " + field + "[8];\toffset:" + std::to_string(at) + ";\tsize:8;\tsigned:0;\n"; };
-    const auto number = [](const std::string& field, int at) { return "\tfield:int " + field + ";\toffset:" + std::to_string(at) + ";\tsize:4;\tsigned:1;\n"; };
+    const auto text = [](const std::string& field, int at) {
+      return "\tfield:char " + field + "[8];\toffset:" + std::to_string(at) + ";\tsize:8;\tsigned:0;\n";
+    };
+    const auto number = [](const std::string& field, int at) {
+      return "\tfield:int " + field + ";\toffset:" + std::to_string(at) + ";\tsize:4;\tsigned:1;\n";
+    };
     const std::string woken = text("comm", 8) + number("pid", 16);
     const std::string change = text("prev_comm", 8) + number("prev_pid", 16) + text("next_comm", 20) + number("next_pid", 28);
     for (const auto& [id, event] : {std::pair<u16, const char*>{waking, "sched_waking"}, {wakeup, "sched_wakeup"}})
-      w.meta().events.push_back({id, "sched", event, test::format(id, event, woken, R"("comm=%s pid=%d", REC->comm, REC->pid)"), true, false});
-    w.meta().events.push_back({switching, "sched", "sched_switch", test::format(switching, "sched_switch", change, R"("%s:%d ==> %s:%d", REC->prev_comm, REC->prev_pid, REC->next_comm, REC->next_pid)"), true, false});
+      w.meta().events.push_back(
+          {id, "sched", event, test::format(id, event, woken, R"("comm=%s pid=%d", REC->comm, REC->pid)"), true, false});
+    w.meta().events.push_back(
+        {switching, "sched", "sched_switch",
+         test::format(switching, "sched_switch", change,
+                      R"("%s:%d ==> %s:%d", REC->prev_comm, REC->prev_pid, REC->next_comm, REC->next_pid)"),
+         true, false});
     const auto wakes = [](u16 id, i32 tid, const char* comm, i32 pid) { return Payload(id, tid).text({comm, 8}).put(pid); };
-    const auto switches = [](i32 tid, const char* from, const char* to, i32 next) { return Payload(switching, tid).text({from, 8}).put(tid).text({to, 8}).put(next); };
+    const auto switches = [](i32 tid, const char* from, const char* to, i32 next) {
+      return Payload(switching, tid).text({from, 8}).put(tid).text({to, 8}).put(next);
+    };
     constexpr const char *cc1 = "cc1\0\0\0\0\0", *sleep = "sleep\0\0\0";
     const u64 t = 5'000'000'000;
     SubBuffer all(t, 4096);
-    all.event(t, wakes(waking, 50, sleep, 60)).event(t + 1000, wakes(wakeup, 50, sleep, 60)).event(t + 4000, switches(50, cc1, sleep, 60))
-        .event(t + 5000, wakes(waking, 60, cc1, 50)).event(t + 6000, wakes(wakeup, 60, cc1, 50)).event(t + 14'000, switches(60, sleep, cc1, 50));
+    all.event(t, wakes(waking, 50, sleep, 60))
+        .event(t + 1000, wakes(wakeup, 50, sleep, 60))
+        .event(t + 4000, switches(50, cc1, sleep, 60))
+        .event(t + 5000, wakes(waking, 60, cc1, 50))
+        .event(t + 6000, wakes(wakeup, 60, cc1, 50))
+        .event(t + 14'000, switches(60, sleep, cc1, 50));
     must(w.add_ring({0, 50, 50, "cc1", "cc1", false, ""}, 4096));
     must(w.append(0, all.view()));
     must(w.finish(1));
@@ -64,8 +79,9 @@ struct NewcomerWordsAsRoot : NewcomerWords {
 
 TEST_F(NewcomerWords, AKeyThatIsAFieldOfOneEventAlone) {
   make();
-  refuses("latency sched_wakeup sched_switch s.data --key pid", "sched:sched_switch has no field \"pid\", which is one of sched:sched_wakeup; the thread that ran would be taken; "
-                                                                "pid=common_pid is that thread; did you mean ");
+  refuses("latency sched_wakeup sched_switch s.data --key pid",
+          "sched:sched_switch has no field \"pid\", which is one of sched:sched_wakeup; the thread that ran would be taken; "
+          "pid=common_pid is that thread; did you mean ");
   const Outcome o = ringside("latency sched_wakeup sched_switch s.data --key pid");
   EXPECT_THAT(o.err, HasSubstr("pid=next_pid"));
   EXPECT_THAT(o.err, HasSubstr("These are the events of the pair \"wakeup\", whose key is pid=next_pid"));
@@ -77,27 +93,35 @@ TEST_F(NewcomerWords, AKeyThatIsAFieldOfOneEventAlone) {
 
 TEST_F(NewcomerWords, TheEventsOfANamedPairWithoutItsKey) {
   make();
-  const std::string wanted = "these are the events of the pair \"wakeup\", whose key is pid=next_pid, and here it is the thread that ran";
+  const std::string wanted =
+      "these are the events of the pair \"wakeup\", whose key is pid=next_pid, and here it is the thread that ran";
   for (const char* start : {"sched:sched_waking", "sched_waking", "sched_wakeup"}) {
     EXPECT_THAT(ringside(std::string("latency ") + start + " sched_switch s.data").out, HasSubstr(wanted)) << start;
     EXPECT_THAT(ringside(std::string("latency ") + start + " sched_switch s.data --json").err, HasSubstr(wanted)) << start;
   }
-  for (const char* typed : {"wakeup", "sched_waking sched_switch -k pid=next_pid", "sched_waking sched_switch -k common_pid", "sched_waking sched_wakeup"})
-    EXPECT_THAT(ringside(std::string("latency s.data ").insert(8, std::string(typed) + " ")).out, Not(HasSubstr("the pair \""))) << typed;
+  for (const char* typed : {"wakeup", "sched_waking sched_switch -k pid=next_pid", "sched_waking sched_switch -k common_pid",
+                            "sched_waking sched_wakeup"})
+    EXPECT_THAT(ringside(std::string("latency s.data ").insert(8, std::string(typed) + " ")).out, Not(HasSubstr("the pair \"")))
+        << typed;
 }
 
 TEST_F(NewcomerWords, AFilterOfOneSideOfAPair) {
   make();
-  const std::string wanted = "\"comm\" is a field of the starts alone: the other side is dropped, or means another thread; write -f 'comm == sleep || next_comm == sleep'";
+  const std::string wanted =
+      "\"comm\" is a field of the starts alone: the other side is dropped, or means another thread; write -f 'comm == sleep || "
+      "next_comm == sleep'";
   EXPECT_THAT(ringside("latency wakeup s.data -f 'comm == sleep'").out, HasSubstr(wanted));
   EXPECT_THAT(ringside("latency wakeup s.data -f 'comm == sleep' --json").err, HasSubstr(wanted));
-  EXPECT_THAT(ringside("latency wakeup s.data -f 'next_comm == sleep'").out, HasSubstr("write -f 'next_comm == sleep || comm == sleep'"));
-  EXPECT_THAT(ringside("latency wakeup s.data -f 'prev_comm == cc1'").out, HasSubstr("'sched:sched_switch if prev_comm == cc1' -k pid=next_pid"));
+  EXPECT_THAT(ringside("latency wakeup s.data -f 'next_comm == sleep'").out,
+              HasSubstr("write -f 'next_comm == sleep || comm == sleep'"));
+  EXPECT_THAT(ringside("latency wakeup s.data -f 'prev_comm == cc1'").out,
+              HasSubstr("'sched:sched_switch if prev_comm == cc1' -k pid=next_pid"));
   const Outcome good = ringside("latency wakeup s.data -f 'comm == sleep || next_comm == sleep'");
   EXPECT_THAT(good.out, Not(HasSubstr("the filter is asked")));
   EXPECT_EQ(latency("wakeup s.data -f 'comm == sleep || next_comm == sleep'").at("all").at("max"), 4000);
   EXPECT_EQ(latency("sched_waking 'sched_switch if prev_comm == cc1' -k pid=next_pid s.data").at("all").at("max"), 4000);
-  EXPECT_THAT(ringside("latency wakeup s.data -f 'task == nobody'").out, HasSubstr("no pair: the filter is asked of starts and ends, each by itself"));
+  EXPECT_THAT(ringside("latency wakeup s.data -f 'task == nobody'").out,
+              HasSubstr("no pair: the filter is asked of starts and ends, each by itself"));
 }
 
 TEST_F(NewcomerWords, NoPairAtAll) {
@@ -107,18 +131,23 @@ TEST_F(NewcomerWords, NoPairAtAll) {
   const Outcome none = ringside("latency sched_wakeup sched_waking s.data -k pid --time +4us..+4.5us");
   EXPECT_THAT(none.out, HasSubstr("no pair: there was no start and no end"));
   EXPECT_THAT(none.out, Not(HasSubstr("the numbers are exact")));
-  EXPECT_THAT(ringside("latency sched_wakeup sched_waking s.data -k pid").out, HasSubstr("no pair: no end has the key of a start before it; -k "));
+  EXPECT_THAT(ringside("latency sched_wakeup sched_waking s.data -k pid").out,
+              HasSubstr("no pair: no end has the key of a start before it; -k "));
 }
 
 TEST_F(NewcomerWords, OneEventAndARecording) {
   make();
-  refuses("latency nope s.data", "\"s.data\" is a recording or a file; latency takes START END, or the NAME of a pair, before it, and \"nope\" is no name: there are wakeup");
+  refuses("latency nope s.data",
+          "\"s.data\" is a recording or a file; latency takes START END, or the NAME of a pair, before it, and \"nope\" is no "
+          "name: there are wakeup");
   refuses("latency libc:read s.data", "latency takes START END");
 }
 
 TEST_F(NewcomerWords, HistWithoutItsKey) {
   make();
-  refuses("hist s.data", "\"s.data\" is a recording or a file, and hist takes KEY before it, such as event or EVENT/FIELD: ringside hist event s.data");
+  refuses("hist s.data",
+          "\"s.data\" is a recording or a file, and hist takes KEY before it, such as event or EVENT/FIELD: ringside hist "
+          "event s.data");
   EXPECT_EQ(ringside("hist event s.data").code, 0);
   refuses("hist sched_switch s.data", "this is an event; name one of its fields, as in sched:sched_switch/", 1);
   refuses("hist sched:sched_switch s.data", "prev_comm, prev_pid, next_comm, next_pid", 1);
@@ -145,19 +174,25 @@ TEST_F(NewcomerWords, ReportOfNothing) {
 TEST_F(NewcomerWords, ACommThatIsTheFieldOfSomeEvents) {
   make();
   EXPECT_THAT(ringside("top s.data --by comm").err, HasSubstr("comm is the field of sched:sched_wa"));
-  EXPECT_THAT(ringside("top s.data --by comm").err, HasSubstr("and the thread that ran in the rest; task is always the thread that ran"));
+  EXPECT_THAT(ringside("top s.data --by comm").err,
+              HasSubstr("and the thread that ran in the rest; task is always the thread that ran"));
   EXPECT_THAT(ringside("watch --batch --by comm s.data").err, HasSubstr("comm is the field of sched:sched_wa"));
-  for (const char* typed : {"top s.data --by task", "watch --batch --by task s.data", "top s.data -e sched_waking --by comm", "hist sched_waking/comm s.data", "top s.data"}) EXPECT_EQ(ringside(typed).err, "") << typed;
+  for (const char* typed : {"top s.data --by task", "watch --batch --by task s.data", "top s.data -e sched_waking --by comm",
+                            "hist sched_waking/comm s.data", "top s.data"})
+    EXPECT_EQ(ringside(typed).err, "") << typed;
 }
 
 TEST_F(NewcomerWords, TheDefaultRecordingIsNamed) {
   make("ringside.data");
-  for (const char* typed : {"top", "hist event", "watch --batch", "latency app:a app:b"}) EXPECT_THAT(ringside(typed).err, HasSubstr("ringside: of the recording ringside.data\n")) << typed;
+  for (const char* typed : {"top", "hist event", "watch --batch", "latency app:a app:b"})
+    EXPECT_THAT(ringside(typed).err, HasSubstr("ringside: of the recording ringside.data\n")) << typed;
   EXPECT_EQ(ringside("top ringside.data").err, "");
 }
 
 TEST_F(NewcomerWords, AConditionOfTheCLibraryNamesItsList) {
-  for (const auto& [typed, wanted] : {std::pair{"'libc:write if ret > 2'", "\"libc:write\" is a call of the C library: add --libc io"}, {"'libc:free' --libc io", "add --libc io,malloc"}}) {
+  for (const auto& [typed, wanted] :
+       {std::pair{"'libc:write if ret > 2'", "\"libc:write\" is a call of the C library: add --libc io"},
+        {"'libc:free' --libc io", "add --libc io,malloc"}}) {
     refuses(std::string("trigger ") + typed + " -o trg -- touch ran", wanted);
     EXPECT_FALSE(fs::exists(dir + "/ran"));
   }
@@ -173,7 +208,9 @@ TEST_F(NewcomerWords, AConditionOnAFieldThatTheEventLacks) {
 }
 
 TEST_F(NewcomerWords, TheCommandOfATriggerAsThatOfRecord) {
-  for (const char* typed : {"--libc io --snapshot -- sh -c 'dd if=/etc/hostname of=copy'", "--libc io -o ringside.data sh -c 'dd if=/etc/hostname of=copy'", "--libc io sh -c 'dd if=/etc/hostname of=copy'"}) {
+  for (const char* typed :
+       {"--libc io --snapshot -- sh -c 'dd if=/etc/hostname of=copy'",
+        "--libc io -o ringside.data sh -c 'dd if=/etc/hostname of=copy'", "--libc io sh -c 'dd if=/etc/hostname of=copy'"}) {
     const Outcome o = ringside(std::string("trigger 'libc:write if ret > 0' ") + typed);
     EXPECT_EQ(o.code, 0) << typed << o.err;
     EXPECT_THAT(o.err, HasSubstr("triggered by: ")) << typed;
@@ -200,7 +237,10 @@ TEST_F(NewcomerWordsAsRoot, AKeyOfTheKernelNeedsNoEvents) {
   EXPECT_THAT(o.out, HasSubstr("next_pid"));
   make("ringside.data");
   const Outcome recorded = ringside("hist 'kmem:kmalloc/bytes_req.log2'");
-  EXPECT_THAT(recorded.err, HasSubstr("\"kmem:kmalloc\" names events of the kernel, and none that is here: add -e kmem:kmalloc for the kernel, live"));
+  EXPECT_THAT(
+      recorded.err,
+      HasSubstr(
+          "\"kmem:kmalloc\" names events of the kernel, and none that is here: add -e kmem:kmalloc for the kernel, live"));
   EXPECT_THAT(ringside("hist 'kmem:*/event' ringside.data").err, HasSubstr("ringside record -e 'kmem:*' COMMAND"));
 }
 
@@ -214,7 +254,8 @@ TEST_F(NewcomerWordsAsRoot, AnAddressOfTheKernelIsHexadecimal) {
 }
 
 TEST_F(NewcomerWordsAsRoot, CallsByNameAsInStrace) {
-  for (const char* typed : {"-e openat cat /etc/hostname", "-e trace=openat cat /etc/hostname", "-f 'syscall == openat' cat /etc/hostname"}) {
+  for (const char* typed :
+       {"-e openat cat /etc/hostname", "-e trace=openat cat /etc/hostname", "-f 'syscall == openat' cat /etc/hostname"}) {
     const Outcome o = ringside(std::string("syscalls --json ") + typed + " | tail -1");
     ASSERT_EQ(o.code, 0) << typed << o.err;
     const json rows = json::parse(o.out.substr(o.out.find('{'))).at("rows");
@@ -222,7 +263,9 @@ TEST_F(NewcomerWordsAsRoot, CallsByNameAsInStrace) {
     EXPECT_EQ(rows[0].at("syscall"), "openat");
     EXPECT_GT(rows[0].at("calls"), 0);
   }
-  refuses("syscalls -f ls", "-f takes a FILTER, such as 'syscall == openat', and \"ls\" is none; what a command starts is always followed: ringside syscalls ls");
+  refuses("syscalls -f ls",
+          "-f takes a FILTER, such as 'syscall == openat', and \"ls\" is none; what a command starts is always followed: "
+          "ringside syscalls ls");
   const Outcome none = ringside("syscalls -e opnat touch ran");
   EXPECT_EQ(none.code, 2) << none.err;
   EXPECT_THAT(none.err, HasSubstr("there is no system call \"opnat\"; did you mean openat?"));

@@ -1,7 +1,7 @@
 // The restartable sequences of this program, cut off at each of their instructions.
 //
-// A child writes numbered events; breakpoints stop it at every instruction boundary of every sequence that it runs, and of the code
-// between them. While it is stopped, something happens to it or to its ring: it is moved to another CPU, a handler writes,
+// A child writes numbered events; breakpoints stop it at every instruction boundary of every sequence that it runs, and of the
+// code between them. While it is stopped, something happens to it or to its ring: it is moved to another CPU, a handler writes,
 // another process writes until the ring has gone round, a reader takes everything, the gate is shut, it is killed. Then the
 // counts must be exact.
 #include <gtest/gtest.h>
@@ -72,7 +72,9 @@ struct Counted {
 const CpuWriter<TickClock, Counted> writer{TickClock{}};
 
 // One place in the program for each sequence: the child and its handler write here.
-[[gnu::noinline]] Refused append_one(const u8* payload, u32 size) { return write_numbered(writer, all->rings(), payload, size); }
+[[gnu::noinline]] Refused append_one(const u8* payload, u32 size) {
+  return write_numbered(writer, all->rings(), payload, size);
+}
 
 Refused write_one(u32 context) {
   Life& life = *mine;
@@ -188,10 +190,11 @@ std::vector<std::string> lines_of(const std::string& command) {
 std::vector<u64> instructions(Range r) {
   const u64 base = load_address();
   char options[100];
-  std::snprintf(options, sizeof options, "--start-address=0x%llx --stop-address=0x%llx ", static_cast<unsigned long long>(r.begin - base),
-                static_cast<unsigned long long>(r.end - base));
+  std::snprintf(options, sizeof options, "--start-address=0x%llx --stop-address=0x%llx ",
+                static_cast<unsigned long long>(r.begin - base), static_cast<unsigned long long>(r.end - base));
   std::vector<u64> found;
-  for (const std::string& line : lines_of("objdump -d -w --no-show-raw-insn " + std::string(options) + "'" + own_path() + "'")) {
+  for (const std::string& line :
+       lines_of("objdump -d -w --no-show-raw-insn " + std::string(options) + "'" + own_path() + "'")) {
     char* end;
     const u64 at = std::strtoull(line.c_str(), &end, 16);
     if (line[0] == ' ' && *end == ':') found.push_back(at + base);
@@ -441,7 +444,8 @@ class Play {
 struct CpuSequences : testing::Test {
   void SetUp() override {
     if (!rseq_registered()) GTEST_SKIP() << "this thread has no rseq area";
-    if (lines_of("objdump --version").empty()) GTEST_SKIP() << "objdump is missing, so the boundaries of instructions are unknown";
+    if (lines_of("objdump --version").empty())
+      GTEST_SKIP() << "objdump is missing, so the boundaries of instructions are unknown";
     cpus = allowed_cpus();
     pin(0, cpus.back());  // the child begins on the first
     struct sigaction action{};
@@ -462,8 +466,10 @@ struct CpuSequences : testing::Test {
     }
     for (const RseqDescriptor* d = __start___rseq_cs; d != __stop___rseq_cs; ++d)
       if (found.contains(d->start)) sequences.push_back({d->start, d->start + d->length});
-    std::printf("%zu sequences in this program, %zu of them ours\n", static_cast<size_t>(__stop___rseq_cs - __start___rseq_cs), sequences.size());
-    ASSERT_GE(sequences.size(), discard ? 5u : 4u) << "the usual event, also of known size, any event, the next sub-buffer, a refusal";
+    std::printf("%zu sequences in this program, %zu of them ours\n", static_cast<size_t>(__stop___rseq_cs - __start___rseq_cs),
+                sequences.size());
+    ASSERT_GE(sequences.size(), discard ? 5u : 4u)
+        << "the usual event, also of known size, any event, the next sub-buffer, a refusal";
     for (const Range& s : sequences) {
       const std::vector<u64> in = instructions(s);
       ASSERT_FALSE(in.empty());
@@ -563,7 +569,8 @@ struct CpuSequences : testing::Test {
       const u64 before = play.written();
       if (action == Action::migrate) {
         // No other process is there.
-        ASSERT_TRUE(still == Still::of(still.ring)) << "wrote to another CPU's ring, at " << std::hex << still.at - load_address();
+        ASSERT_TRUE(still == Still::of(still.ring))
+            << "wrote to another CPU's ring, at " << std::hex << still.at - load_address();
         still = Still::of(&play.set[play.cpus[on % play.cpus.size()]]);
         still.at = at;
       }
@@ -585,8 +592,10 @@ struct CpuSequences : testing::Test {
           const Still still_open = Still::of(&play.set[home]);
           play.shut(true);
           const u64 refused = child->life().disabled[0];
-          ASSERT_TRUE(child->run_until([&] { return __atomic_load_n(&child->life().disabled[0], __ATOMIC_RELAXED) >= refused + 3; }));
-          ASSERT_TRUE(still_open == Still::of(&play.set[home])) << "through a shut gate, at " << std::hex << at - load_address();
+          ASSERT_TRUE(
+              child->run_until([&] { return __atomic_load_n(&child->life().disabled[0], __ATOMIC_RELAXED) >= refused + 3; }));
+          ASSERT_TRUE(still_open == Still::of(&play.set[home]))
+              << "through a shut gate, at " << std::hex << at - load_address();
           play.shut(false);
           break;
         }
@@ -620,18 +629,23 @@ struct CpuSequences : testing::Test {
       if (inside(at)) {
         EXPECT_TRUE(where.contains(at)) << "never reached: " << std::hex << at - load_address();
       }
-    std::printf("%zu points in sequences, %zu with the code between them; %zu are reached\n", in_sequences, points.size(), where.size());
-    for (const Action action : {Action::nothing, Action::migrate, Action::handler, Action::lap, Action::swap, Action::gate, Action::kill}) {
+    std::printf("%zu points in sequences, %zu with the code between them; %zu are reached\n", in_sequences, points.size(),
+                where.size());
+    for (const Action action :
+         {Action::nothing, Action::migrate, Action::handler, Action::lap, Action::swap, Action::gate, Action::kill}) {
       SCOPED_TRACE(name_of[static_cast<int>(action)]);
       Figures f;
       const u64 begin = MonoClock{}.now();
       go_through(action, discard, where, f);
-      std::printf("%-8s %llu stops (%llu inside a sequence), %llu not reached again; %llu events, %llu more than counted, %llu refused, "
-                  "%llu tries aborted; %.1f s\n",
-                  name_of[static_cast<int>(action)], static_cast<unsigned long long>(f.stops), static_cast<unsigned long long>(f.inside),
-                  static_cast<unsigned long long>(f.missed), static_cast<unsigned long long>(f.events),
-                  static_cast<unsigned long long>(f.more), static_cast<unsigned long long>(f.refused),
-                  static_cast<unsigned long long>(f.aborted), static_cast<double>(MonoClock{}.now() - begin) / 1e9);
+      std::printf(
+          "%-8s %llu stops (%llu inside a sequence), %llu not reached again; %llu events, %llu more than counted, %llu "
+          "refused, "
+          "%llu tries aborted; %.1f s\n",
+          name_of[static_cast<int>(action)], static_cast<unsigned long long>(f.stops),
+          static_cast<unsigned long long>(f.inside), static_cast<unsigned long long>(f.missed),
+          static_cast<unsigned long long>(f.events), static_cast<unsigned long long>(f.more),
+          static_cast<unsigned long long>(f.refused), static_cast<unsigned long long>(f.aborted),
+          static_cast<double>(MonoClock{}.now() - begin) / 1e9);
       EXPECT_EQ(f.missed_inside, 0u);
       EXPECT_LE(f.missed, where.size() / 10);
       // Each stop inside a sequence cuts it off. A killed child cannot count that.

@@ -125,7 +125,8 @@ TEST(Kill, Writer) {
     EXPECT_EQ(n.read, read.events);
     EXPECT_EQ(n.overrun, read.lost) << "round " << round;
     EXPECT_EQ(n.unread, 0u);
-    // The last outer event whose commit returned must be there (it is never overwritten: nothing came after it), in overwrite mode.
+    // The last outer event whose commit returned must be there (it is never overwritten: nothing came after it), in overwrite
+    // mode.
     if (round % 3 != 2) {
       EXPECT_GE(read.outer_next, progress->outer) << "round " << round;
     }

@@ -25,7 +25,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constinit ringside_event late_event{"maker", "late", "\tfield:unsigned long n;\toffset:8;\tsize:8;\tsigned:0;\n", "\"%lu\", REC->n", ringside_gate_of("maker", "late"), 0, nullptr, nullptr};
+constinit ringside_event late_event{"maker",
+                                    "late",
+                                    "\tfield:unsigned long n;\toffset:8;\tsize:8;\tsigned:0;\n",
+                                    "\"%lu\", REC->n",
+                                    ringside_gate_of("maker", "late"),
+                                    0,
+                                    nullptr,
+                                    nullptr};
 
 struct MakerTest : testing::Test {
   std::string dir, old_root;

@@ -1,8 +1,8 @@
 // Every system call that fails is an input: what ringside does when its n-th call of a kind fails, for each n.
 //
-// Whatever fails: no crash, no hang, nothing left behind, every event recorded or counted as lost, or else a sentence and an exit code that
-// say so; and a traced program never notices. RINGSIDE_FAULTS=all takes each n and each error, RINGSIDE_FAULT=openat those of one call; without
-// them it is a sample.
+// Whatever fails: no crash, no hang, nothing left behind, every event recorded or counted as lost, or else a sentence and an
+// exit code that say so; and a traced program never notices. RINGSIDE_FAULTS=all takes each n and each error,
+// RINGSIDE_FAULT=openat those of one call; without them it is a sample.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
@@ -30,7 +30,10 @@ constexpr u64 tried = 250;  // events, by writer.cpp and remote_writer.cpp
 const std::string tool = RINGSIDE_BUILD_DIR "/ringside";
 const std::string program = RINGSIDE_BUILD_DIR "/tests/fault_writer";
 
-bool all_of_them() { const char* wanted = std::getenv("RINGSIDE_FAULTS"); return wanted != nullptr && std::string(wanted) == "all"; }
+bool all_of_them() {
+  const char* wanted = std::getenv("RINGSIDE_FAULTS");
+  return wanted != nullptr && std::string(wanted) == "all";
+}
 
 // Events in what a source has, and what it says was lost.
 u64 count(Source& source, std::string& problem) {
@@ -55,7 +58,8 @@ bool says_why(const std::string& err) {
     if (line.rfind("ringside: ", 0) != 0) continue;
     std::string sentence = line.substr(10);
     for (int e = 1; e < 134; ++e)
-      if (const std::string words = strerror(e); sentence.size() >= words.size() && sentence.compare(sentence.size() - words.size(), words.size(), words) == 0)
+      if (const std::string words = strerror(e);
+          sentence.size() >= words.size() && sentence.compare(sentence.size() - words.size(), words.size(), words) == 0)
         sentence.resize(sentence.size() - words.size());
     if (std::count(sentence.begin(), sentence.end(), ' ') >= 2) return true;
   }
@@ -63,7 +67,8 @@ bool says_why(const std::string& err) {
 }
 // Words of the C++ library: an exception that nobody made a sentence of.
 bool leaks_a_library(const std::string& err) {
-  for (const char* words : {"std::", "terminate called", "::at", "basic_string", "vector::", "what():", "filesystem error", "AddressSanitizer", "runtime error"})
+  for (const char* words : {"std::", "terminate called", "::at", "basic_string", "vector::", "what():", "filesystem error",
+                            "AddressSanitizer", "runtime error"})
     if (err.find(words) != std::string::npos) return true;
   return false;
 }
@@ -93,20 +98,22 @@ struct FaultTest : test::BinaryTest {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
   }
   void TearDown() override {
-    for (const char* name : {"RINGSIDE_ROOT", "LD_PRELOAD", "RINGSIDE_INSTANCE", "RINGSIDE_RINGS", "RINGSIDE_REMOTE"}) unsetenv(name);
+    for (const char* name : {"RINGSIDE_ROOT", "LD_PRELOAD", "RINGSIDE_INSTANCE", "RINGSIDE_RINGS", "RINGSIDE_REMOTE"})
+      unsetenv(name);
     prctl(PR_SET_CHILD_SUBREAPER, 0);
     BinaryTest::TearDown();
   }
 
-  // One run of the scenario: prepare(), the command under the supervisor, beside() meanwhile, then judge(its exit code) says what is
-  // wrong; empty: nothing.
+  // One run of the scenario: prepare(), the command under the supervisor, beside() meanwhile, then judge(its exit code) says
+  // what is wrong; empty: nothing.
   struct Scenario {
     std::string role;
     std::vector<std::string> command;
     std::function<void()> prepare = [] {};
     std::function<void(pid_t)> beside = [](pid_t) {};
     std::function<std::string(int)> judge;
-    std::set<std::string> kept_in_root{}, kept{}, kept_if_failed{};  // files that may be there afterwards; the last if a call failed
+    std::set<std::string> kept_in_root{}, kept{},
+        kept_if_failed{};  // files that may be there afterwards; the last if a call failed
   };
 
   std::string once(const Scenario& s, Supervisor& supervisor) {
@@ -135,18 +142,27 @@ struct FaultTest : test::BinaryTest {
     if (leaks_a_library(log)) complain("words of a library on stderr");
     if (code != 0 && !says_why(log)) complain("exit code " + std::to_string(code) + " without a reason");
     // What stays must be said; and of an instance that was said to stay, `rm` finishes what was begun.
-    const auto said = [&](const std::string& name) { return log.find(name) != std::string::npos && (log.find("stays") != std::string::npos || log.find("cannot remove") != std::string::npos); };
+    const auto said = [&](const std::string& name) {
+      return log.find(name) != std::string::npos &&
+             (log.find("stays") != std::string::npos || log.find("cannot remove") != std::string::npos);
+    };
     for (const std::string& file : below(root)) {
       if (s.kept_in_root.count(file) != 0) continue;
-      const std::string name = file[0] == '.' ? file.substr(1, file.rfind(".new-") - 1) : file;  // what was begun has another name
+      const std::string name =
+          file[0] == '.' ? file.substr(1, file.rfind(".new-") - 1) : file;  // what was begun has another name
       if (!said(name)) complain("left behind: root/" + file);
-      if (auto gone = Instance::remove(root + "/" + name, log.find("--force") != std::string::npos); !gone) complain("cannot be removed: " + gone.error().sentence);
+      if (auto gone = Instance::remove(root + "/" + name, log.find("--force") != std::string::npos); !gone)
+        complain("cannot be removed: " + gone.error().sentence);
     }
     for (const std::string& name : below(dir))
-      if (name != "root" && name != "out" && name != "err" && s.kept.count(name) == 0 && !(supervisor.injected() && s.kept_if_failed.count(name) != 0) && !said(name)) complain("left behind: " + name);
+      if (name != "root" && name != "out" && name != "err" && s.kept.count(name) == 0 &&
+          !(supervisor.injected() && s.kept_if_failed.count(name) != 0) && !said(name))
+        complain("left behind: " + name);
     for (const std::string& name : kernel_instances()) {
       const std::string ours = "-" + std::to_string(supervisor.child());
-      if (before.count(name) != 0 || name.size() < ours.size() || name.compare(name.size() - ours.size(), ours.size(), ours) != 0) continue;
+      if (before.count(name) != 0 || name.size() < ours.size() ||
+          name.compare(name.size() - ours.size(), ours.size(), ours) != 0)
+        continue;
       if (!said(name)) complain("left behind: the kernel's instance " + name);
       rmdir(("/sys/kernel/tracing/instances/" + name).c_str());
     }
@@ -187,7 +203,8 @@ struct FaultTest : test::BinaryTest {
         continue;
       }
       // The first calls with each error in turn, then ever wider steps.
-      for (unsigned k = 0, n = 1; k < errors.size() || n <= errors[k % errors.size()].second; n = k < errors.size() ? n + 1 : 2 * n, ++k)
+      for (unsigned k = 0, n = 1; k < errors.size() || n <= errors[k % errors.size()].second;
+           n = k < errors.size() ? n + 1 : 2 * n, ++k)
         if (const auto& [fault, calls] = errors[k % errors.size()]; n <= calls) fails(fault, n, calls);
     }
     EXPECT_GT(hits, 0u);
@@ -235,12 +252,16 @@ struct FaultTest : test::BinaryTest {
         if (log[at] != ',') digits += log[at];
       return digits.empty() ? u64{0} : u64{std::stoull(digits)};
     };
-    const u64 said = number(log.find(" events, ") != std::string::npos ? " events, " : " events in ", true), lost = number("; lost ", false);
+    const u64 said = number(log.find(" events, ") != std::string::npos ? " events, " : " events in ", true),
+              lost = number("; lost ", false);
     if (!problem.empty()) return problem;
     if (kernel && log.find("the kernel could not be asked") != std::string::npos) kernel = false;
-    const u64 all = kernel ? wrote + 3 : wrote;  // two threads and a process began; more, if the recorder's own are not kept out
-    if (said != events && said + lost != events) return "it says " + std::to_string(said) + ", the recording has " + std::to_string(events);
-    if (kernel ? said + lost < all : said + lost != all) return std::to_string(said) + " recorded, " + std::to_string(lost) + " lost";
+    const u64 all =
+        kernel ? wrote + 3 : wrote;  // two threads and a process began; more, if the recorder's own are not kept out
+    if (said != events && said + lost != events)
+      return "it says " + std::to_string(said) + ", the recording has " + std::to_string(events);
+    if (kernel ? said + lost < all : said + lost != all)
+      return std::to_string(said) + " recorded, " + std::to_string(lost) + " lost";
     return log.find("DOES NOT ADD UP") != std::string::npos ? "the books" : "";
   }
   // The program itself has noticed nothing.
@@ -276,7 +297,8 @@ TEST_P(Traced, AProgramNeverNotices) {
   inject(s);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rings, Traced, testing::Values(Rings::cpu, Rings::thread), [](const auto& one) { return one.param == Rings::cpu ? "cpu" : "thread"; });
+INSTANTIATE_TEST_SUITE_P(Rings, Traced, testing::Values(Rings::cpu, Rings::thread),
+                         [](const auto& one) { return one.param == Rings::cpu ? "cpu" : "thread"; });
 
 struct Record : FaultTest {
   Scenario recording(const std::string& role, std::vector<std::string> more, bool kernel = false) {
@@ -299,7 +321,9 @@ struct Record : FaultTest {
 TEST_F(Record, WithRingsOfCpus) { inject(recording("ringside", {"--rings", "cpu"})); }
 TEST_F(Record, WithRingsOfThreads) { inject(recording("ringside", {"--rings", "thread"})); }
 TEST_F(Record, ItsProgram) { inject(recording("fault_writer", {})); }
-TEST_F(Record, WithEventsOfTheKernel) { inject(recording("ringside", {"-e", "sched:sched_process_fork", "-u", "unit:*"}, true)); }
+TEST_F(Record, WithEventsOfTheKernel) {
+  inject(recording("ringside", {"-e", "sched:sched_process_fork", "-u", "unit:*"}, true));
+}
 TEST_F(Record, Compressed) { inject(recording("ringside", {"--compress"})); }
 
 TEST_F(Record, IntoATraceDat) {
@@ -308,7 +332,8 @@ TEST_F(Record, IntoATraceDat) {
   s.kept_if_failed = {"f.dat.parts"};
   s.judge = [this](int code) -> std::string {
     if (code != 0) return "";
-    if (fs::exists(dir + "/f.dat.parts") && slurp(err).find("f.dat.parts") == std::string::npos) return "f.dat.parts stays, and it says nothing of it";
+    if (fs::exists(dir + "/f.dat.parts") && slurp(err).find("f.dat.parts") == std::string::npos)
+      return "f.dat.parts stays, and it says nothing of it";
     if (const std::string wrong = program_fine(code); !wrong.empty()) return wrong;
     const test::Outcome o = ringside("report f.dat --json | grep -c number");
     return o.out == "250\n" ? "" : "the trace.dat has " + o.out + " events";
@@ -330,27 +355,41 @@ TEST_P(Reads, ARecording) {
   s.prepare = [&] { fs::copy(dir + ".data", dir + "/r", fs::copy_options::recursive); };
   s.kept = {"r", "f.dat", "f.html"};
   s.judge = [&](int code) -> std::string {
-    const std::string answer = fs::exists(dir + "/f.dat") ? slurp(dir + "/f.dat") : fs::exists(dir + "/f.html") ? slurp(dir + "/f.html") : slurp(out);
+    const std::string answer = fs::exists(dir + "/f.dat")    ? slurp(dir + "/f.dat")
+                               : fs::exists(dir + "/f.html") ? slurp(dir + "/f.html")
+                                                             : slurp(out);
     if (expected.empty()) expected = answer;
-    return code != 0 || answer == expected ? "" : "another answer than usual: " + std::to_string(answer.size()) + " bytes instead of " + std::to_string(expected.size());
+    return code != 0 || answer == expected ? ""
+                                           : "another answer than usual: " + std::to_string(answer.size()) +
+                                                 " bytes instead of " + std::to_string(expected.size());
   };
   inject(s);
   fs::remove_all(dir + ".data");
 }
 
-INSTANTIATE_TEST_SUITE_P(Commands, Reads, testing::Values("report r", "hist unit:number/event -v n r", "stat r", "export r --to f.dat", "plot r -o f.html"),
-                         [](const auto& one) { std::string name(one.param); name = name.substr(0, name.find(" r")); name.erase(std::remove_if(name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }), name.end()); return name + std::to_string(one.index); });
+INSTANTIATE_TEST_SUITE_P(Commands, Reads,
+                         testing::Values("report r", "hist unit:number/event -v n r", "stat r", "export r --to f.dat",
+                                         "plot r -o f.html"),
+                         [](const auto& one) {
+                           std::string name(one.param);
+                           name = name.substr(0, name.find(" r"));
+                           name.erase(std::remove_if(name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }),
+                                      name.end());
+                           return name + std::to_string(one.index);
+                         });
 
 struct Remote : FaultTest {
   Scenario recording(const std::string& role) {
     Scenario s;
     s.role = role;
-    s.command = {tool, "remote", "w", "-b", "64k", "--subbuf-size", "4k", "-o", "r", "--", RINGSIDE_BUILD_DIR "/tests/fault_remote"};
+    s.command = {
+        tool, "remote", "w", "-b", "64k", "--subbuf-size", "4k", "-o", "r", "--", RINGSIDE_BUILD_DIR "/tests/fault_remote"};
     s.kept = {"r", "w"};
     s.judge = [this](int code) -> std::string {
       if (code != 0) return "";
       const std::string said = slurp(out);  // less than 250: its reader seemed to have gone
-      return said.rfind("tried ", 0) == 0 ? recorded(dir + "/r", false, std::stoull(said.substr(6))) : "the writer did not get through";
+      return said.rfind("tried ", 0) == 0 ? recorded(dir + "/r", false, std::stoull(said.substr(6)))
+                                          : "the writer did not get through";
     };
     return s;
   }
@@ -372,7 +411,8 @@ struct Left : FaultTest {
     for (int tries = 0; tries < 4000; ++tries) {
       if (slurp(err).find(words) != std::string::npos) return true;
       siginfo_t info{};
-      if (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child) return false;
+      if (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child)
+        return false;
       usleep(2000);
     }
     return false;
@@ -407,7 +447,8 @@ TEST_F(Left, Served) {
     if (!instance) return instance.error().sentence;
     u64 written = 0;
     for (const RingInfo& ring : (*instance)->rings()) written += ring.counters.written;
-    return written == tried && read <= tried ? std::string() : std::to_string(written) + " written, " + std::to_string(read) + " read";
+    return written == tried && read <= tried ? std::string()
+                                             : std::to_string(written) + " written, " + std::to_string(read) + " read";
   };
   inject(s);
 }

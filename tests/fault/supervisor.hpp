@@ -1,8 +1,8 @@
-// Makes one system call of a program fail, from outside: a seccomp filter notifies this process of the calls, of all threads and of
-// whatever the program starts, also those of inline system calls and of libraries. Nothing is replaced in the program.
+// Makes one system call of a program fail, from outside: a seccomp filter notifies this process of the calls, of all threads
+// and of whatever the program starts, also those of inline system calls and of libraries. Nothing is replaced in the program.
 //
-// Calls count from where tests/fault/begin.c stands in the loader's order, in programs of one name (`role`), and not while a thread says
-// syscall(5001, 1).
+// Calls count from where tests/fault/begin.c stands in the loader's order, in programs of one name (`role`), and not while a
+// thread says syscall(5001, 1).
 #pragma once
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -51,57 +51,203 @@ struct Fault {
 
 inline bool not_to_stderr(const Call& c) { return c.args[0] != 2; }  // nothing can be said of that
 inline bool creates(const Call& c) { return (c.args[c.nr == SYS_open ? 1 : 2] & O_CREAT) != 0; }
-inline bool waits(const Call& c) { return (c.args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT || (c.args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET; }
-inline bool locks(const Call& c) { return c.args[1] == F_SETLK || c.args[1] == F_SETLKW || c.args[1] == F_OFD_SETLK || c.args[1] == F_OFD_SETLKW; }
+inline bool waits(const Call& c) {
+  return (c.args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT || (c.args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+}
+inline bool locks(const Call& c) {
+  return c.args[1] == F_SETLK || c.args[1] == F_SETLKW || c.args[1] == F_OFD_SETLK || c.args[1] == F_OFD_SETLKW;
+}
 inline bool duplicates(const Call& c) { return c.args[1] == F_DUPFD || c.args[1] == F_DUPFD_CLOEXEC; }
 inline bool sleeps(const Call& c) { return c.args[c.nr == SYS_epoll_wait || c.nr == SYS_epoll_pwait ? 3 : 2] != 0; }
 
 inline const std::vector<Fault>& faults() {
 #define CALL(name) #name, SYS_##name
   static const std::vector<Fault> all{
-      {CALL(open), EMFILE}, {CALL(open), ENOSPC, creates},
-      {CALL(openat), EMFILE}, {CALL(openat), ENFILE}, {CALL(openat), ENOMEM}, {CALL(openat), EACCES}, {CALL(openat), EINTR}, {CALL(openat), ENOSPC, creates},
-      {CALL(openat2), EMFILE}, {CALL(openat2), ENOSYS}, {CALL(openat2), EAGAIN}, {CALL(openat2), ENOMEM},
-      {CALL(mmap), ENOMEM}, {CALL(mremap), ENOMEM}, {CALL(mprotect), ENOMEM}, {CALL(madvise), EINVAL}, {CALL(munmap), ENOMEM},
-      {CALL(clone), EAGAIN}, {CALL(clone), ENOMEM}, {CALL(clone3), EAGAIN}, {CALL(clone3), ENOSYS}, {CALL(fork), EAGAIN}, {CALL(vfork), EAGAIN},
-      {CALL(execve), ENOMEM}, {CALL(execve), EAGAIN}, {CALL(wait4), EINTR},
-      {CALL(memfd_create), EMFILE}, {CALL(memfd_create), ENOSYS}, {CALL(eventfd2), EMFILE}, {CALL(timerfd_create), EMFILE}, {CALL(signalfd4), EMFILE},
-      {CALL(epoll_create1), EMFILE}, {CALL(epoll_ctl), ENOMEM}, {CALL(epoll_ctl), ENOSPC}, {CALL(inotify_init1), EMFILE}, {CALL(inotify_add_watch), ENOSPC},
-      {CALL(socket), EMFILE}, {CALL(socketpair), EMFILE}, {CALL(pipe2), EMFILE}, {CALL(pipe2), ENFILE}, {CALL(dup), EMFILE}, {CALL(dup2), EBUSY},
-      {CALL(accept4), EMFILE}, {CALL(accept4), ECONNABORTED}, {CALL(accept4), EINTR}, {CALL(fcntl), EMFILE, duplicates}, {CALL(fcntl), ENOLCK, locks}, {CALL(fcntl), EINTR, locks},
-      {CALL(flock), ENOLCK}, {CALL(flock), EINTR},
-      {CALL(bind), ENOMEM}, {CALL(listen), ENOMEM}, {CALL(connect), EAGAIN}, {CALL(connect), EINTR}, {CALL(setsockopt), ENOMEM}, {CALL(getsockopt), ENOMEM},
-      {CALL(sendmsg), ENOMEM}, {CALL(sendmsg), ETOOMANYREFS}, {CALL(sendmsg), EINTR}, {CALL(sendto), ENOBUFS},
-      {CALL(recvmsg), ENOMEM}, {CALL(recvmsg), ECONNRESET}, {CALL(recvmsg), EINTR}, {CALL(recvfrom), ENOMEM}, {CALL(recvfrom), ECONNRESET},
-      {CALL(write), ENOSPC, not_to_stderr}, {CALL(write), EIO, not_to_stderr}, {CALL(write), EINTR}, {CALL(write), cut_short},
-      {CALL(pwrite64), ENOSPC}, {CALL(pwrite64), EIO}, {CALL(pwrite64), EINTR}, {CALL(pwrite64), cut_short},
-      {CALL(writev), ENOSPC}, {CALL(writev), EIO}, {CALL(writev), EINTR}, {CALL(pwritev), ENOSPC}, {CALL(pwritev), EIO},
-      {CALL(read), EIO}, {CALL(read), EINTR}, {CALL(read), ENOMEM}, {CALL(read), cut_short}, {CALL(pread64), EIO}, {CALL(pread64), EINTR}, {CALL(pread64), cut_short},
-      {CALL(readv), EIO}, {CALL(lseek), EIO},
-      {CALL(ftruncate), ENOSPC}, {CALL(ftruncate), EIO}, {CALL(ftruncate), EINTR}, {CALL(fallocate), ENOSPC}, {CALL(fallocate), EOPNOTSUPP}, {CALL(fallocate), EINTR},
-      {CALL(copy_file_range), ENOSPC}, {CALL(copy_file_range), EIO}, {CALL(copy_file_range), ENOSYS}, {CALL(copy_file_range), EXDEV}, {CALL(copy_file_range), cut_short},
-      {CALL(sendfile), EIO}, {CALL(sendfile), EINVAL}, {CALL(splice), EINVAL}, {CALL(splice), EIO},
-      {CALL(fsync), EIO}, {CALL(fsync), ENOSPC}, {CALL(fdatasync), EIO}, {CALL(msync), EIO},
-      {CALL(rename), ENOSPC}, {CALL(rename), EIO}, {CALL(renameat), ENOSPC}, {CALL(renameat), EIO}, {CALL(renameat2), ENOSPC}, {CALL(renameat2), ENOSYS}, {CALL(renameat2), EINVAL},
-      {CALL(mkdir), ENOSPC}, {CALL(mkdir), EIO}, {CALL(mkdirat), ENOSPC}, {CALL(mkdirat), EIO}, {CALL(rmdir), EBUSY}, {CALL(unlink), EIO}, {CALL(unlinkat), EIO},
-      {CALL(link), ENOSPC}, {CALL(linkat), ENOSPC}, {CALL(symlink), ENOSPC}, {CALL(symlinkat), ENOSPC}, {CALL(chmod), EPERM}, {CALL(fchmod), EPERM}, {CALL(fchmodat), EPERM}, {CALL(fchown), EPERM}, {CALL(chown), EPERM},
-      {CALL(readlink), EIO}, {CALL(readlinkat), EIO}, {CALL(getcwd), ENOMEM},
-      {CALL(stat), ENOMEM}, {CALL(lstat), ENOMEM}, {CALL(fstat), ENOMEM}, {CALL(newfstatat), ENOMEM}, {CALL(newfstatat), EACCES}, {CALL(statx), ENOSYS}, {CALL(statx), ENOMEM}, {CALL(statfs), EIO}, {CALL(fstatfs), EIO}, {CALL(access), EACCES}, {CALL(faccessat), EACCES},
-      {CALL(getdents64), EIO}, {CALL(getdents64), ENOMEM},
-      {CALL(futex), EINTR, waits}, {CALL(futex), EAGAIN, waits}, {CALL(poll), EINTR}, {CALL(poll), ENOMEM}, {CALL(ppoll), EINTR}, {CALL(ppoll), ENOMEM},
-      {CALL(epoll_wait), EINTR, sleeps}, {CALL(epoll_pwait), EINTR, sleeps}, {CALL(select), EINTR}, {CALL(pselect6), EINTR},
-      {CALL(nanosleep), EINTR}, {CALL(clock_nanosleep), EINTR}, {CALL(getrandom), ENOSYS},
-      {CALL(membarrier), ENOSYS}, {CALL(membarrier), EINVAL}, {CALL(sched_getaffinity), EPERM}, {CALL(sched_setaffinity), EINVAL},
-      {CALL(ioctl), EIO}, {CALL(ioctl), ENOTTY}, {CALL(ioctl), EINTR}, {CALL(ioctl), ENOMEM},
-      {CALL(mount), ENOMEM}, {CALL(umount2), EBUSY}, {CALL(prctl), EPERM}, {CALL(capset), EPERM}, {CALL(capget), EPERM}, {CALL(prlimit64), EPERM}, {CALL(setitimer), EINVAL},
-      {CALL(perf_event_open), EACCES}, {CALL(pidfd_open), EMFILE}, {CALL(process_vm_readv), EPERM}, {CALL(sysinfo), EFAULT},
+      {CALL(open), EMFILE},
+      {CALL(open), ENOSPC, creates},
+      {CALL(openat), EMFILE},
+      {CALL(openat), ENFILE},
+      {CALL(openat), ENOMEM},
+      {CALL(openat), EACCES},
+      {CALL(openat), EINTR},
+      {CALL(openat), ENOSPC, creates},
+      {CALL(openat2), EMFILE},
+      {CALL(openat2), ENOSYS},
+      {CALL(openat2), EAGAIN},
+      {CALL(openat2), ENOMEM},
+      {CALL(mmap), ENOMEM},
+      {CALL(mremap), ENOMEM},
+      {CALL(mprotect), ENOMEM},
+      {CALL(madvise), EINVAL},
+      {CALL(munmap), ENOMEM},
+      {CALL(clone), EAGAIN},
+      {CALL(clone), ENOMEM},
+      {CALL(clone3), EAGAIN},
+      {CALL(clone3), ENOSYS},
+      {CALL(fork), EAGAIN},
+      {CALL(vfork), EAGAIN},
+      {CALL(execve), ENOMEM},
+      {CALL(execve), EAGAIN},
+      {CALL(wait4), EINTR},
+      {CALL(memfd_create), EMFILE},
+      {CALL(memfd_create), ENOSYS},
+      {CALL(eventfd2), EMFILE},
+      {CALL(timerfd_create), EMFILE},
+      {CALL(signalfd4), EMFILE},
+      {CALL(epoll_create1), EMFILE},
+      {CALL(epoll_ctl), ENOMEM},
+      {CALL(epoll_ctl), ENOSPC},
+      {CALL(inotify_init1), EMFILE},
+      {CALL(inotify_add_watch), ENOSPC},
+      {CALL(socket), EMFILE},
+      {CALL(socketpair), EMFILE},
+      {CALL(pipe2), EMFILE},
+      {CALL(pipe2), ENFILE},
+      {CALL(dup), EMFILE},
+      {CALL(dup2), EBUSY},
+      {CALL(accept4), EMFILE},
+      {CALL(accept4), ECONNABORTED},
+      {CALL(accept4), EINTR},
+      {CALL(fcntl), EMFILE, duplicates},
+      {CALL(fcntl), ENOLCK, locks},
+      {CALL(fcntl), EINTR, locks},
+      {CALL(flock), ENOLCK},
+      {CALL(flock), EINTR},
+      {CALL(bind), ENOMEM},
+      {CALL(listen), ENOMEM},
+      {CALL(connect), EAGAIN},
+      {CALL(connect), EINTR},
+      {CALL(setsockopt), ENOMEM},
+      {CALL(getsockopt), ENOMEM},
+      {CALL(sendmsg), ENOMEM},
+      {CALL(sendmsg), ETOOMANYREFS},
+      {CALL(sendmsg), EINTR},
+      {CALL(sendto), ENOBUFS},
+      {CALL(recvmsg), ENOMEM},
+      {CALL(recvmsg), ECONNRESET},
+      {CALL(recvmsg), EINTR},
+      {CALL(recvfrom), ENOMEM},
+      {CALL(recvfrom), ECONNRESET},
+      {CALL(write), ENOSPC, not_to_stderr},
+      {CALL(write), EIO, not_to_stderr},
+      {CALL(write), EINTR},
+      {CALL(write), cut_short},
+      {CALL(pwrite64), ENOSPC},
+      {CALL(pwrite64), EIO},
+      {CALL(pwrite64), EINTR},
+      {CALL(pwrite64), cut_short},
+      {CALL(writev), ENOSPC},
+      {CALL(writev), EIO},
+      {CALL(writev), EINTR},
+      {CALL(pwritev), ENOSPC},
+      {CALL(pwritev), EIO},
+      {CALL(read), EIO},
+      {CALL(read), EINTR},
+      {CALL(read), ENOMEM},
+      {CALL(read), cut_short},
+      {CALL(pread64), EIO},
+      {CALL(pread64), EINTR},
+      {CALL(pread64), cut_short},
+      {CALL(readv), EIO},
+      {CALL(lseek), EIO},
+      {CALL(ftruncate), ENOSPC},
+      {CALL(ftruncate), EIO},
+      {CALL(ftruncate), EINTR},
+      {CALL(fallocate), ENOSPC},
+      {CALL(fallocate), EOPNOTSUPP},
+      {CALL(fallocate), EINTR},
+      {CALL(copy_file_range), ENOSPC},
+      {CALL(copy_file_range), EIO},
+      {CALL(copy_file_range), ENOSYS},
+      {CALL(copy_file_range), EXDEV},
+      {CALL(copy_file_range), cut_short},
+      {CALL(sendfile), EIO},
+      {CALL(sendfile), EINVAL},
+      {CALL(splice), EINVAL},
+      {CALL(splice), EIO},
+      {CALL(fsync), EIO},
+      {CALL(fsync), ENOSPC},
+      {CALL(fdatasync), EIO},
+      {CALL(msync), EIO},
+      {CALL(rename), ENOSPC},
+      {CALL(rename), EIO},
+      {CALL(renameat), ENOSPC},
+      {CALL(renameat), EIO},
+      {CALL(renameat2), ENOSPC},
+      {CALL(renameat2), ENOSYS},
+      {CALL(renameat2), EINVAL},
+      {CALL(mkdir), ENOSPC},
+      {CALL(mkdir), EIO},
+      {CALL(mkdirat), ENOSPC},
+      {CALL(mkdirat), EIO},
+      {CALL(rmdir), EBUSY},
+      {CALL(unlink), EIO},
+      {CALL(unlinkat), EIO},
+      {CALL(link), ENOSPC},
+      {CALL(linkat), ENOSPC},
+      {CALL(symlink), ENOSPC},
+      {CALL(symlinkat), ENOSPC},
+      {CALL(chmod), EPERM},
+      {CALL(fchmod), EPERM},
+      {CALL(fchmodat), EPERM},
+      {CALL(fchown), EPERM},
+      {CALL(chown), EPERM},
+      {CALL(readlink), EIO},
+      {CALL(readlinkat), EIO},
+      {CALL(getcwd), ENOMEM},
+      {CALL(stat), ENOMEM},
+      {CALL(lstat), ENOMEM},
+      {CALL(fstat), ENOMEM},
+      {CALL(newfstatat), ENOMEM},
+      {CALL(newfstatat), EACCES},
+      {CALL(statx), ENOSYS},
+      {CALL(statx), ENOMEM},
+      {CALL(statfs), EIO},
+      {CALL(fstatfs), EIO},
+      {CALL(access), EACCES},
+      {CALL(faccessat), EACCES},
+      {CALL(getdents64), EIO},
+      {CALL(getdents64), ENOMEM},
+      {CALL(futex), EINTR, waits},
+      {CALL(futex), EAGAIN, waits},
+      {CALL(poll), EINTR},
+      {CALL(poll), ENOMEM},
+      {CALL(ppoll), EINTR},
+      {CALL(ppoll), ENOMEM},
+      {CALL(epoll_wait), EINTR, sleeps},
+      {CALL(epoll_pwait), EINTR, sleeps},
+      {CALL(select), EINTR},
+      {CALL(pselect6), EINTR},
+      {CALL(nanosleep), EINTR},
+      {CALL(clock_nanosleep), EINTR},
+      {CALL(getrandom), ENOSYS},
+      {CALL(membarrier), ENOSYS},
+      {CALL(membarrier), EINVAL},
+      {CALL(sched_getaffinity), EPERM},
+      {CALL(sched_setaffinity), EINVAL},
+      {CALL(ioctl), EIO},
+      {CALL(ioctl), ENOTTY},
+      {CALL(ioctl), EINTR},
+      {CALL(ioctl), ENOMEM},
+      {CALL(mount), ENOMEM},
+      {CALL(umount2), EBUSY},
+      {CALL(prctl), EPERM},
+      {CALL(capset), EPERM},
+      {CALL(capget), EPERM},
+      {CALL(prlimit64), EPERM},
+      {CALL(setitimer), EINVAL},
+      {CALL(perf_event_open), EACCES},
+      {CALL(pidfd_open), EMFILE},
+      {CALL(process_vm_readv), EPERM},
+      {CALL(sysinfo), EFAULT},
   };
 #undef CALL
   return all;
 }
 
 inline std::string to_string(const Fault& f, unsigned n) {
-  return std::string(f.call) + "() number " + std::to_string(n) + " " + (f.error == cut_short ? "cut short" : strerrorname_np(f.error));
+  return std::string(f.call) + "() number " + std::to_string(n) + " " +
+         (f.error == cut_short ? "cut short" : strerrorname_np(f.error));
 }
 
 class Supervisor {
@@ -115,7 +261,8 @@ class Supervisor {
     std::vector<char*> argv;
     for (std::string& word : command) argv.push_back(word.data());
     argv.push_back(nullptr);
-    const int to = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), log = ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int to = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600),
+              log = ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     loop_ = std::thread([this] { supervise(); });
     std::thread([&] {  // the filter is this thread's, and of what it starts
       listener_ = install();
@@ -171,12 +318,14 @@ class Supervisor {
       for (const Fault& f : faults()) numbers.insert(f.number);
     std::vector<sock_filter> code{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
     size_t left = numbers.size();
-    for (const int number : numbers) code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), static_cast<unsigned char>(left--), 0));
+    for (const int number : numbers)
+      code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), static_cast<unsigned char>(left--), 0));
     code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
     code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF));
     const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &program));
+    return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                                    SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &program));
   }
 
   void supervise() {
@@ -233,15 +382,21 @@ class Supervisor {
         exempt_.erase(thread);
       return;
     }
-    if (injected_ || exempt_.count(thread) != 0 || (fault_ != nullptr && (call.nr != fault_->number || (fault_->fits != nullptr && !fault_->fits(call))))) return left(thread, call);
+    if (injected_ || exempt_.count(thread) != 0 ||
+        (fault_ != nullptr && (call.nr != fault_->number || (fault_->fits != nullptr && !fault_->fits(call)))))
+      return left(thread, call);
     const Task task = task_of(thread);
-    const bool counts = task.program == role_ && (begun_.count(task.process) != 0 || (begun_.count(task.parent) != 0 && program_of(task.parent) == role_));
+    const bool counts = task.program == role_ && (begun_.count(task.process) != 0 ||
+                                                  (begun_.count(task.parent) != 0 && program_of(task.parent) == role_));
     if (!counts) return left(thread, call);
-    // Errors of disks and memory are of files; of pipes, sockets and the kernel's FUSE device there is only EINTR, of an eventfd not even that.
+    // Errors of disks and memory are of files; of pipes, sockets and the kernel's FUSE device there is only EINTR, of an
+    // eventfd not even that.
     const bool moves = call.nr == SYS_read || call.nr == SYS_write || call.nr == SYS_writev || call.nr == SYS_readv;
     const std::string file = moves ? link_of(task.process, call.args[0]) : "/";
     const bool on_disk = file[0] == '/' && file != "/dev/fuse";
-    const auto can = [&](const Fault& f) { return on_disk || (f.error == EINTR && file != "anon_inode:[eventfd]" && (call.nr == SYS_read || file != "/dev/fuse")); };
+    const auto can = [&](const Fault& f) {
+      return on_disk || (f.error == EINTR && file != "anon_inode:[eventfd]" && (call.nr == SYS_read || file != "/dev/fuse"));
+    };
     if (fault_ == nullptr) {
       for (const Fault& f : faults())
         if (f.number == call.nr && (f.fits == nullptr || f.fits(call)) && can(f)) ++counts_[&f];
@@ -270,21 +425,43 @@ class Supervisor {
     const iovec here{text, sizeof text - 1}, there{reinterpret_cast<void*>(address), sizeof text - 1};
     if (process_vm_readv(process, &here, 1, &there, 1, 0) < 0) {
       const size_t rest = 4096 - address % 4096;
-      const iovec less{text, std::min(rest, sizeof text - 1)}, part{reinterpret_cast<void*>(address), std::min(rest, sizeof text - 1)};
+      const iovec less{text, std::min(rest, sizeof text - 1)},
+          part{reinterpret_cast<void*>(address), std::min(rest, sizeof text - 1)};
       if (process_vm_readv(process, &less, 1, &part, 1, 0) < 0) return "";
     }
     return text;
   }
   static std::string link_of(pid_t process, u64 fd) {
     char path[512] = {};
-    return readlink(("/proc/" + std::to_string(process) + "/fd/" + std::to_string(static_cast<int>(fd))).c_str(), path, sizeof path - 1) > 0 ? path : "?";
+    return readlink(("/proc/" + std::to_string(process) + "/fd/" + std::to_string(static_cast<int>(fd))).c_str(), path,
+                    sizeof path - 1) > 0
+               ? path
+               : "?";
   }
   static std::string tell(const Task& task, const Call& call) {
     std::string text = task.program + " " + std::to_string(task.process) + ":";
     for (int i = 0; i < 4; ++i) text += " " + std::to_string(static_cast<long long>(call.args[i]));
     switch (call.nr) {
-      case SYS_openat: case SYS_openat2: case SYS_newfstatat: case SYS_mkdirat: case SYS_unlinkat: case SYS_readlinkat: case SYS_statx: text += " " + text_at(task.process, call.args[1]); break;
-      case SYS_open: case SYS_mkdir: case SYS_rename: case SYS_unlink: case SYS_rmdir: case SYS_readlink: case SYS_access: case SYS_stat: case SYS_execve: text += " " + text_at(task.process, call.args[0]); break;
+      case SYS_openat:
+      case SYS_openat2:
+      case SYS_newfstatat:
+      case SYS_mkdirat:
+      case SYS_unlinkat:
+      case SYS_readlinkat:
+      case SYS_statx:
+        text += " " + text_at(task.process, call.args[1]);
+        break;
+      case SYS_open:
+      case SYS_mkdir:
+      case SYS_rename:
+      case SYS_unlink:
+      case SYS_rmdir:
+      case SYS_readlink:
+      case SYS_access:
+      case SYS_stat:
+      case SYS_execve:
+        text += " " + text_at(task.process, call.args[0]);
+        break;
       case SYS_mmap: text += " " + link_of(task.process, call.args[4]); break;
       case SYS_futex: break;
       default: text += " " + link_of(task.process, call.args[0]);
@@ -292,7 +469,8 @@ class Supervisor {
     return text;
   }
 
-  // The call's work on half of its bytes, in its place: how many it were, or -errno. 0: it is not one to cut. do_it false: would it be?
+  // The call's work on half of its bytes, in its place: how many it were, or -errno. 0: it is not one to cut. do_it false:
+  // would it be?
   static i64 half(pid_t process, const Call& call, bool do_it) {
     const bool copies = call.nr == SYS_copy_file_range;
     const u64 size = call.args[copies ? 4 : 2] / 2;
@@ -326,9 +504,11 @@ class Supervisor {
             process_vm_writev(process, &from, 1, &to, 1, 0);
           }
       } else if (writes && process_vm_readv(process, &here, 1, &there, 1, 0) == static_cast<ssize_t>(size)) {
-        done = call.nr == SYS_write ? ::write(fd, bytes.data(), size) : pwrite(fd, bytes.data(), size, static_cast<off_t>(call.args[3]));
+        done = call.nr == SYS_write ? ::write(fd, bytes.data(), size)
+                                    : pwrite(fd, bytes.data(), size, static_cast<off_t>(call.args[3]));
       } else if (!writes) {
-        done = call.nr == SYS_read ? ::read(fd, bytes.data(), size) : pread(fd, bytes.data(), size, static_cast<off_t>(call.args[3]));
+        done = call.nr == SYS_read ? ::read(fd, bytes.data(), size)
+                                   : pread(fd, bytes.data(), size, static_cast<off_t>(call.args[3]));
         if (done > 0) {
           const iovec part{bytes.data(), static_cast<size_t>(done)}, to{there.iov_base, static_cast<size_t>(done)};
           process_vm_writev(process, &part, 1, &to, 1, 0);

@@ -1,5 +1,5 @@
-// Numbered events from a program's start, a second thread, a child of fork and a thread of that child; says how many it tried to write.
-// Its own calls may fail as well; it tries them again.
+// Numbered events from a program's start, a second thread, a child of fork and a thread of that child; says how many it tried
+// to write. Its own calls may fail as well; it tries them again.
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -27,8 +27,8 @@ int main() {
   net::packet_in(1500, "eth0", text, {1, 2, 3, 4, 5, 6});
   net::idle();
   socket_::delete_(1);
-  RINGSIDE_TRACE("net", "dropped", ("length", n), ("text", text), ("literal", "literal"), ("p", p), ("address", &n), ("kind", flags.kind),
-                 ("set", flags.set), ("array", array), ("null", nullptr));
+  RINGSIDE_TRACE("net", "dropped", ("length", n), ("text", text), ("literal", "literal"), ("p", p), ("address", &n),
+                 ("kind", flags.kind), ("set", flags.set), ("array", array), ("null", nullptr));
   if (n != 0)
     RINGSIDE_TRACE("net", "up");
   else

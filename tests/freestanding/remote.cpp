@@ -1,6 +1,6 @@
-// An external writer without a C library. With -DCODE: each thing that one does, as one function; their size is what a guest or a
-// firmware pays. Else a whole program: packs a descriptor, checks it, writes, swaps, resets. Ends with 0, or with the number of the
-// step that went wrong.
+// An external writer without a C library. With -DCODE: each thing that one does, as one function; their size is what a guest or
+// a firmware pays. Else a whole program: packs a descriptor, checks it, writes, swaps, resets. Ends with 0, or with the number
+// of the step that went wrong.
 #include <ringside/remote/remote_writer.hpp>
 
 #ifdef CODE

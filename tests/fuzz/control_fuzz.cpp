@@ -56,7 +56,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
       case 6: {  // a word of control becomes anything
         auto* words = reinterpret_cast<u64*>(ring.control);
         const u64 n = control_bytes / 8;
-        words[where % n] = value < 64 ? u64{1} << value : value < 128 ? ~u64{0} >> (value - 64) : words[(where + value) % n] ^ value;
+        words[where % n] = value < 64    ? u64{1} << value
+                           : value < 128 ? ~u64{0} >> (value - 64)
+                                         : words[(where + value) % n] ^ value;
         break;
       }
       case 7: reinterpret_cast<u32*>(ring.data)[where % (data_bytes / 4)] = static_cast<u32>(value * 0x01010101u); break;

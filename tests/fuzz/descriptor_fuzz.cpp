@@ -1,5 +1,6 @@
-// A descriptor of any bytes. C++ and C say the same of it, but for rings that are too large for the writer in C. An accepted one names memory inside the region, no sub-buffers overlap, and a writer can be built
-// on it. The checksum is corrected, so that the code after its check is reached; every 8th input keeps its own.
+// A descriptor of any bytes. C++ and C say the same of it, but for rings that are too large for the writer in C. An accepted
+// one names memory inside the region, no sub-buffers overlap, and a writer can be built on it. The checksum is corrected, so
+// that the code after its check is reached; every 8th input keeps its own.
 #include <ringside/remote.h>
 #include <ringside/remote/remote_writer.hpp>
 
@@ -38,7 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* in, size_t size) {
   const Verdict v = WildDescriptor(at, bytes).check(region, d);
   const char* const in_c = ringside_descriptor_check(at, bytes, region);
   const bool differ = std::strcmp(in_c != nullptr ? in_c : to_string(Wrong::no), to_string(v.wrong)) != 0;
-  if (differ && (in_c == nullptr || std::strcmp(in_c, to_string(Wrong::many_pages)) != 0 || !too_large_in_c(at, bytes))) std::abort();
+  if (differ && (in_c == nullptr || std::strcmp(in_c, to_string(Wrong::many_pages)) != 0 || !too_large_in_c(at, bytes)))
+    std::abort();
   if (!v.good()) return d.nr_rings() == 0 ? 0 : (std::abort(), 0);
   std::vector<bool> used(64);
   for (u32 k = 0; k < d.nr_rings(); ++k) {

@@ -1,5 +1,5 @@
-// Any bytes as an ELF file with its debugging information, its probes and its unwinding tables: an error, or names for any offset, and
-// walks that end.
+// Any bytes as an ELF file with its debugging information, its probes and its unwinding tables: an error, or names for any
+// offset, and walks that end.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -15,12 +15,15 @@ struct World {
   Tasks tasks;
   World() {
     formats.add(1, "libc", "malloc", test::malloc_format());
-    formats.add(2, "s", "mixed",
-                test::format(2, "mixed",
-                             "\tfield:char name[8];\toffset:8;\tsize:8;\tsigned:0;\n\tfield:__data_loc char[] path;\toffset:16;\tsize:4;\tsigned:0;\n"
-                             "\tfield:s8 c;\toffset:20;\tsize:1;\tsigned:1;\n\tfield:double load;\toffset:24;\tsize:8;\tsigned:0;\n"
-                             "\tfield:u16 list[2];\toffset:32;\tsize:4;\tsigned:0;\n\tfield:u16 state;\toffset:36;\tsize:2;\tsigned:0;\n",
-                             R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }))"));
+    formats.add(
+        2, "s", "mixed",
+        test::format(
+            2, "mixed",
+            "\tfield:char name[8];\toffset:8;\tsize:8;\tsigned:0;\n\tfield:__data_loc char[] "
+            "path;\toffset:16;\tsize:4;\tsigned:0;\n"
+            "\tfield:s8 c;\toffset:20;\tsize:1;\tsigned:1;\n\tfield:double load;\toffset:24;\tsize:8;\tsigned:0;\n"
+            "\tfield:u16 list[2];\toffset:32;\tsize:4;\tsigned:0;\n\tfield:u16 state;\toffset:36;\tsize:2;\tsigned:0;\n",
+            R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }))"));
     tasks.add(Task{1, 1, "task", "task"});
   }
 };

@@ -60,7 +60,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* in, size_t left) {
     u64 next = 0, position = 0;
     bool first = true;
     for (const PageSeen& p : ring.survey.pages) {
-      if (p.sub_buffer < region || p.sub_buffer + ring.subbuf_size > region + size || p.end > ring.subbuf_size - 48) std::abort();
+      if (p.sub_buffer < region || p.sub_buffer + ring.subbuf_size > region + size || p.end > ring.subbuf_size - 48)
+        std::abort();
       if (p.base < next || (!first && p.position <= position)) std::abort();
       next = p.base + p.events;
       position = p.position;

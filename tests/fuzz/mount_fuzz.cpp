@@ -106,14 +106,37 @@ struct World {
   }
 };
 
-constexpr const char* paths[] = {"trace",          "trace_pipe",      "per_cpu/cpu0/trace_pipe_raw", "per_cpu/cpu1/trace_pipe_raw",
-                                 "set_event",      "events/fuzz/event/filter", "events/fuzz/filter", "buffer_percent",
-                                 "tracing_on",     "trace_options",   "per_cpu/cpu0/stats",          "per_cpu/cpu0/trace_pipe",
-                                 "trace_clock",    "options/overwrite", "events/fuzz/event/format",  "per_cpu/cpu0/snapshot_raw",
-                                 "snapshot",       "README",          "events/enable",               "saved_cmdlines",
-                                 "tracing_cpumask", "per_cpu/cpu0/buffer_size_kb", "events/header_page", "instances",
-                                 "remotes/app/trace", "remotes/app/trace_pipe", "remotes/app/tracing_on", "remotes/app/buffer_size_kb",
-                                 "remotes/app/per_cpu/cpu0/trace_pipe_raw", "remotes/app/per_cpu/cpu0/trace_pipe", "remotes/app/per_cpu/cpu1/stats",
+constexpr const char* paths[] = {"trace",
+                                 "trace_pipe",
+                                 "per_cpu/cpu0/trace_pipe_raw",
+                                 "per_cpu/cpu1/trace_pipe_raw",
+                                 "set_event",
+                                 "events/fuzz/event/filter",
+                                 "events/fuzz/filter",
+                                 "buffer_percent",
+                                 "tracing_on",
+                                 "trace_options",
+                                 "per_cpu/cpu0/stats",
+                                 "per_cpu/cpu0/trace_pipe",
+                                 "trace_clock",
+                                 "options/overwrite",
+                                 "events/fuzz/event/format",
+                                 "per_cpu/cpu0/snapshot_raw",
+                                 "snapshot",
+                                 "README",
+                                 "events/enable",
+                                 "saved_cmdlines",
+                                 "tracing_cpumask",
+                                 "per_cpu/cpu0/buffer_size_kb",
+                                 "events/header_page",
+                                 "instances",
+                                 "remotes/app/trace",
+                                 "remotes/app/trace_pipe",
+                                 "remotes/app/tracing_on",
+                                 "remotes/app/buffer_size_kb",
+                                 "remotes/app/per_cpu/cpu0/trace_pipe_raw",
+                                 "remotes/app/per_cpu/cpu0/trace_pipe",
+                                 "remotes/app/per_cpu/cpu1/stats",
                                  "remotes/app/events/fuzz/event/enable"};
 
 }  // namespace
@@ -170,12 +193,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
       }
       case 2:
       case 3:
-        server.read(handle, what % 28 < 14 ? 0 : number, 1 + (number >> 32) % 9000, (number & 1) != 0, (number & 6) == 6, client, token,
-                    std::make_unique<CountedReply>(9000));
+        server.read(handle, what % 28 < 14 ? 0 : number, 1 + (number >> 32) % 9000, (number & 1) != 0, (number & 6) == 6,
+                    client, token, std::make_unique<CountedReply>(9000));
         break;
       case 4:
       case 5:
-        if (auto wrote = server.write(handle, text, client); wrote && *wrote > text.size()) broken("more was written than was given");
+        if (auto wrote = server.write(handle, text, client); wrote && *wrote > text.size())
+          broken("more was written than was given");
         over(handle);
         break;
       case 6:

@@ -1,6 +1,6 @@
 // A ring of perf records of any content: no access outside it, the walk ends, and the texts and chains lie in what was read.
-// The first byte is the tail's place, the second the head's distance; the lowest bit of the first: samples have stacks. The rest is
-// the ring.
+// The first byte is the tail's place, the second the head's distance; the lowest bit of the first: samples have stacks. The
+// rest is the ring.
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
   while (const auto r = records.next()) {
     if (records.tail() <= at || records.tail() > head) std::abort();
     at = records.tail();
-    for (const Bytes part : {r->chain, r->stack, r->build_id, Bytes{reinterpret_cast<const u8*>(r->text.data()), r->text.size()}}) {
+    for (const Bytes part :
+         {r->chain, r->stack, r->build_id, Bytes{reinterpret_cast<const u8*>(r->text.data()), r->text.size()}}) {
       for (size_t i = 0; i < part.size; ++i) sum = sum + part.data[i];
     }
   }

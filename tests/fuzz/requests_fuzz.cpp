@@ -1,7 +1,7 @@
-// Hostile packets to a writer process, before and after it has rings: it answers or hangs up on any of them, calls the program only
-// with what the protocol allows, and takes the next reader afterwards. Input: a byte whose first bit says whether rings are sent
-// first, then packets as {u8 length, bytes}; a length of 32 or more whose first byte is 'k' is a request with the fields that
-// follow, and behind it a text of that length, so that mutation gets past the magic.
+// Hostile packets to a writer process, before and after it has rings: it answers or hangs up on any of them, calls the program
+// only with what the protocol allows, and takes the next reader afterwards. Input: a byte whose first bit says whether rings
+// are sent first, then packets as {u8 length, bytes}; a length of 32 or more whose first byte is 'k' is a request with the
+// fields that follow, and behind it a text of that length, so that mutation gets past the magic.
 #include <fcntl.h>
 #include <ringside/remote/process_writer.hpp>
 #include <sys/mman.h>
@@ -57,7 +57,8 @@ bool ask(int fd, void* packet, size_t size, msghdr m = {}) {
   EventAnswer a;
   const ssize_t n = recv(fd, &a, sizeof a, 0);
   if (n <= 0) return false;
-  if (a.head.ask == Ask::attach && a.head.sequence == 0 && a.head.error == EBUSY) return false;  // the reader before is still there
+  if (a.head.ask == Ask::attach && a.head.sequence == 0 && a.head.error == EBUSY)
+    return false;  // the reader before is still there
   Request q{};
   std::memcpy(&q, packet, std::min(size, sizeof q));
   const bool event = q.ask == Ask::event && a.head.error == 0;

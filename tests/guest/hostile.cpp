@@ -1,5 +1,6 @@
 // A guest that means ill. Argument 0 says how: 1 writes random bytes over its rings while it runs; 2 its service falls silent;
-// 3 answers nonsense; 8 only when it is asked the time; 4 does not end; 5 crashes; 6 changes the privileged state; 7 declares events outside of its memory.
+// 3 answers nonsense; 8 only when it is asked the time; 4 does not end; 5 crashes; 6 changes the privileged state; 7 declares
+// events outside of its memory.
 #include <ringside/guest/abi.hpp>
 
 using namespace ringside;

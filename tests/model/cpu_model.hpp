@@ -554,7 +554,8 @@ class CpuModel {
     if (++b->events == CpuBooks::most_events) fail("the books are full");
     const u32 number = b->events;
     u32 payload[1024];
-    payload[0] = payload[size < 8 ? 0 : size / 8 * 2 - 1] = payload[size / 4 - 1] = number;  // first and last of what is copied, and of all
+    payload[0] = payload[size < 8 ? 0 : size / 8 * 2 - 1] = payload[size / 4 - 1] =
+        number;  // first and last of what is copied, and of all
     ++b->open;
     const Refused why = writer_->write(*rings_, thread, payload, size);
     --b->open;

@@ -76,7 +76,8 @@ TEST(Death, WriterThenRecover) {
 }
 
 TEST(Death, WriterInAPlainStore) {
-  const Options one{.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20}, none{.preemptions = 0, .stale = 0, .signals = 1, .seconds = 20};
+  const Options one{.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20},
+      none{.preemptions = 0, .stale = 0, .signals = 1, .seconds = 20};
   prove("writer dies in a plain store", one,
         writer_dies({.shape = {3}, .before = {100}, .writes = {100}, .handlers = {100}}));
   prove("the same, on the reader page", one,
@@ -102,14 +103,26 @@ TEST(Death, WriterInAHandler) {
 TEST(Death, WriterInAHandlerThenTheNextOnes) {
   const Options o{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
   prove("writer dies with a handler, the next owner has one, too", o,
-        writer_dies({.shape = {3}, .before = {whole}, .writes = {100}, .handlers = {100}, .reads = 0, .afterwards = 1, .next_handler = 100}));
+        writer_dies({.shape = {3},
+                     .before = {whole},
+                     .writes = {100},
+                     .handlers = {100},
+                     .reads = 0,
+                     .afterwards = 1,
+                     .next_handler = 100}));
 }
 
-// The same for the dead one's reserve word: a clock that stands still, or is behind the dead one's, gives the next owner's events equal times.
+// The same for the dead one's reserve word: a clock that stands still, or is behind the dead one's, gives the next owner's
+// events equal times.
 TEST(Death, WriterThenTheNextOneAtTheSameTime) {
   const Options o{.preemptions = 0, .stale = 0, .signals = 2, .seconds = 20};
   prove("writer dies, the next owner writes at the same time", o,
-        writer_dies({.shape = {.same_time = true}, .before = {whole}, .writes = {100}, .reads = 0, .afterwards = 1, .next_handler = 100}));
+        writer_dies({.shape = {.same_time = true},
+                     .before = {whole},
+                     .writes = {100},
+                     .reads = 0,
+                     .afterwards = 1,
+                     .next_handler = 100}));
 }
 
 using Consume = Model<>::Consume;

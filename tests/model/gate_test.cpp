@@ -62,12 +62,14 @@ auto reset_beside_writer(u32 handlers, bool nest_too = false, bool given_up = fa
 TEST(Gate, ResetHasTheRingForItself) {
   prove("reset beside a writer", {.preemptions = 2, .stale = 1}, reset_beside_writer<Explored>(0));
   prove("the same with a handler", {.preemptions = 2, .stale = 0, .signals = 1}, reset_beside_writer<Explored>(1));
-  prove("a ring that was given up", {.preemptions = 2, .stale = 0, .signals = 1}, reset_beside_writer<Explored>(1, false, true));
+  prove("a ring that was given up", {.preemptions = 2, .stale = 0, .signals = 1},
+        reset_beside_writer<Explored>(1, false, true));
   refute("without light fences", {.preemptions = 2, .stale = 1}, reset_beside_writer<NoLightFence>(0));
   refute("a reset that clears nest", {.preemptions = 2, .stale = 0}, reset_beside_writer<Explored>(0, true));
 }
 
-// ---- give up: the thread gets another ring, and comes back to this one no more -----------------------------------------------
+// ---- give up: the thread gets another ring, and comes back to this one no more
+// -----------------------------------------------
 
 template <Orders O>
 auto give_up_beside_writer(u32 handlers, bool parked) {
@@ -98,7 +100,8 @@ auto give_up_beside_writer(u32 handlers, bool parked) {
 TEST(Gate, GiveUp) {
   for (const bool parked : {false, true}) {
     prove("a ring is given up", {.preemptions = 1, .stale = 0, .signals = 1}, give_up_beside_writer<Orders{}>(1, parked));
-    prove("between two handlers", {.preemptions = 1, .stale = 0, .signals = 2, .seconds = 20}, give_up_beside_writer<Orders{}>(2, parked));
+    prove("between two handlers", {.preemptions = 1, .stale = 0, .signals = 2, .seconds = 20},
+          give_up_beside_writer<Orders{}>(2, parked));
   }
   refute("what a handler left stays", {.preemptions = 1, .stale = 0, .signals = 1},
          give_up_beside_writer<Orders{.bug = Bug::moved_keeps_out}>(1, false));

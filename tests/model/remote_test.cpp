@@ -1,5 +1,5 @@
-// An external writer's ring under the explorer: swaps beside writes, what the sub-buffers alone say after a death, and the order in
-// which a new reader page is shown. The reader here sees the shared words only, as one in another process does.
+// An external writer's ring under the explorer: swaps beside writes, what the sub-buffers alone say after a death, and the
+// order in which a new reader page is shown. The reader here sees the shared words only, as one in another process does.
 #include <ringside/remote/remote_writer.hpp>
 
 #include "ring_model.hpp"
@@ -13,8 +13,12 @@ struct PlainOrders {
 inline PlainOrders plain_orders;
 }  // namespace ringside::model::remote_test
 using ringside::model::Explored;
-static inline uint32_t ringside_load(const uint32_t* at) { return Explored::load(at, ringside::model::remote_test::plain_orders.load); }
-static inline void ringside_store(uint32_t* at, uint32_t value) { Explored::store(at, value, ringside::model::remote_test::plain_orders.store); }
+static inline uint32_t ringside_load(const uint32_t* at) {
+  return Explored::load(at, ringside::model::remote_test::plain_orders.load);
+}
+static inline void ringside_store(uint32_t* at, uint32_t value) {
+  Explored::store(at, value, ringside::model::remote_test::plain_orders.store);
+}
 static inline uint32_t ringside_peek(const uint32_t* at) { return Explored::load(at, ringside::Order::relaxed); }
 static inline void ringside_put(uint32_t* at, uint32_t value) { Explored::store(at, value, ringside::Order::relaxed); }
 static inline uint64_t ringside_peek_long(const uint64_t* at) { return Explored::load(at, ringside::Order::relaxed); }
@@ -44,7 +48,8 @@ class PlainWriter {
   static u64 private_bytes(const RingLayout& r) { return r.nr_pages * sizeof(ringside_page); }
   PlainWriter(const void* blob, u8* region, void* memory, u64* time) {
     require(ringside_descriptor_check(blob, 1 << 20, ~u64{0}) == nullptr, "a good descriptor");
-    ringside_ring_init(&ring_, blob, 0, region, static_cast<ringside_page*>(memory), [](void* t) { return ++*static_cast<u64*>(t); }, time);
+    ringside_ring_init(
+        &ring_, blob, 0, region, static_cast<ringside_page*>(memory), [](void* t) { return ++*static_cast<u64*>(t); }, time);
   }
   void enable() { ring_.off = 0; }
   Reserved reserve(u32 size) { return {static_cast<u8*>(ringside_ring_reserve(&ring_, size))}; }
@@ -162,11 +167,12 @@ class RemoteModel {
     if constexpr (!plain) {
       const RingCounters c = counters<Explored>(writer_->ring());
       if (c.read != b->read || c.overrun != b->lost || c.unread != 0)
-        fail("the writer's books: read %llu, overrun %llu, unread %llu", (unsigned long long)c.read, (unsigned long long)c.overrun,
-             (unsigned long long)c.unread);
+        fail("the writer's books: read %llu, overrun %llu, unread %llu", (unsigned long long)c.read,
+             (unsigned long long)c.overrun, (unsigned long long)c.unread);
     }
     if (plan_.layout == Layout::meta_page)
-      require(Explored::load(&meta().entries, Order::relaxed) == b->written && Explored::load(&meta().overrun, Order::relaxed) == b->lost,
+      require(Explored::load(&meta().entries, Order::relaxed) == b->written &&
+                  Explored::load(&meta().overrun, Order::relaxed) == b->lost,
               "the meta-page adds up");
   }
 
@@ -195,7 +201,8 @@ class RemoteModel {
       }
     u32 promised = 0;
     for (u32 n = 1; n <= b->numbers; ++n) promised += b->promised[n];
-    if (found < promised || found > b->numbers) fail("%llu events told from the pages, %u promised", (unsigned long long)found, promised);
+    if (found < promised || found > b->numbers)
+      fail("%llu events told from the pages, %u promised", (unsigned long long)found, promised);
   }
 
   W& writer() const { return *writer_; }
@@ -212,12 +219,18 @@ class RemoteModel {
   abi::MetaPage& meta() const { return *reinterpret_cast<abi::MetaPage*>(region_); }
 
   u32 walk(u32 id, u32 from, u32 end, bool note) const {
-    const auto word = [&](u32 at) { return Explored::load(reinterpret_cast<const u32*>(page(id) + abi::header_size + at), Order::relaxed); };
+    const auto word = [&](u32 at) {
+      return Explored::load(reinterpret_cast<const u32*>(page(id) + abi::header_size + at), Order::relaxed);
+    };
     u32 n = 0;
     for (u32 at = from; at < end;) {
       const u32 w = word(at), type = abi::word_type(w);
-      const u32 size = type == 0 ? 4 + word(at + 4) : type < abi::type_padding ? 4 + 4 * type : abi::word_delta(w) != 0 ? 4 + word(at + 4) : end - at;
-      if (size % 4 != 0 || size < 4 || size > end - at || type > abi::type_padding) fail("no event at data offset %u: 0x%x", at, w);
+      const u32 size = type == 0                  ? 4 + word(at + 4)
+                       : type < abi::type_padding ? 4 + 4 * type
+                       : abi::word_delta(w) != 0  ? 4 + word(at + 4)
+                                                  : end - at;
+      if (size % 4 != 0 || size < 4 || size > end - at || type > abi::type_padding)
+        fail("no event at data offset %u: 0x%x", at, w);
       if (type != abi::type_padding) {
         const u32 first = word(at + abi::payload_offset(size)), last = word(at + size - 4);
         if (first != last || first == 0 || first > b->numbers) fail("a torn event: %u .. %u of %u", first, last, b->numbers);
@@ -295,8 +308,8 @@ TEST(RemoteModels, SwapsBesideWrites) {
 
 TEST(RemoteModels, SwapsBesideNestedWrites) {
   for (const Layout l : {Layout::footers, Layout::meta_page})
-    prove((std::string("external writer, ") + name(l) + ": a handler beside swaps").c_str(), {.preemptions = 1, .stale = 0, .signals = 1},
-          swaps_beside_writes(l, 4, {half}, 2, {half}));
+    prove((std::string("external writer, ") + name(l) + ": a handler beside swaps").c_str(),
+          {.preemptions = 1, .stale = 0, .signals = 1}, swaps_beside_writes(l, 4, {half}, 2, {half}));
 }
 
 TEST(RemoteModels, DeathLeavesPagesThatTellAll) {
@@ -305,19 +318,23 @@ TEST(RemoteModels, DeathLeavesPagesThatTellAll) {
 
 TEST(RemoteModels, APageIsShownWithItsLoss) {
   for (const Layout l : {Layout::footers, Layout::meta_page})
-    prove((std::string("external writer, ") + name(l) + ": a mapper beside swaps").c_str(), {.preemptions = 2, .stale = 2}, mapper_beside_swaps(l));
+    prove((std::string("external writer, ") + name(l) + ": a mapper beside swaps").c_str(), {.preemptions = 2, .stale = 2},
+          mapper_beside_swaps(l));
 }
 
 TEST(RemoteModels, MutantsAreRefuted) {
   const Options search{.preemptions = 1, .stale = 1, .seconds = 20};
   constexpr Order relaxed = Order::relaxed;
   for (const Layout l : {Layout::footers, Layout::meta_page}) {
-    refute("place_publish relaxed", {.preemptions = 2, .stale = 2, .seconds = 20}, mapper_beside_swaps<InCpp<Orders{.place_publish = relaxed}>>(l));
-    refute("remote: commit_publish relaxed", search, swaps_beside_writes<InCpp<Orders{.commit_publish = relaxed}>>(l, 1, {third}, 4));
+    refute("place_publish relaxed", {.preemptions = 2, .stale = 2, .seconds = 20},
+           mapper_beside_swaps<InCpp<Orders{.place_publish = relaxed}>>(l));
+    refute("remote: commit_publish relaxed", search,
+           swaps_beside_writes<InCpp<Orders{.commit_publish = relaxed}>>(l, 1, {third}, 4));
     refute("remote: advance_publish relaxed", {.preemptions = 1, .stale = 1, .signals = 1, .seconds = 20},
            swaps_beside_writes<InCpp<Orders{.advance_publish = relaxed}>>(l, 1, {most}, 4, {most}));
     refute("remote: lost_overrun", search, swaps_beside_writes<InCpp<Orders{.bug = Bug::lost_overrun}>>(l, 7, {half}, 1));
-    refute("remote: missed_moved", search, swaps_beside_writes<InCpp<Orders{.bug = Bug::missed_moved}>>(l, 4, {half, half, half}, 3));
+    refute("remote: missed_moved", search,
+           swaps_beside_writes<InCpp<Orders{.bug = Bug::missed_moved}>>(l, 4, {half, half, half}, 3));
     refute("remote: no_second_look", {.preemptions = 0, .stale = 0, .signals = 1, .seconds = 20},
            swaps_beside_writes<InCpp<Orders{.bug = Bug::no_second_look}>>(l, 0, {half}, 1, {half}));
   }
@@ -330,12 +347,13 @@ TEST(RemoteModels, PlainC) {
           swaps_beside_writes<PlainWriter>(l, 3, {half, half}, 3));
     prove((std::string("external writer in C, ") + name(l) + ": the same, overwriting").c_str(), {.preemptions = 1, .stale = 1},
           swaps_beside_writes<PlainWriter>(l, 5, {most, half, half}, 4));
-    prove((std::string("external writer in C, ") + name(l) + ": a handler beside swaps").c_str(), {.preemptions = 1, .stale = 0, .signals = 1},
-          swaps_beside_writes<PlainWriter>(l, 4, {half}, 2, {half}));
+    prove((std::string("external writer in C, ") + name(l) + ": a handler beside swaps").c_str(),
+          {.preemptions = 1, .stale = 0, .signals = 1}, swaps_beside_writes<PlainWriter>(l, 4, {half}, 2, {half}));
     prove((std::string("external writer in C, ") + name(l) + ": a mapper beside swaps").c_str(), {.preemptions = 2, .stale = 2},
           mapper_beside_swaps<PlainWriter>(l));
   }
-  prove("external writer in C, footers: death at any access", {.preemptions = 1, .stale = 1}, death_of_the_writer<PlainWriter>());
+  prove("external writer in C, footers: death at any access", {.preemptions = 1, .stale = 1},
+        death_of_the_writer<PlainWriter>());
 }
 
 TEST(RemoteModels, MutantsOfPlainCAreRefuted) {
@@ -347,10 +365,12 @@ TEST(RemoteModels, MutantsOfPlainCAreRefuted) {
     };
   };
   for (const Layout l : {Layout::footers, Layout::meta_page}) {
-    refute("remote.h: store relaxed", search, with({.store = Order::relaxed}, swaps_beside_writes<PlainWriter>(l, 1, {third}, 4)));
+    refute("remote.h: store relaxed", search,
+           with({.store = Order::relaxed}, swaps_beside_writes<PlainWriter>(l, 1, {third}, 4)));
     refute("remote.h: load relaxed", {.preemptions = 2, .stale = 1, .seconds = 20},
            with({.load = Order::relaxed}, swaps_beside_writes<PlainWriter>(l, 3, {half, half}, 3)));
-    refute("remote.h: missed_moved", search, with({.missed_moved = true}, swaps_beside_writes<PlainWriter>(l, 4, {half, half, half}, 3)));
+    refute("remote.h: missed_moved", search,
+           with({.missed_moved = true}, swaps_beside_writes<PlainWriter>(l, 4, {half, half, half}, 3)));
   }
   plain_orders = {};
 }

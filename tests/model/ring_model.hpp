@@ -125,8 +125,8 @@ class Model {
     return true;
   }
 
-  // Counted when consume has returned. peek: all that was found at once. by_event: each event by itself. hand_out: as GET_READER
-  // for a mapper, with flags and the meta-page.
+  // Counted when consume has returned. peek: all that was found at once. by_event: each event by itself. hand_out: as
+  // GET_READER for a mapper, with flags and the meta-page.
   enum class Consume : u8 { peek, by_event, hand_out };
   bool read_and_consume(R& r, Consume way = Consume::peek) const {
     const Got got = way == Consume::hand_out ? r.hand_out(true) : r.peek();
@@ -153,8 +153,8 @@ class Model {
     return true;
   }
 
-  // Does not count; nothing torn, nothing twice, and from the second page on each index is the last one's end plus what was lost.
-  // looks: how often it comes back for more. lossless: nothing may be lost after the first page.
+  // Does not count; nothing torn, nothing twice, and from the second page on each index is the last one's end plus what was
+  // lost. looks: how often it comes back for more. lossless: nothing may be lost after the first page.
   u32 look_through(u32 pages = ~0u, u32 looks = 1, bool lossless = false) const {
     alignas(8) u8 buffer[4096];
     bool met[Books::most_events] = {};

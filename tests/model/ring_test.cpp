@@ -153,13 +153,18 @@ TEST(Ring, IteratorComesBack) {
       world.after([=] { m.balance(); });
     };
   };
-  const Options two{.preemptions = 2, .stale = 0, .signals = 0, .seconds = 20}, stale{.preemptions = 1, .stale = 1, .signals = 0, .seconds = 20};
-  prove("appended beside it", {.preemptions = 2, .stale = 1, .signals = 0, .seconds = 20}, back({.before = {100}, .writes = {100, 100}}));
-  prove("appended, and the writer goes on", two, back({.before = {half}, .writes = {half, half, half}, .looks = 3, .subbufs = 5}));
+  const Options two{.preemptions = 2, .stale = 0, .signals = 0, .seconds = 20},
+      stale{.preemptions = 1, .stale = 1, .signals = 0, .seconds = 20};
+  prove("appended beside it", {.preemptions = 2, .stale = 1, .signals = 0, .seconds = 20},
+        back({.before = {100}, .writes = {100, 100}}));
+  prove("appended, and the writer goes on", two,
+        back({.before = {half}, .writes = {half, half, half}, .looks = 3, .subbufs = 5}));
   prove("appended, and the reader takes it", stale, back({.before = {100}, .writes = {100, half, half}, .reads = 2}));
-  prove("appended to the reader page", two, back({.before = {100}, .writes = {100, most}, .read_before = 1, .reads = 2, .looks = 3}));
+  prove("appended to the reader page", two,
+        back({.before = {100}, .writes = {100, most}, .read_before = 1, .reads = 2, .looks = 3}));
   prove("once round", two, back({.before = {half}, .writes = {half, most, most, most}, .looks = 3}));
-  prove("flags on a page that it follows", two, back({.before = {half, half, most, most}, .writes = {100, 100}, .reads = 2, .meta = true}));
+  prove("flags on a page that it follows", two,
+        back({.before = {half, half, most, most}, .writes = {100, 100}, .reads = 2, .meta = true}));
   prove("a handler beside it", {.preemptions = 1, .stale = 0, .signals = 1, .seconds = 20},
         back({.before = {half}, .writes = {100, half}, .reads = 1, .handlers = {half}}));
 }

@@ -22,8 +22,8 @@
 
 namespace ringside::model {
 
-// Where a message stands in its word's history, below an execution's most accesses: of 16 bits with a sign, as every x86-64 has a
-// vector maximum of those, and joining views is what an exploration does most.
+// Where a message stands in its word's history, below an execution's most accesses: of 16 bits with a sign, as every x86-64 has
+// a vector maximum of those, and joining views is what an exploration does most.
 using MessageNumber = std::int16_t;
 
 // Words beyond the end are at message 0.

@@ -51,8 +51,12 @@ static void read_and_write(void) {
   strcpy(path, directory);
   strcat(path, "/XXXXXX");
   close(mkstemp(path));  // opened inside the C library: a close only
-  int zero[6] = {open("/dev/zero", O_RDWR),         open64("/dev/zero", O_RDWR),     openat(AT_FDCWD, "/dev/zero", O_RDWR),
-                 openat64(AT_FDCWD, "/dev/zero", O_RDWR), __open_2("/dev/zero", O_RDWR), __openat64_2(AT_FDCWD, "/dev/zero", O_RDWR)};
+  int zero[6] = {open("/dev/zero", O_RDWR),
+                 open64("/dev/zero", O_RDWR),
+                 openat(AT_FDCWD, "/dev/zero", O_RDWR),
+                 openat64(AT_FDCWD, "/dev/zero", O_RDWR),
+                 __open_2("/dev/zero", O_RDWR),
+                 __openat64_2(AT_FDCWD, "/dev/zero", O_RDWR)};
   int file = creat(path, 0600);
   NEED(file >= 0);
   TIMES(40) NEED(read(zero[0], buffer, 64) == 64 && write(zero[0], buffer, 64) == 64);

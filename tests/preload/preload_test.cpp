@@ -77,15 +77,19 @@ struct Preload : test::BinaryTest {
   }
 };
 
-// Where a cgroup limits memory, the writer asks how much is left in the middle of an event. The program's hooks and its cancellation are none the wiser.
+// Where a cgroup limits memory, the writer asks how much is left in the middle of an event. The program's hooks and its
+// cancellation are none the wiser.
 TEST_F(Preload, BelowAMemoryLimitTheSame) {
   const test::MemoryCgroup group(u64{1} << 30);
   if (group.path.empty()) GTEST_SKIP() << test::no_memory_cgroup;
-  const std::string inside = "sh -c 'echo $$ >" + group.path + "/cgroup.procs && exec \"$@\"' sh ", reads = "dd if=/dev/zero of=/dev/null bs=1 count=3000 status=none";
+  const std::string inside = "sh -c 'echo $$ >" + group.path + "/cgroup.procs && exec \"$@\"' sh ",
+                    reads = "dd if=/dev/zero of=/dev/null bs=1 count=3000 status=none";
   for (const char* which : {"cpu", "thread"}) {
     rings = which;
     EXPECT_EQ(record(inside + reads, "io").code, 0);
-    const size_t of_limit = static_cast<size_t>(std::count_if(events.begin(), events.end(), [&](const json& e) { return e.dump().find("/sys/fs/cgroup/memory") != std::string::npos && e.dump().find("procs") == std::string::npos; }));
+    const size_t of_limit = static_cast<size_t>(std::count_if(events.begin(), events.end(), [&](const json& e) {
+      return e.dump().find("/sys/fs/cgroup/memory") != std::string::npos && e.dump().find("procs") == std::string::npos;
+    }));
     EXPECT_EQ(of_limit, 0u);
     EXPECT_GE(count("read"), 3000u);
     EXPECT_EQ(record(inside + programs + "cancelled", "malloc").code, 0);
@@ -98,7 +102,8 @@ TEST_F(Preload, EveryCallIsCounted) {
   fs::create_directories(dir + "/files");
   EXPECT_EQ(record(programs + "counts files " + std::to_string(threads) + " " + std::to_string(children)).code, 0);
 
-  for (const auto& [size, times] : std::map<int, size_t>{{1001, 100}, {1002, 30}, {1003, 1}, {1004, 1}, {1005, 1}, {1006, 1}, {1088, 1}})
+  for (const auto& [size, times] :
+       std::map<int, size_t>{{1001, 100}, {1002, 30}, {1003, 1}, {1004, 1}, {1005, 1}, {1006, 1}, {1088, 1}})
     EXPECT_EQ(count("malloc", {{"size", size}}), times * workers) << size;
   EXPECT_EQ(count("calloc", {{"nmemb", 7}, {"size", 143}}), 50 * workers);
   for (const auto& [size, times] : std::map<int, size_t>{{2002, 30}, {3003, 30}, {2009, 1}})
@@ -131,8 +136,10 @@ TEST_F(Preload, EveryCallIsCounted) {
 
 TEST_F(Preload, OnlyTheGroupsThatWereNamed) {
   fs::create_directories(dir + "/files");
-  for (const auto& [group, theirs] : std::map<std::string, std::set<std::string>>{
-           {"malloc", {"malloc", "calloc", "realloc", "free"}}, {"io", {"read", "write", "open", "close"}}, {"mutex", {"mutex_lock"}}}) {
+  for (const auto& [group, theirs] :
+       std::map<std::string, std::set<std::string>>{{"malloc", {"malloc", "calloc", "realloc", "free"}},
+                                                    {"io", {"read", "write", "open", "close"}},
+                                                    {"mutex", {"mutex_lock"}}}) {
     EXPECT_EQ(record(programs + "counts files 1 1", group).code, 0);
     std::set<std::string> seen;
     for (const json& e : events) seen.insert(e["event"].get<std::string>().substr(5));
@@ -188,7 +195,8 @@ TEST_F(Preload, EveryWayToStartAProgram) {
   for (const char* program : {"greeter", "greeter_static"})
     for (const char* libc : {"malloc,io,mutex", "io"})
       for (const char* way : {"fork", "_Fork", "raw", "vfork", "spawn", "system", "popen", "exec", "clean", "preload"}) {
-        const bool is_static = program == std::string("greeter_static"), replaces = Strings{"exec", "clean", "preload"}.count(way) != 0;
+        const bool is_static = program == std::string("greeter_static"),
+                   replaces = Strings{"exec", "clean", "preload"}.count(way) != 0;
         const bool unseen = is_static || Strings{"clean", "preload"}.count(way) != 0;
         const Outcome o = same_as_alone(programs + "starter " + way + " " + programs + program, libc);
         EXPECT_EQ(o.code, 5) << way;
@@ -210,8 +218,10 @@ TEST_F(Preload, ExitCodesAndSignals) {
   EXPECT_EQ(record("sh -c 'kill -TERM $$'").code, 128 + 15);
   EXPECT_EQ(record("sh -c 'kill -SEGV $$'").code, 128 + 11);
   // A signal for the recorder reaches the command, which ends as it likes.
-  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside record --libc io -o data -- sh -c 'trap \"exit 9\" TERM; >ready; while :; do sleep 0.05; done' & "
-                        "while ! [ -e ready ]; do sleep 0.05; done; kill -TERM $!; wait $!");
+  const Outcome o =
+      run(RINGSIDE_BUILD_DIR
+          "/ringside record --libc io -o data -- sh -c 'trap \"exit 9\" TERM; >ready; while :; do sleep 0.05; done' & "
+          "while ! [ -e ready ]; do sleep 0.05; done; kill -TERM $!; wait $!");
   EXPECT_EQ(o.code, 9) << o.err;
 }
 
@@ -221,7 +231,8 @@ TEST_F(Preload, ALimitOnFilesKillsNobody) {
 }
 
 TEST_F(Preload, ARelativeRootAndAnotherDirectory) {
-  const Outcome o = run("RINGSIDE_ROOT=root " RINGSIDE_BUILD_DIR "/ringside record --libc io -o data -- sh -c 'cd / && " + programs + "greeter'");
+  const Outcome o = run("RINGSIDE_ROOT=root " RINGSIDE_BUILD_DIR "/ringside record --libc io -o data -- sh -c 'cd / && " +
+                        programs + "greeter'");
   EXPECT_EQ(o.code, 5) << o.err;
   EXPECT_EQ(ringside("report data").out.find("greeter") != std::string::npos, true);
 }
@@ -281,7 +292,9 @@ TEST_F(Preload, APathThatLdPreloadCannotTake) {
 
 // A daemon that the command left behind starts programs when the recording is long over.
 TEST_F(Preload, WithoutItsInstanceNothingIsMade) {
-  const Outcome o = run("RINGSIDE_INSTANCE=" + dir + "/root/gone RINGSIDE_LIBC=io LD_PRELOAD=" RINGSIDE_BUILD_DIR "/libringside-libc.so " + programs + "greeter");
+  const Outcome o =
+      run("RINGSIDE_INSTANCE=" + dir + "/root/gone RINGSIDE_LIBC=io LD_PRELOAD=" RINGSIDE_BUILD_DIR "/libringside-libc.so " +
+          programs + "greeter");
   EXPECT_EQ(o.code, 5);
   EXPECT_EQ(o.err, "");
   EXPECT_TRUE(fs::is_empty(dir + "/root"));

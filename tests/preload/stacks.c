@@ -22,7 +22,8 @@ static size_t used;
 
 static void note(size_t size, void* const* frame, int n) {
   used += (size_t)snprintf(text + used, sizeof text - used, "%zu", size);
-  for (int i = 1; i < n; ++i) used += (size_t)snprintf(text + used, sizeof text - used, " %lu", (unsigned long)(uintptr_t)frame[i]);
+  for (int i = 1; i < n; ++i)
+    used += (size_t)snprintf(text + used, sizeof text - used, " %lu", (unsigned long)(uintptr_t)frame[i]);
   used += (size_t)snprintf(text + used, sizeof text - used, "\n");
 }
 static void flush(void) {
@@ -94,7 +95,8 @@ int main(int count, char** argument) {
   pthread_join(thread, NULL);
   in_handler = 5007;
   leave(SIGUSR1, 0);
-  const stack_t alternate = {.ss_sp = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), .ss_size = 1 << 16};
+  const stack_t alternate = {.ss_sp = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+                             .ss_size = 1 << 16};
   sigaltstack(&alternate, NULL);
   in_handler = 5008;
   leave(SIGUSR2, SA_ONSTACK);

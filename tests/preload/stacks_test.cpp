@@ -19,7 +19,8 @@ using test::Outcome;
 using Frames = std::vector<u64>;
 
 struct Stacks : test::BinaryTest {
-  const std::string program = RINGSIDE_BUILD_DIR "/tests/preload_stacks " RINGSIDE_BUILD_DIR "/tests/caller_near.so " RINGSIDE_BUILD_DIR "/tests/caller_far.so";
+  const std::string program = RINGSIDE_BUILD_DIR "/tests/preload_stacks " RINGSIDE_BUILD_DIR
+                                                 "/tests/caller_near.so " RINGSIDE_BUILD_DIR "/tests/caller_far.so";
   std::vector<json> all;
   std::map<u64, Frames> stacks;
   std::map<u64, std::string> ended;
@@ -115,7 +116,8 @@ TEST_F(WalkerStacks, OfAChildOfVforkAndOfItsProgram) {
     const auto expected = test::from_capture_to_main(gdb[stop]), found = test::from_capture_to_main(names);
     ASSERT_GE(expected.size(), 14u);
     ASSERT_EQ(found.size(), expected.size()) << stop;
-    for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].function, expected[i].function) << "stop " << stop << ", frame " << i;
+    for (size_t i = 0; i < found.size(); ++i)
+      EXPECT_EQ(found[i].function, expected[i].function) << "stop " << stop << ", frame " << i;
   }
   EXPECT_EQ(ours[0].end()[-1], "_start");
   EXPECT_EQ(ours[1].end()[-1], "_start");
@@ -133,12 +135,14 @@ TEST_F(WalkerStacks, OfAStrippedProgramAreTheDebuggersAddresses) {
   for (const test::GdbLine& line : gdb[0])
     if (line.function == "??" && !line.library) expected.push_back(line.address - 1);
   for (const std::string& function : ours[0])
-    if (function.rfind("walker_stripped+", 0) == 0) found.push_back(std::stoull(function.substr(function.find('+') + 1), nullptr, 16));
+    if (function.rfind("walker_stripped+", 0) == 0)
+      found.push_back(std::stoull(function.substr(function.find('+') + 1), nullptr, 16));
   ASSERT_GE(expected.size(), 14u);
   ASSERT_EQ(found.size(), expected.size());
   const u64 begin = expected[1] - found[1];
   EXPECT_EQ(begin % 4096, 0u);
-  for (size_t i = 1; i < found.size(); ++i) EXPECT_EQ(found[i] + begin, expected[i]) << "frame " << i;  // the first one stands at another call
+  for (size_t i = 1; i < found.size(); ++i)
+    EXPECT_EQ(found[i] + begin, expected[i]) << "frame " << i;  // the first one stands at another call
 }
 
 // Every address of a stack lies in a map of its process that was written before the event.
@@ -161,7 +165,8 @@ TEST_F(Stacks, EveryAddressHasItsFile) {
     if (e["event"] != "libc:malloc" || f["stack"] == 0) continue;
     const auto& of = maps[e["pid"]];
     for (const u64 frame : stacks.at(f["stack"])) {
-      const auto map = std::find_if(of.rbegin(), of.rend(), [&](const Map& m) { return frame - 1 >= m.start && frame - 1 < m.end; });
+      const auto map =
+          std::find_if(of.rbegin(), of.rend(), [&](const Map& m) { return frame - 1 >= m.start && frame - 1 < m.end; });
       ASSERT_NE(map, of.rend()) << std::hex << frame;
       EXPECT_TRUE(std::filesystem::exists(map->path)) << map->path;
       paths.insert(std::filesystem::path(map->path).filename());
@@ -169,7 +174,8 @@ TEST_F(Stacks, EveryAddressHasItsFile) {
     }
   }
   EXPECT_GT(checked, 300u);
-  for (const char* name : {"preload_stacks", "libc.so.6", "caller_near.so", "caller_far.so"}) EXPECT_TRUE(paths.count(name)) << name;
+  for (const char* name : {"preload_stacks", "libc.so.6", "caller_near.so", "caller_far.so"})
+    EXPECT_TRUE(paths.count(name)) << name;
 }
 
 TEST_F(Stacks, DepthAndPattern) {
@@ -210,19 +216,23 @@ TEST_F(Stacks, OverwritingLeavesTheNewerHalfItsStacks) {
   options.subbuf_size = 4096;
   const auto instance = must(Instance::create(options));
   must(instance->stacks(must(EventPatterns::parse("libc:*")), 64));
-  const Outcome o = run("export RINGSIDE_INSTANCE=flight RINGSIDE_LIBC=malloc LD_PRELOAD=" RINGSIDE_BUILD_DIR "/libringside-libc.so; i=0; "
-                        "while [ $i -lt 40 ]; do taskset -c 0 " + program + " again >/dev/null; i=$((i + 1)); done");
+  const Outcome o = run("export RINGSIDE_INSTANCE=flight RINGSIDE_LIBC=malloc LD_PRELOAD=" RINGSIDE_BUILD_DIR
+                        "/libringside-libc.so; i=0; "
+                        "while [ $i -lt 40 ]; do taskset -c 0 " +
+                        program + " again >/dev/null; i=$((i + 1)); done");
   unsetenv("RINGSIDE_ROOT");
   ASSERT_EQ(o.code, 0) << o.err;
   read("-i flight");
   std::map<u64, std::vector<bool>> missing;  // of each ring's events, in the order of time
   for (const json& e : all)
-    if (e["fields"].contains("stack")) missing[e["ring"]].push_back(e["fields"]["stack"] == 0 || stacks.count(e["fields"]["stack"]) == 0);
+    if (e["fields"].contains("stack"))
+      missing[e["ring"]].push_back(e["fields"]["stack"] == 0 || stacks.count(e["fields"]["stack"]) == 0);
   size_t checked = 0;
   for (const auto& [ring, lacks] : missing) {
     checked += lacks.size();
     // A sub-buffer more, because positions are counted in these.
-    EXPECT_EQ(std::count(lacks.begin() + static_cast<std::ptrdiff_t>(lacks.size() * 5 / 8), lacks.end(), true), 0) << "ring " << ring << ", of " << lacks.size();
+    EXPECT_EQ(std::count(lacks.begin() + static_cast<std::ptrdiff_t>(lacks.size() * 5 / 8), lacks.end(), true), 0)
+        << "ring " << ring << ", of " << lacks.size();
   }
   EXPECT_GT(checked, 100u);
 }
@@ -288,12 +298,14 @@ int main(void) {
 TEST_F(Stacks, OfTheKernelsEvents) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   for (const char* pattern : {"--kstack", "--kstack=sys_enter_read"}) {
-    const Outcome o = ringside(std::string("record -e syscalls:sys_enter_read,syscalls:sys_enter_write ") + pattern + " -o data -- dd if=/dev/zero of=/dev/null bs=1 count=50");
+    const Outcome o = ringside(std::string("record -e syscalls:sys_enter_read,syscalls:sys_enter_write ") + pattern +
+                               " -o data -- dd if=/dev/zero of=/dev/null bs=1 count=50");
     ASSERT_EQ(o.code, 0) << o.err;
     EXPECT_GT(std::filesystem::file_size(dir + "/data/kallsyms"), 1000u);
     size_t with[2] = {}, without[2] = {};
     for (const json& e : events("data")) {
-      if (!e.contains("event") || (e["event"] != "syscalls:sys_enter_read" && e["event"] != "syscalls:sys_enter_write")) continue;
+      if (!e.contains("event") || (e["event"] != "syscalls:sys_enter_read" && e["event"] != "syscalls:sys_enter_write"))
+        continue;
       const bool of_read = e["event"] == "syscalls:sys_enter_read", has = e.contains("stack") && !e["stack"].empty();
       ++(has ? with : without)[of_read ? 1 : 0];
       if (has) {

@@ -40,7 +40,8 @@ std::string comparison(Random& random) {
   constexpr std::array compares = {"==", "!=", "<", "<=", ">", ">=", "&"};
   if (random() % 3 == 0) {
     // No "*1": the kernel looks for such an end at the end of the array, so "cc1" in 16 bytes has none (seen on 6.18).
-    constexpr std::array globs = {"cc*", "*[1]", "*1*", "?ake", "[a-d]*", "[!a-d]*", "*", "cc1", "a*b", "*bytes", "exactly15 byte"};
+    constexpr std::array globs = {"cc*", "*[1]", "*1*", "?ake",   "[a-d]*",        "[!a-d]*",
+                                  "*",   "cc1",  "a*b", "*bytes", "exactly15 byte"};
     const char* field = random() % 3 == 0 ? "COMM" : "comm";
     if (random() % 2 == 0) return std::string(field) + " ~ \"" + globs[random() % globs.size()] + "\"";
     return std::string(field) + (random() % 2 == 0 ? " == '" : " != '") + names[random() % names.size()] + "'";
@@ -48,7 +49,8 @@ std::string comparison(Random& random) {
   const char* field = fields[random() % fields.size()];
   const i32 value = field == std::string_view("cpu") ? static_cast<i32>(random() % 2) : number(random);
   constexpr std::array ways = {"{}", "{:#x}", "{:#o}"};
-  return std::string(field) + " " + compares[random() % (field == std::string_view("cpu") ? 6 : 7)] + " " + (value < 0 ? "-" : "") +
+  return std::string(field) + " " + compares[random() % (field == std::string_view("cpu") ? 6 : 7)] + " " +
+         (value < 0 ? "-" : "") +
          fmt::format(fmt::runtime(ways[random() % 3]), value < 0 ? 0u - static_cast<u32>(value) : static_cast<u32>(value));
 }
 
@@ -147,7 +149,8 @@ TEST(FilterKernel, PassesTheSameEventsAsTheKernel) {
     });
     ASSERT_EQ(seen, static_cast<u64>(round + 1) * 20);
     passed += got.size();
-    ASSERT_TRUE(expected == got) << "ours " << expected.size() << ", the kernel's " << got.size() << ", of a thread called " << name;
+    ASSERT_TRUE(expected == got) << "ours " << expected.size() << ", the kernel's " << got.size() << ", of a thread called "
+                                 << name;
   }
   prctl(PR_SET_NAME, before);
   EXPECT_GT(passed, 300u);

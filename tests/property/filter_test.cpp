@@ -52,14 +52,21 @@ bool obvious(const Tree& tree, const Event& event) {
   const auto found = event.values.find(tree.field);
   if (found == event.values.end()) return false;
   const auto by_order = [&](auto a, auto b) {
-    return tree.compare == "==" ? a == b : tree.compare == "!=" ? a != b : tree.compare == "<" ? a < b : tree.compare == "<=" ? a <= b
-                                        : tree.compare == ">" ? a > b : a >= b;
+    return tree.compare == "=="   ? a == b
+           : tree.compare == "!=" ? a != b
+           : tree.compare == "<"  ? a < b
+           : tree.compare == "<=" ? a <= b
+           : tree.compare == ">"  ? a > b
+                                  : a >= b;
   };
   if (const auto* text = std::get_if<std::string>(&found->second)) {
     const auto& wanted = std::get<std::string>(tree.value);
-    return tree.compare == "~" ? fnmatch(wanted.c_str(), text->c_str(), 0) == 0 : tree.compare == "==" ? *text == wanted : *text != wanted;
+    return tree.compare == "~"    ? fnmatch(wanted.c_str(), text->c_str(), 0) == 0
+           : tree.compare == "==" ? *text == wanted
+                                  : *text != wanted;
   }
-  if (const auto* real = std::get_if<double>(&found->second)) return by_order(*real, static_cast<double>(std::get<__int128>(tree.value)) / 4);
+  if (const auto* real = std::get_if<double>(&found->second))
+    return by_order(*real, static_cast<double>(std::get<__int128>(tree.value)) / 4);
   const __int128 have = std::get<__int128>(found->second), wanted = std::get<__int128>(tree.value);
   if (tree.compare != "&") return by_order(have, wanted);
   for (int bit = 0; bit < event.width.at(tree.field); ++bit)
@@ -77,12 +84,13 @@ struct World {
                        "\tfield:u16 c;\toffset:10;\tsize:2;\tsigned:0;\n\tfield:s32 d;\toffset:12;\tsize:4;\tsigned:1;\n"
                        "\tfield:u64 e;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:s64 f;\toffset:24;\tsize:8;\tsigned:1;\n",
                        R"("a=%u", REC->a)"));
-    formats.add(kernel_ids + 1, "kern", "mixed",
-                format(1, "mixed",
-                       "\tfield:s16 a;\toffset:8;\tsize:2;\tsigned:1;\n\tfield:u32 d;\toffset:12;\tsize:4;\tsigned:0;\n"
-                       "\tfield:double g;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:char name[4];\toffset:24;\tsize:4;\tsigned:0;\n"
-                       "\tfield:__data_loc char[] more;\toffset:28;\tsize:4;\tsigned:0;\n",
-                       R"("a=%d", REC->a)"));
+    formats.add(
+        kernel_ids + 1, "kern", "mixed",
+        format(1, "mixed",
+               "\tfield:s16 a;\toffset:8;\tsize:2;\tsigned:1;\n\tfield:u32 d;\toffset:12;\tsize:4;\tsigned:0;\n"
+               "\tfield:double g;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:char name[4];\toffset:24;\tsize:4;\tsigned:0;\n"
+               "\tfield:__data_loc char[] more;\toffset:28;\tsize:4;\tsigned:0;\n",
+               R"("a=%d", REC->a)"));
     tasks.add(Task{5, 5, "abc", "abc"});
   }
 };
@@ -127,7 +135,11 @@ Event event(Random& random) {
     p.put(real);
     e.values["g"] = real;
     const std::string name = text(random, "ab", 4), more = text(random, "ab-", 6);
-    p.text(name).text(std::string(4 - name.size(), '\0')).put(static_cast<u32>(32 | (more.size() + 1) << 16)).text(more).text({"\0", 1});
+    p.text(name)
+        .text(std::string(4 - name.size(), '\0'))
+        .put(static_cast<u32>(32 | (more.size() + 1) << 16))
+        .text(more)
+        .text({"\0", 1});
     e.values["name"] = name;
     e.values["more"] = more;
   } else {
@@ -169,13 +181,15 @@ Tree tree(Random& random, u32 depth) {
     for (u64 n = t.kind == Tree::negation ? 1 : 2 + random() % 2; n != 0; --n) t.parts.push_back(tree(random, depth - 1));
     return t;
   }
-  constexpr const char* fields[] = {"a", "b", "c", "d", "e", "f", "ts", "ring", "tid", "g", "name", "more", "comm", "source", "event"};
+  constexpr const char* fields[] = {"a",   "b", "c",    "d",    "e",    "f",      "ts",   "ring",
+                                    "tid", "g", "name", "more", "comm", "source", "event"};
   constexpr const char* compares[] = {"==", "!=", "<", "<=", ">", ">=", "&"};
   const u64 which = random() % 15;
   t.field = fields[which];
   if (which >= 10) {
     t.compare = std::array{"==", "!=", "~"}[random() % 3];
-    const std::string words[] = {text(random, t.compare == "~" ? "ab*?" : "ab-", 4), "kernel", "mixed", "abc", "[!b]*", "*[k-n]*"};
+    const std::string words[] = {
+        text(random, t.compare == "~" ? "ab*?" : "ab-", 4), "kernel", "mixed", "abc", "[!b]*", "*[k-n]*"};
     std::string word = words[random() % 6];
     t.value = word;
     const char* quote = random() % 2 == 0 ? "\"" : "'";
@@ -225,7 +239,8 @@ RC_GTEST_PROP(FilterProperty, AgreesWithAWalkOverTheTree, (u64 seed)) {
     record.ids = e.ids;
     const bool expected = obvious(t, e);
     met += expected ? 1 : 0;
-    if (filter->matches(record, e.ring) != expected) RC_FAIL(text + (expected ? " is met" : " is not met") + " by event " + std::to_string(i));
+    if (filter->matches(record, e.ring) != expected)
+      RC_FAIL(text + (expected ? " is met" : " is not met") + " by event " + std::to_string(i));
   }
   RC_CLASSIFY(met != 0 && met != 8, "tells events apart");
 }
@@ -237,7 +252,8 @@ RC_GTEST_PROP(FilterProperty, GlobsAgreeWithFnmatch, (u64 seed)) {
   for (u64 n = random() % 6; n != 0; --n) pattern += parts[random() % std::size(parts)];
   for (int i = 0; i < 8; ++i) {
     const std::string subject = text(random, "abc-*", 6);
-    if (glob_matches(pattern, subject) != (fnmatch(pattern.c_str(), subject.c_str(), 0) == 0)) RC_FAIL(pattern + " on " + subject);
+    if (glob_matches(pattern, subject) != (fnmatch(pattern.c_str(), subject.c_str(), 0) == 0))
+      RC_FAIL(pattern + " on " + subject);
   }
 }
 

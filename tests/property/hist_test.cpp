@@ -26,9 +26,13 @@ struct World {
   World() {
     formats.add(1, "app", "one",
                 format(1, "one",
-                       "\tfield:u8 a;\toffset:8;\tsize:1;\tsigned:0;\n\tfield:s16 b;\toffset:10;\tsize:2;\tsigned:1;\n\tfield:char t[4];\toffset:12;\tsize:4;\tsigned:0;\n",
+                       "\tfield:u8 a;\toffset:8;\tsize:1;\tsigned:0;\n\tfield:s16 "
+                       "b;\toffset:10;\tsize:2;\tsigned:1;\n\tfield:char t[4];\toffset:12;\tsize:4;\tsigned:0;\n",
                        R"("a=%u", REC->a)"));
-    formats.add(2, "app", "two", format(2, "two", "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:s64 c;\toffset:16;\tsize:8;\tsigned:1;\n", R"("a=%u", REC->a)"));
+    formats.add(
+        2, "app", "two",
+        format(2, "two", "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:s64 c;\toffset:16;\tsize:8;\tsigned:1;\n",
+               R"("a=%u", REC->a)"));
   }
 };
 
@@ -82,7 +86,8 @@ Event event(Random& random) {
 RC_GTEST_PROP(Hist, AgreesWithAMap, ()) {
   World world;
   Random random(*rc::gen::arbitrary<u64>());
-  const std::vector<std::string> columns = {"a", "b", "c", "t", "event", "a.log2", "b.log2", "c.log2", "a.buckets=10", "b.buckets=10", "c.buckets=10"};
+  const std::vector<std::string> columns = {
+      "a", "b", "c", "t", "event", "a.log2", "b.log2", "c.log2", "a.buckets=10", "b.buckets=10", "c.buckets=10"};
   Hist::Options options;
   options.keys.push_back(columns[random() % columns.size()]);
   if (random() % 2 == 0) options.keys.push_back(columns[random() % columns.size()]);

@@ -1,6 +1,6 @@
 // The kernel as the judge of ringside's ring: the same payloads at the same times to an instance's trace_marker_raw and to a
-// ring of ringside, the same calls to both readers, and then the same bytes, meta-page fields and errors. docs/conformance.md lists
-// the differences.
+// ring of ringside, the same calls to both readers, and then the same bytes, meta-page fields and errors. docs/conformance.md
+// lists the differences.
 //
 // Our writer's clock gives the kernel's own times, so times are compared, too. While the kernel's ring is mapped, an event's
 // time is looked up as soon as it is written. Else it is known once the event is read, so the kernel goes through all the steps
@@ -56,7 +56,9 @@ struct Shape {
   u32 subbuf_size;
   bool overwrite;
 };
-std::string to_string(const Shape& s) { return std::to_string(s.subbuf_size / 1024) + "k" + (s.overwrite ? "Overwrite" : "Discard"); }
+std::string to_string(const Shape& s) {
+  return std::to_string(s.subbuf_size / 1024) + "k" + (s.overwrite ? "Overwrite" : "Discard");
+}
 
 // Up to 3 bytes after a payload are there for alignment: ours are zeros, the kernel leaves the old bytes.
 u32 rounding(u32 size) {
@@ -263,7 +265,8 @@ class OurWriter {
 // An instance of ringside with one ring, served to a client that maps it.
 class OurSide {
  public:
-  OurSide(const Shape& shape, u32 slots) : shape_(shape), dir_(std::filesystem::temp_directory_path() / ("ringside-judge-" + std::to_string(getpid()))) {
+  OurSide(const Shape& shape, u32 slots)
+      : shape_(shape), dir_(std::filesystem::temp_directory_path() / ("ringside-judge-" + std::to_string(getpid()))) {
     std::filesystem::remove_all(dir_);
     InstanceOptions options;
     options.name = dir_;
@@ -356,7 +359,8 @@ std::optional<SubBufferView> read_view(Reader<>& reader) {
   if (reader.get_reader(false) != Got::data) return std::nullopt;
   const ReaderView& v = reader.view();
   SubBufferView view{reader.data() - abi::header_size, v.begin, v.end, v.lost_before, 0};
-  abi::EventCursor before(reader.data(), 0, v.begin, reinterpret_cast<const abi::SubBufferHeader*>(view.sub_buffer)->time_stamp);
+  abi::EventCursor before(reader.data(), 0, v.begin,
+                          reinterpret_cast<const abi::SubBufferHeader*>(view.sub_buffer)->time_stamp);
   while (before.next()) {
   }
   view.time = before.time();
@@ -534,7 +538,8 @@ class Lockstep {
   }
   // Repeats the same calls until everything is found.
   void drain() {
-    for (abi::MetaPage before{}; std::memcmp(&before, &kernel_.meta(), sizeof before) != 0; get_reader()) before = kernel_.meta();
+    for (abi::MetaPage before{}; std::memcmp(&before, &kernel_.meta(), sizeof before) != 0; get_reader())
+      before = kernel_.meta();
   }
   void read() {
     Image theirs = kernel_.read(), image = read_image(reader_, true);
@@ -837,7 +842,8 @@ TEST_P(KernelJudgeErrors, TheSame) {
   EXPECT_EQ(code(kernel_->instance().write("buffer_subbuf_size_kb", other)), EBUSY);
   EXPECT_EQ(code(ours.instance().resize(8 * subbuf_size, 2 * GetParam().subbuf_size)), EBUSY);
   EXPECT_EQ(code(kernel_->instance().write("buffer_subbuf_size_kb", std::to_string(subbuf_size / 1024))), 0) << "the same size";
-  EXPECT_EQ(code(ours.instance().resize(slots * (subbuf_size - abi::header_size), GetParam().subbuf_size)), 0) << "the same size";
+  EXPECT_EQ(code(ours.instance().resize(slots * (subbuf_size - abi::header_size), GetParam().subbuf_size)), 0)
+      << "the same size";
   if (access((kernel_->instance().dir() + "/snapshot").c_str(), F_OK) == 0) {
     EXPECT_EQ(code(kernel_->instance().write("snapshot", "1")), EBUSY);
   }

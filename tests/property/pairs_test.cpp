@@ -36,7 +36,8 @@ struct World {
   Tasks tasks;
   std::vector<RingName> rings;
   World() {
-    const std::string number = "\tfield:u32 number;\toffset:8;\tsize:4;\tsigned:0;\n", text = "\tfield:char text[4];\toffset:12;\tsize:4;\tsigned:0;\n";
+    const std::string number = "\tfield:u32 number;\toffset:8;\tsize:4;\tsigned:0;\n",
+                      text = "\tfield:char text[4];\toffset:12;\tsize:4;\tsigned:0;\n";
     formats.add(begin_id, "app", "begin", format(begin_id, "begin", number + text, R"("a=%u", REC->number)"));
     formats.add(end_id, "app", "end", format(end_id, "end", number + text, R"("a=%u", REC->number)"));
     formats.add(both_id, "app", "both", format(both_id, "both", number + text, R"("a=%u", REC->number)"));
@@ -94,7 +95,9 @@ Plan random_plan(Random& random) {
     case 1: plan.by_number = true; o.keys = {{"number", "number"}}; break;
     case 2: plan.by_text = plan.by_number = true; o.keys = {{"text", "text"}, {"number", "number"}}; break;
     case 3: plan.by_number = plan.by_cpu = true; o.keys = {{"number", "number"}, {"ring", "ring"}}; break;
-    default: plan.by_text = plan.by_number = plan.by_tid = true; o.keys = {{"text", "text"}, {"common_pid", "common_pid"}, {"number", "number"}};
+    default:
+      plan.by_text = plan.by_number = plan.by_tid = true;
+      o.keys = {{"text", "text"}, {"common_pid", "common_pid"}, {"number", "number"}};
   }
   if (random() % 3 == 0) {
     plan.condition = true;
@@ -154,8 +157,9 @@ struct Reference {
             ++pairs;
             // In a ring that only one thread writes, and with the CPU in the key, only the ring's own losses matter.
             const bool own = s.source == e.source && (plan.by_cpu || (plan.by_tid && e.source != 2));
-            const bool doubt = std::any_of(trace.begin() + static_cast<std::ptrdiff_t>(it->at), trace.begin() + static_cast<std::ptrdiff_t>(i),
-                                           [&](const Event& l) { return l.lost != 0 && (!own || l.source == e.source); });
+            const bool doubt =
+                std::any_of(trace.begin() + static_cast<std::ptrdiff_t>(it->at), trace.begin() + static_cast<std::ptrdiff_t>(i),
+                            [&](const Event& l) { return l.lost != 0 && (!own || l.source == e.source); });
             doubtful += doubt;
             if (!doubt || !plan.options.sure) {
               latencies.push_back(e.time - s.time);
@@ -265,8 +269,9 @@ RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
     RC_ASSERT(slowest[i].latency == latency(sorted[i]));
     // Finds the pair, or any equal one.
     const auto it = std::find_if(sorted.begin(), sorted.end(), [&](const auto& m) {
-      return latency(m) == slowest[i].latency && trace[m.first].time == slowest[i].start.time && trace[m.second].time == slowest[i].end.time &&
-             trace[m.first].source == slowest[i].start.source && trace[m.second].source == slowest[i].end.source &&
+      return latency(m) == slowest[i].latency && trace[m.first].time == slowest[i].start.time &&
+             trace[m.second].time == slowest[i].end.time && trace[m.first].source == slowest[i].start.source &&
+             trace[m.second].source == slowest[i].end.source &&
              (plan.by.empty() || slowest[i].group == Reference::group(plan, trace[m.first], trace[m.second]));
     });
     RC_ASSERT(it != sorted.end());
@@ -276,7 +281,8 @@ RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
     }
     std::vector<u64> context;
     for (const Pairs::Copy& copy : slowest[i].context) context.push_back(copy.time);
-    const auto alike = std::count_if(sorted.begin(), sorted.end(), [&](const auto& m) { return trace[m.second].time == slowest[i].end.time; });
+    const auto alike =
+        std::count_if(sorted.begin(), sorted.end(), [&](const auto& m) { return trace[m.second].time == slowest[i].end.time; });
     if (alike == 1) RC_ASSERT(context == before);
   }
 }
@@ -285,7 +291,9 @@ RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
 std::string said(const Pairs& pairs, std::vector<std::pair<u64, u64>> found) {
   std::ostringstream out;
   const Pairs::Counts c = pairs.counts();
-  for (const u64 n : {c.starts, c.ends, c.pairs, c.doubtful, c.repeated, c.evicted, c.negative, c.unmatched, c.waiting, c.without_key, c.losses, c.lost, pairs.without_group()}) out << n << " ";
+  for (const u64 n : {c.starts, c.ends, c.pairs, c.doubtful, c.repeated, c.evicted, c.negative, c.unmatched, c.waiting,
+                      c.without_key, c.losses, c.lost, pairs.without_group()})
+    out << n << " ";
   const auto add = [&](const Histogram& h) {
     out << h.count() << " " << h.sum() << " " << h.min() << " " << h.max();
     h.each([&](i64 low, i64, u64 count) { out << " " << low << ":" << count; });
@@ -319,7 +327,8 @@ RC_GTEST_PROP(PairsProperty, PartsMakeTheWhole, ()) {
   plan.options.first = false;
   const auto trace = random_trace(random, 1 + random() % 200, 1 + static_cast<u32>(random() % (random() % 10 == 0 ? 3000 : 8)));
   if (random() % 10 == 0) plan.options.most_groups = 2 + random() % 4;
-  Pairs whole = must(Pairs::make(plan.options, world.formats, world.tasks)), sum = must(Pairs::make(plan.options, world.formats, world.tasks));
+  Pairs whole = must(Pairs::make(plan.options, world.formats, world.tasks)),
+        sum = must(Pairs::make(plan.options, world.formats, world.tasks));
   RC_ASSERT(whole.has_parts());
   std::vector<std::pair<u64, u64>> found, found_in_parts;
   const auto take = [&](Pairs& pairs, const Event& e, std::vector<std::pair<u64, u64>>& to) {
@@ -329,8 +338,11 @@ RC_GTEST_PROP(PairsProperty, PartsMakeTheWhole, ()) {
   bool fits = true;
   for (size_t at = 0; at < trace.size() && fits;) {
     Pairs part = must(sum.part(world.formats, world.tasks));
-    for (size_t end = at + random() % (random() % 2 == 0 ? 30 : 100); at < std::min(end, trace.size()); ++at) take(part, trace[at], found_in_parts);
-    fits = sum.append(part, [&](u32 source) -> const RingName& { return world.rings[source]; }, [&](const TraceRecord& end) { found_in_parts.emplace_back(end.time, sum.latency()); });
+    for (size_t end = at + random() % (random() % 2 == 0 ? 30 : 100); at < std::min(end, trace.size()); ++at)
+      take(part, trace[at], found_in_parts);
+    fits = sum.append(
+        part, [&](u32 source) -> const RingName& { return world.rings[source]; },
+        [&](const TraceRecord& end) { found_in_parts.emplace_back(end.time, sum.latency()); });
   }
   // It is in vain only where a table may have been too small.
   RC_ASSERT(fits || plan.options.most_waiting < 100 || plan.options.most_groups < 100);

@@ -160,7 +160,8 @@ RC_GTEST_PROP(Curves, MergeAsLittleAsTheBoundAllows, ()) {
     const u64 time = base + (random() >> (64 - spread));
     if (taken.emplace(curve, time).second) all.emplace_back(curve, time, static_cast<i64>(random()));
   }
-  if (random() % 2 == 0) std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return std::get<1>(a) < std::get<1>(b); });
+  if (random() % 2 == 0)
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return std::get<1>(a) < std::get<1>(b); });
   for (const auto& [curve, time, value] : all) curves.add(curve, time, value);
   curves.finish();
   std::sort(all.begin(), all.end());
@@ -169,7 +170,8 @@ RC_GTEST_PROP(Curves, MergeAsLittleAsTheBoundAllows, ()) {
   for (;; ++level) {
     expected.clear();
     for (const auto& [curve, time, value] : all) {
-      if (level > 0 && !expected.empty() && expected.back().first == curve && expected.back().second.end >> (level - 1) == time >> (level - 1)) {
+      if (level > 0 && !expected.empty() && expected.back().first == curve &&
+          expected.back().second.end >> (level - 1) == time >> (level - 1)) {
         Point& p = expected.back().second;
         p = {p.begin, time, std::min(p.low, value), std::max(p.high, value), p.first, value, p.count + 1};
       } else {
@@ -186,7 +188,8 @@ RC_GTEST_PROP(Curves, MergeAsLittleAsTheBoundAllows, ()) {
   RC_ASSERT(found.size() == expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     const Point &a = found[i].second, &b = expected[i].second;
-    RC_ASSERT(std::tie(found[i].first, a.begin, a.end, a.low, a.high, a.first, a.last, a.count) == std::tie(expected[i].first, b.begin, b.end, b.low, b.high, b.first, b.last, b.count));
+    RC_ASSERT(std::tie(found[i].first, a.begin, a.end, a.low, a.high, a.first, a.last, a.count) ==
+              std::tie(expected[i].first, b.begin, b.end, b.low, b.high, b.first, b.last, b.count));
   }
 }
 

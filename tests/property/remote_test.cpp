@@ -77,10 +77,13 @@ struct Lists {
 class PlainC {
  public:
   static u64 private_bytes(const RingLayout& r) { return u64{r.nr_pages} * sizeof(ringside_page); }
-  PlainC(const Descriptor& d, const RingLayout&, void* region, void* memory, Counting clock, const std::vector<u64>& blob) : clock_(clock) {
+  PlainC(const Descriptor& d, const RingLayout&, void* region, void* memory, Counting clock, const std::vector<u64>& blob)
+      : clock_(clock) {
     RC_ASSERT((ringside_descriptor_check(blob.data(), blob.size() * 8, d.region_bytes()) == nullptr) == true);
     RC_ASSERT(ringside_ring_pages(blob.data(), 0) == d.ring(0).nr_pages);
-    ringside_ring_init(&ring_, blob.data(), 0, region, static_cast<ringside_page*>(memory), [](void* c) { return static_cast<Counting*>(c)->now(); }, &clock_);
+    ringside_ring_init(
+        &ring_, blob.data(), 0, region, static_cast<ringside_page*>(memory),
+        [](void* c) { return static_cast<Counting*>(c)->now(); }, &clock_);
   }
   PlainC(const PlainC&) = delete;
   PlainC& operator=(const PlainC&) = delete;
@@ -129,9 +132,11 @@ void check(Layout layout) {
   callbacks.reset = [&](u32) -> result<void> { return writer->disable(), writer->reset(), writer->enable(), result<void>{}; };
   const auto buffer = must(Buffer::create(options, std::move(callbacks)));
   Descriptor d;
-  RC_ASSERT(WildDescriptor(buffer->descriptor().data(), buffer->descriptor().size() * 8).check(buffer->region_bytes(), d).good());
+  RC_ASSERT(
+      WildDescriptor(buffer->descriptor().data(), buffer->descriptor().size() * 8).check(buffer->region_bytes(), d).good());
   void* const region = mmap(nullptr, buffer->region_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, buffer->fd(), 0);
-  const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(64, align_up(size_t{W::private_bytes(d.ring(0))}, size_t{64})), std::free);
+  const std::unique_ptr<void, void (*)(void*)> memory(
+      std::aligned_alloc(64, align_up(size_t{W::private_bytes(d.ring(0))}, size_t{64})), std::free);
   std::memset(memory.get(), 0, W::private_bytes(d.ring(0)));
   if constexpr (plain)
     writer = std::make_unique<W>(d, d.ring(0), region, memory.get(), Counting{&clock}, buffer->descriptor());
@@ -167,7 +172,8 @@ void check(Layout layout) {
     RC_ASSERT(numbers == expected);
     RC_ASSERT(lost == expected_lost);
   };
-  const auto steps = *rc::gen::container<std::vector<std::pair<int, u32>>>(rc::gen::pair(rc::gen::inRange(0, 12), rc::gen::inRange(8u, 1500u)));
+  const auto steps = *rc::gen::container<std::vector<std::pair<int, u32>>>(
+      rc::gen::pair(rc::gen::inRange(0, 12), rc::gen::inRange(8u, 1500u)));
   for (const auto& [what, size] : steps) {
     switch (what) {
       case 0:

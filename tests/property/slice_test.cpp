@@ -23,7 +23,9 @@ struct Record {
   std::vector<u8> payload{};
   bool operator==(const Record&) const = default;
 };
-std::ostream& operator<<(std::ostream& out, const Record& r) { return out << r.time << " ns, ring " << r.source << ", lost " << r.lost; }
+std::ostream& operator<<(std::ostream& out, const Record& r) {
+  return out << r.time << " ns, ring " << r.source << ", lost " << r.lost;
+}
 
 std::unique_ptr<Reading> opened(const std::string& where, const Window& window) {
   Reading::Options options;
@@ -33,7 +35,9 @@ std::unique_ptr<Reading> opened(const std::string& where, const Window& window) 
 }
 
 void append(Reading& reading, std::vector<Record>& out) {
-  reading.take_rest([&](const TraceRecord& r, const RingName&, Reading::Got) { out.push_back({r.time, r.lost, r.source, {r.payload.data, r.payload.data + r.payload.size}}); });
+  reading.take_rest([&](const TraceRecord& r, const RingName&, Reading::Got) {
+    out.push_back({r.time, r.lost, r.source, {r.payload.data, r.payload.data + r.payload.size}});
+  });
   EXPECT_TRUE(reading.trace().timeline.problems().empty());
 }
 
@@ -72,7 +76,8 @@ void random_rings(const std::string& dir, std::mt19937_64& random, bool backward
     for (u64 page = 0, pages = random() % 40; page < pages; ++page) {
       if (backwards && random() % 20 == 0) time -= random() % 500;
       SubBuffer s(time);
-      for (u64 n = random() % 8; n > 0; --n) s.event(time += random() % 4 == 0 ? 0 : random() % 60, Payload(kernel ? 1 : 61441, tid).put(random()).put(page));
+      for (u64 n = random() % 8; n > 0; --n)
+        s.event(time += random() % 4 == 0 ? 0 : random() % 60, Payload(kernel ? 1 : 61441, tid).put(random()).put(page));
       must(w.append(ring + (kernel ? RecordingWriter::kernel_rings : 0), s.view(random() % 4 == 0 ? 1 + random() % 9 : 0)));
       time += random() % 5 == 0 ? random() % 300 : 0;
     }
@@ -109,7 +114,8 @@ TEST_F(SliceTest, IsAFilterOfTheWhole) {
         auto slice = records(where, window), filter = filtered(whole, window);
         // A merge of rings whose times go back has no one order.
         for (auto* one : {&slice, &filter})
-          if (backwards) std::stable_sort(one->begin(), one->end(), [](const Record& a, const Record& b) { return a.source < b.source; });
+          if (backwards)
+            std::stable_sort(one->begin(), one->end(), [](const Record& a, const Record& b) { return a.source < b.source; });
         ASSERT_EQ(slice, filter) << where << ", " << window.from.ns << " to " << window.until.ns;
       }
     }
@@ -125,7 +131,8 @@ TEST_F(SliceTest, RunsAreTheSameRecords) {
     const auto one_by_one = opened(dir, {}), by_runs = opened(dir, {});
     std::vector<Record> expected, seen;
     TraceRecord r;
-    while (one_by_one->next(r) != Reading::Got::nothing) expected.push_back({r.time, r.lost, r.source, {r.payload.data, r.payload.data + r.payload.size}});
+    while (one_by_one->next(r) != Reading::Got::nothing)
+      expected.push_back({r.time, r.lost, r.source, {r.payload.data, r.payload.data + r.payload.size}});
     append(*by_runs, seen);
     ASSERT_EQ(seen, expected);
     EXPECT_EQ(by_runs->totals().seen, one_by_one->totals().seen);
@@ -146,7 +153,8 @@ TEST_F(SliceTest, PartsMakeTheWhole) {
     if (seed % 3 == 0)
       ends = opened(dir, window)->seams(2 + static_cast<u32>(random() % 6));
     else
-      for (u64 n = random() % 6; n > 0; --n) ends.push_back(whole.empty() ? random() : whole[random() % whole.size()].time + random() % 2);
+      for (u64 n = random() % 6; n > 0; --n)
+        ends.push_back(whole.empty() ? random() : whole[random() % whole.size()].time + random() % 2);
     std::sort(ends.begin(), ends.end());
     ends.push_back(Timeline::forever);
     for (const bool ordered : {false, true}) {

@@ -62,7 +62,8 @@ std::vector<Event> script(u64 start, const std::vector<u32>& random) {
 
 RC_GTEST_PROP(TimelineProperty, FollowsInOrderWithinTheBound, ()) {
   const auto numbers = rc::gen::resize(100, rc::gen::inRange<u32>(0, 1u << 20));
-  const auto scripts = *rc::gen::resize(12, rc::gen::container<std::vector<std::vector<u32>>>(rc::gen::container<std::vector<u32>>(numbers)));
+  const auto scripts =
+      *rc::gen::resize(12, rc::gen::container<std::vector<std::vector<u32>>>(rc::gen::container<std::vector<u32>>(numbers)));
   const auto steps = *rc::gen::resize(12, rc::gen::container<std::vector<u32>>(numbers));
   u64 now = 1000;
   std::vector<std::vector<Event>> all;
@@ -104,7 +105,10 @@ RC_GTEST_PROP(TimelineProperty, FollowsInOrderWithinTheBound, ()) {
       RC_ASSERT(e.lost == 0 || before_lost == e.lost);
       RC_ASSERT(e.seen <= now);
       // Only an event that itself took longer than the bound comes late.
-      if (r.late) RC_ASSERT(std::any_of(all[r.source].begin(), all[r.source].end(), [&](const Event& s) { return s.time <= e.time && s.seen >= e.time && s.seen - s.time >= bound; }));
+      if (r.late)
+        RC_ASSERT(std::any_of(all[r.source].begin(), all[r.source].end(), [&](const Event& s) {
+          return s.time <= e.time && s.seen >= e.time && s.seen - s.time >= bound;
+        }));
       late_ones += r.late;
       order.push_back(r.time);
     }

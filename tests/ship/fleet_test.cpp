@@ -42,7 +42,8 @@ u64 memory_of(pid_t pid) {
 
 double seconds(const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6; }
 
-// Each agent has an instance and a program of its own. One server is away for a while, and again at the end; the spools of some of its agents are small.
+// Each agent has an instance and a program of its own. One server is away for a while, and again at the end; the spools of some
+// of its agents are small.
 TEST_F(Ship, AFleetKeepsItsBooks) {
   const char* const wanted = getenv("RINGSIDE_AGENTS");
   const int count = wanted != nullptr ? std::atoi(wanted) : 6;
@@ -54,9 +55,11 @@ TEST_F(Ship, AFleetKeepsItsBooks) {
   const auto begin = std::chrono::steady_clock::now();
   for (int n = 0; n < count; ++n) {
     Agent agent{"agent" + std::to_string(n), n % 2 == 1};
-    agent.pid = spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", agent.name, "-b", "64k", "--json", "--spool", dir + "/" + agent.name, "--spool-size", n % 4 == 1 ? "80k" : "1g",
-                       "--part-time", std::to_string(part_ms) + "ms", "--host", agent.name, (agent.of_second ? second() : server()).url(database)},
-                      dir + "/said-" + agent.name);
+    agent.pid =
+        spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", agent.name, "-b", "64k", "--json", "--spool",
+               dir + "/" + agent.name, "--spool-size", n % 4 == 1 ? "80k" : "1g", "--part-time", std::to_string(part_ms) + "ms",
+               "--host", agent.name, (agent.of_second ? second() : server()).url(database)},
+              dir + "/said-" + agent.name);
     agents.push_back(agent);
   }
   const auto now = [&](const Agent& agent) {
@@ -67,8 +70,11 @@ TEST_F(Ship, AFleetKeepsItsBooks) {
     const auto books = now(agent);
     return books.value("read", u64{0}) + books.value("lost", u64{0}) == agent.written;
   };
-  const auto said = [&](const Agent& agent) { return agent.name + ": " + now(agent).dump() + slurp(dir + "/said-" + agent.name); };
-  for (const Agent& agent : agents) ASSERT_TRUE(wait_for([&] { return fs::exists(dir + "/" + agent.name + "/now/meta.json"); })) << said(agent);
+  const auto said = [&](const Agent& agent) {
+    return agent.name + ": " + now(agent).dump() + slurp(dir + "/said-" + agent.name);
+  };
+  for (const Agent& agent : agents)
+    ASSERT_TRUE(wait_for([&] { return fs::exists(dir + "/" + agent.name + "/now/meta.json"); })) << said(agent);
   u32 round = 0;
   const auto write = [&] {
     ++round;
@@ -105,29 +111,35 @@ TEST_F(Ship, AFleetKeepsItsBooks) {
     EXPECT_EQ(status, 0) << said(agent);
     cpu += seconds(used.ru_utime) + seconds(used.ru_stime);
     const std::string text = slurp(dir + "/said-" + agent.name);
-    const auto books = nlohmann::json::parse(text.substr(std::min(text.find("{\"schema"), text.size()), text.find('}') - text.find("{\"schema") + 1), nullptr, false);
+    const auto books = nlohmann::json::parse(
+        text.substr(std::min(text.find("{\"schema"), text.size()), text.find('}') - text.find("{\"schema") + 1), nullptr,
+        false);
     ASSERT_TRUE(books.is_object()) << text;
     const auto number = [&](const char* name) { return books[name].get<u64>(); };
     EXPECT_EQ(number("read"), number("shipped") + number("spooled") + number("dropped")) << said(agent);
     EXPECT_EQ(number("read") + number("lost"), agent.written) << said(agent);
     if (number("shipped") != 0) shipped[books["agent"]] = number("shipped");
-    read += number("read"), spooled += number("spooled"), dropped += number("dropped"), lost += number("lost"), written += agent.written, all_shipped += number("shipped");
+    read += number("read"), spooled += number("spooled"), dropped += number("dropped"), lost += number("lost"),
+        written += agent.written, all_shipped += number("shipped");
   }
   unsetenv("RINGSIDE_ROOT");
   second().start();
   std::map<std::string, u64> there;
   for (const TestServer* one : {&server(), &second()}) {
     std::string answer;
-    for (const auto& block : must(one->client(database)->select("SELECT agent, count() AS rows FROM \"fleet:tick\" GROUP BY agent", answer)))
-      for (u64 row = 0; row < block.rows; ++row) there[std::string(block.column("agent")->texts[row])] += static_cast<u64>(block.column("rows")->whole(row));
+    for (const auto& block :
+         must(one->client(database)->select("SELECT agent, count() AS rows FROM \"fleet:tick\" GROUP BY agent", answer)))
+      for (u64 row = 0; row < block.rows; ++row)
+        there[std::string(block.column("agent")->texts[row])] += static_cast<u64>(block.column("rows")->whole(row));
   }
   EXPECT_EQ(shipped, there);
   EXPECT_GT(all_shipped, 0u);
   EXPECT_GT(spooled, 0u);
   EXPECT_GT(dropped, 0u);
   if (wanted == nullptr) return;
-  std::printf("%d agents in %.0f s: %lu events written = lost %lu + read %lu; read = shipped %lu + spooled %lu + dropped %lu\n", count,
-              std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), written, lost, read, all_shipped, spooled, dropped);
+  std::printf("%d agents in %.0f s: %lu events written = lost %lu + read %lu; read = shipped %lu + spooled %lu + dropped %lu\n",
+              count, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), written, lost, read,
+              all_shipped, spooled, dropped);
   std::printf("of an agent: %.2f s of CPU time, %.2f MiB\n", cpu / count, static_cast<double>(memory) / count / 1048576);
 }
 

@@ -1,4 +1,5 @@
-// A ClickHouse server of the tests' own: on loopback, with all its files in a directory that goes with it. It may be killed and started again.
+// A ClickHouse server of the tests' own: on loopback, with all its files in a directory that goes with it. It may be killed and
+// started again.
 #pragma once
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -28,7 +29,8 @@ inline u16 free_port() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  const bool bound = bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const bool bound = bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   close(fd);
   return bound ? ntohs(address.sin_port) : 0;
 }
@@ -72,40 +74,54 @@ class TestServer {
     kill9();
     std::filesystem::remove_all(dir_);
   }
-  static std::string missing() { return in_path("clickhouse-server").empty() ? "there is no clickhouse-server (Debian: apt install clickhouse-server)" : ""; }
+  static std::string missing() {
+    return in_path("clickhouse-server").empty() ? "there is no clickhouse-server (Debian: apt install clickhouse-server)" : "";
+  }
 
   // The addresses of a cluster's servers.
   void configure(const std::vector<u16>& cluster = {}) {
     std::ofstream out(dir_ + "/config.xml");
-    out << "<yandex><logger><level>warning</level><log>" << dir_ << "/log</log><errorlog>" << dir_ << "/errors</errorlog></logger>"
+    out << "<yandex><logger><level>warning</level><log>" << dir_ << "/log</log><errorlog>" << dir_
+        << "/errors</errorlog></logger>"
         << "<http_port>" << http_ << "</http_port><tcp_port>" << tcp_ << "</tcp_port><listen_host>127.0.0.1</listen_host>"
-        << "<path>" << dir_ << "/data/</path><tmp_path>" << dir_ << "/tmp/</tmp_path><user_files_path>" << dir_ << "/user/</user_files_path>"
+        << "<path>" << dir_ << "/data/</path><tmp_path>" << dir_ << "/tmp/</tmp_path><user_files_path>" << dir_
+        << "/user/</user_files_path>"
         << "<format_schema_path>" << dir_ << "/schemas/</format_schema_path><users_config>users.xml</users_config>"
-        << "<default_profile>default</default_profile><default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>";
+        << "<default_profile>default</default_profile><default_database>default</default_database><mark_cache_size>67108864</"
+           "mark_cache_size>";
     if (https_ != 0) {
-      out << "<https_port>" << https_ << "</https_port><openSSL><server><certificateFile>" << dir_ << "/server.pem</certificateFile><privateKeyFile>" << dir_
-          << "/server.key</privateKeyFile><verificationMode>none</verificationMode><cacheSessions>true</cacheSessions></server></openSSL>";
+      out << "<https_port>" << https_ << "</https_port><openSSL><server><certificateFile>" << dir_
+          << "/server.pem</certificateFile><privateKeyFile>" << dir_
+          << "/server.key</privateKeyFile><verificationMode>none</verificationMode><cacheSessions>true</cacheSessions></"
+             "server></openSSL>";
     }
     if (!cluster.empty()) {
       out << "<remote_servers><all>";
-      for (const u16 port : cluster) out << "<shard><replica><host>127.0.0.1</host><port>" << port << "</port></replica></shard>";
+      for (const u16 port : cluster)
+        out << "<shard><replica><host>127.0.0.1</host><port>" << port << "</port></replica></shard>";
       out << "</all></remote_servers>";
     }
     out << "</yandex>";
     // A second user has a password.
-    std::ofstream(dir_ + "/users.xml") << "<yandex><profiles><default/></profiles><quotas><default/></quotas><users>"
-                                       << "<default><password></password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default>"
-                                       << "<agent><password>secret word</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></agent>"
-                                       << "</users></yandex>";
+    std::ofstream(dir_ + "/users.xml")
+        << "<yandex><profiles><default/></profiles><quotas><default/></quotas><users>"
+        << "<default><password></password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</"
+           "quota></default>"
+        << "<agent><password>secret "
+           "word</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></agent>"
+        << "</users></yandex>";
   }
-  // HTTPS beside HTTP, by a certificate for `localhost`, which ca.pem has signed; expired.pem is one of yesterday, and other.pem another
-  // authority of that name. To be called before configure(). False: there is no openssl.
+  // HTTPS beside HTTP, by a certificate for `localhost`, which ca.pem has signed; expired.pem is one of yesterday, and
+  // other.pem another authority of that name. To be called before configure(). False: there is no openssl.
   bool use_tls() {
     std::ofstream(dir_ + "/names") << "subjectAltName=DNS:localhost\n";
-    const std::string authority = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ringside-test -keyout ", sign = "openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names ";
-    const std::string commands = "cd " + dir_ + " && " + authority + "ca.key -out ca.pem && " + authority + "other.key -out other.pem && "
-                                 "openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost && " +
-                                 sign + "-days 2 -out server.pem && " + sign + "-days -1 -out expired.pem";
+    const std::string authority = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ringside-test -keyout ",
+                      sign = "openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names ";
+    const std::string commands =
+        "cd " + dir_ + " && " + authority + "ca.key -out ca.pem && " + authority +
+        "other.key -out other.pem && "
+        "openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost && " +
+        sign + "-days 2 -out server.pem && " + sign + "-days -1 -out expired.pem";
     if (std::system(("{ " + commands + "; } >" + dir_ + "/openssl 2>&1").c_str()) == 0) https_ = free_port();
     return https_ != 0;
   }
@@ -127,7 +143,9 @@ class TestServer {
   }
   u16 http() const { return http_; }
   u16 tcp() const { return tcp_; }
-  std::string url(const std::string& database) const { return "clickhouse://127.0.0.1:" + std::to_string(http_) + "/" + database; }
+  std::string url(const std::string& database) const {
+    return "clickhouse://127.0.0.1:" + std::to_string(http_) + "/" + database;
+  }
   std::unique_ptr<clickhouse::Server> client(const std::string& database) const {
     return must(clickhouse::Server::open(must(clickhouse::Address::parse(url(database))), {}));
   }

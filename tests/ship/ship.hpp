@@ -33,7 +33,8 @@ struct Ship : BinaryTest {
     if (const std::string missing = TestServer::missing(); !missing.empty()) GTEST_SKIP() << missing;
     dir = in_memory("ringside-ship-" + std::to_string(getpid()));
     BinaryTest::SetUp();
-    static const bool started = (server().use_tls(), server().configure({server().tcp(), second().tcp()}), server().start(), true);
+    static const bool started =
+        (server().use_tls(), server().configure({server().tcp(), second().tcp()}), server().start(), true);
     (void)started;
     static int number = 0;
     database = "t" + std::to_string(++number);
@@ -51,12 +52,16 @@ struct Ship : BinaryTest {
     const auto client = server().client(database);
     std::string answer;
     u64 all = 0;
-    for (const auto& block : must(client->select("SELECT name FROM system.tables WHERE database = '" + database + "' AND position(name, ':') != 0", answer)))
+    for (const auto& block : must(client->select(
+             "SELECT name FROM system.tables WHERE database = '" + database + "' AND position(name, ':') != 0", answer)))
       for (const auto& name : block.column("name")->texts)
-        all += must(client->count("SELECT count() FROM " + clickhouse::quoted_name(name) + (agent.empty() ? "" : " WHERE agent = '" + agent + "'")));
+        all += must(client->count("SELECT count() FROM " + clickhouse::quoted_name(name) +
+                                  (agent.empty() ? "" : " WHERE agent = '" + agent + "'")));
     return all;
   }
-  nlohmann::json state(const std::string& spool = "spool") const { return nlohmann::json::parse(slurp(dir + "/" + spool + "/state.json")); }
+  nlohmann::json state(const std::string& spool = "spool") const {
+    return nlohmann::json::parse(slurp(dir + "/" + spool + "/state.json"));
+  }
   // A part of a spool.
   u64 part(int number, u32 rings = 4, u32 events_per_page = 50, const std::string& spool = "spool", Of of = Of::both) const {
     fs::create_directories(dir + "/" + spool);

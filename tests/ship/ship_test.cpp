@@ -25,24 +25,29 @@ TEST_F(Ship, EveryEventIsARowWithItsFieldsAsColumns) {
   std::string answer;
   const auto client = server().client(database);
   for (const std::string table : {"app:numbers", "kern:numbers"}) {
-    const auto blocks = must(client->select("SELECT mono_ns, cpu, tid, task, host, a, b, c, d FROM " + clickhouse::quoted_name(table) + " ORDER BY mono_ns, tid", answer));
+    const auto blocks = must(client->select(
+        "SELECT mono_ns, cpu, tid, task, host, a, b, c, d FROM " + clickhouse::quoted_name(table) + " ORDER BY mono_ns, tid",
+        answer));
     std::multiset<std::string> there, here;
     for (const auto& block : blocks)
       for (u64 row = 0; row < block.rows; ++row) {
         std::string line;
-        for (const auto& column : block.columns) line += (column.size == 0 ? std::string(column.texts[row]) : std::to_string(column.whole(row))) + " ";
+        for (const auto& column : block.columns)
+          line += (column.size == 0 ? std::string(column.texts[row]) : std::to_string(column.whole(row))) + " ";
         there.insert(line);
       }
     for (const auto& event : this->events("kept")) {
       if (!event.contains("event") || event["event"] != table) continue;
       const auto& f = event["fields"];
-      here.insert(std::to_string(event["ts"].get<u64>()) + " " + (event["cpu"].is_null() ? "-1" : event["cpu"].dump()) + " " + event["tid"].dump() + " " + event["task"].get<std::string>() + " here " +
-                  f["a"].dump() + " " + f["b"].dump() + " " + f["c"].dump() + " " + f["d"].dump() + " ");
+      here.insert(std::to_string(event["ts"].get<u64>()) + " " + (event["cpu"].is_null() ? "-1" : event["cpu"].dump()) + " " +
+                  event["tid"].dump() + " " + event["task"].get<std::string>() + " here " + f["a"].dump() + " " +
+                  f["b"].dump() + " " + f["c"].dump() + " " + f["d"].dump() + " ");
     }
     EXPECT_EQ(there, here) << table;
     EXPECT_GT(here.size(), 20u);
   }
-  EXPECT_EQ(number("SELECT countIf(name = 'short' AND more = 'four') FROM \"app:texts\""), number("SELECT count() FROM \"app:texts\""));
+  EXPECT_EQ(number("SELECT countIf(name = 'short' AND more = 'four') FROM \"app:texts\""),
+            number("SELECT count() FROM \"app:texts\""));
   EXPECT_EQ(number("SELECT sum(length(list)) FROM \"app:arrays\""), 3 * number("SELECT count() FROM \"app:arrays\""));
   EXPECT_EQ(number("SELECT sum(count) FROM losses WHERE why = 'gap'"), 4 * 77u);
   EXPECT_EQ(number("SELECT count() FROM parts"), 1u);
@@ -76,7 +81,8 @@ TEST_F(Ship, AFieldThatIsNewOrOfAnotherTypeIsAnotherColumn) {
     must(w.finish(1));
   };
   recorded(1, "\tfield:u32 id;\toffset:8;\tsize:4;\tsigned:0;\n", Payload(1, 1).put(u32{5}));
-  recorded(2, "\tfield:s64 id;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:u32 cpu;\toffset:16;\tsize:4;\tsigned:0;\n", Payload(1, 1).put(i64{-6}).put(u32{7}));
+  recorded(2, "\tfield:s64 id;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:u32 cpu;\toffset:16;\tsize:4;\tsigned:0;\n",
+           Payload(1, 1).put(i64{-6}).put(u32{7}));
   const Outcome o = ringside("ship --spool spool " + url());
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(number("SELECT countIf(id = 5 AND id_Int64 = 0 AND cpu_ = 0) FROM \"shop:order\""), 1u);
@@ -91,8 +97,9 @@ TEST_F(Ship, ASpoolThatIsFullDropsItsOldestPartAndCountsIt) {
   EXPECT_NE(o.err.find("does not answer"), std::string::npos) << o.err;
   EXPECT_NE(o.err.find("spooled 1,200"), std::string::npos) << o.err;
   // The fourth part is made by an agent that has no room for it.
-  o = run(RINGSIDE_BUILD_DIR "/ringside ship -q -i shop --spool spool --spool-size 1 --part-time 100ms --duration 300ms --fail-on-loss " + away +
-          " & sleep 0.1; RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; wait $!");
+  o = run(RINGSIDE_BUILD_DIR
+          "/ringside ship -q -i shop --spool spool --spool-size 1 --part-time 100ms --duration 300ms --fail-on-loss " +
+          away + " & sleep 0.1; RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; wait $!");
   EXPECT_EQ(o.code, 3) << o.err;
   const auto books = state();
   EXPECT_GE(books["dropped"], 800u);
@@ -131,8 +138,9 @@ TEST_F(Ship, APartThatIsRemovedByHandIsDropped) {
 }
 
 TEST_F(Ship, ALiveInstanceIsShipped) {
-  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside ship -i shop --spool spool --part-time 100ms --duration 1s " + url() +
-                        " & sleep 0.3; for n in 1 2 3; do RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; done; wait $!");
+  const Outcome o =
+      run(RINGSIDE_BUILD_DIR "/ringside ship -i shop --spool spool --part-time 100ms --duration 1s " + url() +
+          " & sleep 0.3; for n in 1 2 3; do RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; done; wait $!");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_GT(state()["shipped"], 0u);
   EXPECT_EQ(state()["shipped"], state()["read"]);
@@ -140,8 +148,10 @@ TEST_F(Ship, ALiveInstanceIsShipped) {
 }
 
 TEST_F(Ship, WhatAKilledAgentRecordedIsShippedByTheNext) {
-  const std::string agent = RINGSIDE_BUILD_DIR "/ringside ship -q -i shop --spool spool " + url(), write = "RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; ";
-  const Outcome first = run(agent + " & until [ -e spool/now/meta.json ]; do sleep 0.02; done; " + write + "until ls spool/now/*.raw; do sleep 0.02; done; " + write + "kill -9 $!; " + write + "true");
+  const std::string agent = RINGSIDE_BUILD_DIR "/ringside ship -q -i shop --spool spool " + url(),
+                    write = "RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; ";
+  const Outcome first = run(agent + " & until [ -e spool/now/meta.json ]; do sleep 0.02; done; " + write +
+                            "until ls spool/now/*.raw; do sleep 0.02; done; " + write + "kill -9 $!; " + write + "true");
   EXPECT_TRUE(fs::exists(dir + "/spool/now")) << first.err;
   const Outcome second = run(agent + " --duration 300ms");
   ASSERT_EQ(second.code, 0) << second.err;
@@ -188,13 +198,17 @@ TEST_F(Ship, TlsWithAnAuthorityOfOnesOwn) {
   const std::string tls = "tls = yes\n", trusting = tls + "ca = " + server().file("ca.pem") + "\n";
   const u16 port = server().https();
   refused(way("localhost", tls, port), "is not trusted (SSL certificate problem: unable to get local issuer certificate)");
-  refused(way("localhost", tls + "ca = " + server().file("other.pem") + "\n", port), "is not trusted (SSL certificate problem: ");
-  refused(way("127.0.0.1", trusting, port), "is not trusted (SSL: no alternative certificate subject name matches target host name '127.0.0.1')");
+  refused(way("localhost", tls + "ca = " + server().file("other.pem") + "\n", port),
+          "is not trusted (SSL certificate problem: ");
+  refused(way("127.0.0.1", trusting, port),
+          "is not trusted (SSL: no alternative certificate subject name matches target host name '127.0.0.1')");
   refused(way("localhost", tls + "ca = " + dir + "/none.pem\n", port), "`ca` in the --config file: ");
   refused(way("localhost", trusting, server().tcp()), "speaks no TLS there");
   refused(way("localhost", "", port), "if that is its port of https, write `tls = yes` into the --config file");
   const u16 expired = free_port();
-  const pid_t other = spawn({"openssl", "s_server", "-accept", std::to_string(expired), "-cert", server().file("expired.pem"), "-key", server().file("server.key"), "-www"}, dir + "/said");
+  const pid_t other = spawn({"openssl", "s_server", "-accept", std::to_string(expired), "-cert", server().file("expired.pem"),
+                             "-key", server().file("server.key"), "-www"},
+                            dir + "/said");
   ASSERT_TRUE(wait_for([&] { return slurp(dir + "/said").find("ACCEPT") != std::string::npos; }));
   refused(way("localhost", trusting, expired), "is not trusted (SSL certificate problem: certificate has expired)");
   kill(other, SIGKILL), waitpid(other, nullptr, 0);
@@ -203,15 +217,17 @@ TEST_F(Ship, TlsWithAnAuthorityOfOnesOwn) {
   const Outcome o = ringside("ship --spool spool --config conf " + good);
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(rows(), events);
-  for (const std::string command : {"report -i ", "hist event -i "}) EXPECT_EQ(ringside(command + "kept").out, ringside(command + "'" + good + "?config=conf'").out);
+  for (const std::string command : {"report -i ", "hist event -i "})
+    EXPECT_EQ(ringside(command + "kept").out, ringside(command + "'" + good + "?config=conf'").out);
 }
 
-// A way to the server that can be bad: the answer to an insert is lost, or the insert is cut. The requests name a setting as `alias` has it,
-// which the server knows.
+// A way to the server that can be bad: the answer to an insert is lost, or the insert is cut. The requests name a setting as
+// `alias` has it, which the server knows.
 class BadWay {
  public:
   enum class Fault { answer, request };
-  BadWay(u16 to, std::map<u32, Fault> faults, std::pair<std::string, std::string> alias = {}) : to_(to), faults_(std::move(faults)), alias_(std::move(alias)) {
+  BadWay(u16 to, std::map<u32, Fault> faults, std::pair<std::string, std::string> alias = {})
+      : to_(to), faults_(std::move(faults)), alias_(std::move(alias)) {
     listen_ = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -288,7 +304,8 @@ TEST_F(Ship, AnInsertWhoseAnswerIsLostIsNotRepeatedAndOneThatIsCutIs) {
   const u64 events = part(1);
   const BadWay way(server().http(), {{2, BadWay::Fault::answer}, {4, BadWay::Fault::request}});
   // With a source, an agent tries again until its time is over.
-  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside ship -i nothing --spool spool --duration 12s clickhouse://127.0.0.1:" + std::to_string(way.port()) + "/" + database +
+  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside ship -i nothing --spool spool --duration 12s clickhouse://127.0.0.1:" +
+                        std::to_string(way.port()) + "/" + database +
                         " & while [ -e spool/part.0000001 ]; do sleep 0.05; done; kill -INT $!; wait $!");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.err.find("events wait in the spool"), std::string::npos) << o.err;
@@ -299,8 +316,8 @@ TEST_F(Ship, AnInsertWhoseAnswerIsLostIsNotRepeatedAndOneThatIsCutIs) {
   EXPECT_EQ(number("SELECT count() FROM parts"), 1u);
 }
 
-// A server since 21.11 keeps inserts for later if a user's profile has async_insert; that of the tests is older, and has a setting of another
-// name instead.
+// A server since 21.11 keeps inserts for later if a user's profile has async_insert; that of the tests is older, and has a
+// setting of another name instead.
 TEST_F(Ship, AServerThatMayKeepInsertsForLaterIsToldNotTo) {
   const u64 events = part(1);
   const BadWay way(server().http(), {}, {"async_insert", "send_timeout"});
@@ -324,7 +341,8 @@ TEST_F(Ship, EachEventArrivesOnceWhateverIsKilled) {
     for (int n = 1; n <= parts; ++n) events[static_cast<size_t>(agent)] += part(n, 4, 50, spool);
     threads.emplace_back([&, agent, spool, random = std::mt19937(seed())]() mutable {
       for (int mine = 0;;) {
-        const pid_t child = spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-q", "--spool", dir + "/" + spool, url()}, dir + "/said" + std::to_string(agent));
+        const pid_t child = spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-q", "--spool", dir + "/" + spool, url()},
+                                  dir + "/said" + std::to_string(agent));
         int status = 0;
         if (mine < kills) {
           // After a kill it waits some seconds for the end of its last insert.
@@ -349,7 +367,8 @@ TEST_F(Ship, EachEventArrivesOnceWhateverIsKilled) {
   for (int agent = 0; agent < agents; ++agent) {
     const auto books = state("spool" + std::to_string(agent));
     EXPECT_EQ(books["shipped"], events[static_cast<size_t>(agent)]) << slurp(dir + "/said" + std::to_string(agent));
-    EXPECT_EQ(rows(books["agent"].get<std::string>()), events[static_cast<size_t>(agent)]) << slurp(dir + "/said" + std::to_string(agent));
+    EXPECT_EQ(rows(books["agent"].get<std::string>()), events[static_cast<size_t>(agent)])
+        << slurp(dir + "/said" + std::to_string(agent));
   }
   EXPECT_EQ(number("SELECT count() FROM parts"), static_cast<u64>(parts * agents));
 }
@@ -368,7 +387,8 @@ TEST_F(Ship, WhatWasShippedReadsAsTheRecordingDid) {
   part(1, 6, 50);
   ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.0000001 " + dir + "/kept").c_str()), 0);
   ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
-  for (const std::string command : {"report --json", "report", "hist app:numbers/c.log2 -v d", "hist common_pid,event", "hist task", "latency app:numbers app:texts --json", "top --once"}) {
+  for (const std::string command : {"report --json", "report", "hist app:numbers/c.log2 -v d", "hist common_pid,event",
+                                    "hist task", "latency app:numbers app:texts --json", "top --once"}) {
     // Cut for several threads or not, the answer is the same.
     const Outcome local = ringside(command + " -i kept --jobs 1"), shipped = ringside(command + " --jobs 2 -i '" + url() + "'");
     EXPECT_EQ(local.code, shipped.code) << command << shipped.err;
@@ -378,7 +398,8 @@ TEST_F(Ship, WhatWasShippedReadsAsTheRecordingDid) {
   EXPECT_EQ(ringside("plot -o plot.html '" + url() + "'").code, 0);
   // A range of the time of day.
   const u64 middle = number("SELECT toUInt64(quantileExact(0.5)(time_ns)) FROM \"app:numbers\"");
-  const u64 later = number("SELECT count() FROM \"app:numbers\" WHERE time_ns >= " + std::to_string(middle / 1'000'000 * 1'000'000));
+  const u64 later =
+      number("SELECT count() FROM \"app:numbers\" WHERE time_ns >= " + std::to_string(middle / 1'000'000 * 1'000'000));
   char from[64];
   std::snprintf(from, sizeof from, "%lu.%03lu", middle / 1'000'000'000, middle / 1'000'000 % 1000);
   const Outcome o = ringside("report -e app:numbers '" + url() + "?hosts=here&from=" + from + "'");
@@ -423,7 +444,10 @@ TEST_F(Ship, ARangeHasTheEventsThatAreOlderThanTheirRecording) {
   const auto all = events("kept");
   const auto at = [&](size_t part) { return (all[all.size() * part / 4]["ts"].get<u64>() + offset) / 1'000'000 * 1'000'000; };
   const u64 from = at(1), to = at(3);
-  const auto mono = [&](u64 wall) { return std::to_string((wall - offset) / 1'000'000'000) + "." + std::to_string(1'000'000'000 + (wall - offset) % 1'000'000'000).substr(1) + "s"; };
+  const auto mono = [&](u64 wall) {
+    return std::to_string((wall - offset) / 1'000'000'000) + "." +
+           std::to_string(1'000'000'000 + (wall - offset) % 1'000'000'000).substr(1) + "s";
+  };
   const Outcome local = ringside("report --json --time " + mono(from) + ".." + mono(to - 1) + " kept");
   const Outcome shipped = ringside("report --json '" + url() + "?from=" + seconds(from) + "&to=" + seconds(to) + "'");
   EXPECT_EQ(shipped.code, 0) << shipped.err;
@@ -467,7 +491,9 @@ TEST_F(Ship, ACluster) {
   for (int n = 1; n <= 4; ++n) events += part(n, 2, 50, "one", Of::program) + part(n, 4, 50, "two", Of::program);
   const std::string here = url(), there = second().url(database);
   const auto agent = [&](const std::string& spool, const std::string& own, const std::string& other) {
-    return spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", dir + "/root/" + spool, "--spool", dir + "/" + spool, "--host", spool, "--schema", "cluster=all", "--other", other, own}, dir + "/said" + spool);
+    return spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", dir + "/root/" + spool, "--spool", dir + "/" + spool, "--host",
+                  spool, "--schema", "cluster=all", "--other", other, own},
+                 dir + "/said" + spool);
   };
   const pid_t agents[] = {agent("one", here, there), agent("two", there, here)};
   const auto shipped = [&](const std::string& spool) {
@@ -477,16 +503,21 @@ TEST_F(Ship, ACluster) {
   EXPECT_TRUE(wait_for([&] { return shipped("two") > 0; })) << slurp(dir + "/saidtwo");
   second().kill9();
   second().start();
-  EXPECT_TRUE(wait_for([&] { return shipped("one") + shipped("two") == events; })) << slurp(dir + "/saidone") << slurp(dir + "/saidtwo");
+  EXPECT_TRUE(wait_for([&] { return shipped("one") + shipped("two") == events; }))
+      << slurp(dir + "/saidone") << slurp(dir + "/saidtwo");
   for (const pid_t child : agents) kill(child, SIGINT), waitpid(child, nullptr, 0);
   for (const auto& client : {server().client(database), second().client(database)}) {
     u64 all = 0;
     std::string answer;
-    for (const auto& block : must(client->select("SELECT name FROM system.tables WHERE database = '" + database + "' AND engine = 'Distributed' AND position(name, ':') != 0", answer)))
-      for (const auto& name : block.column("name")->texts) all += must(client->count("SELECT count() FROM " + clickhouse::quoted_name(name)));
+    for (const auto& block : must(client->select("SELECT name FROM system.tables WHERE database = '" + database +
+                                                     "' AND engine = 'Distributed' AND position(name, ':') != 0",
+                                                 answer)))
+      for (const auto& name : block.column("name")->texts)
+        all += must(client->count("SELECT count() FROM " + clickhouse::quoted_name(name)));
     EXPECT_EQ(all, events);
     EXPECT_EQ(must(client->count("SELECT uniq(host) FROM \"app:numbers\"")), 2u);
-    EXPECT_LT(must(client->count("SELECT count() FROM \"app:numbers_local\"")), must(client->count("SELECT count() FROM \"app:numbers\"")));
+    EXPECT_LT(must(client->count("SELECT count() FROM \"app:numbers_local\"")),
+              must(client->count("SELECT count() FROM \"app:numbers\"")));
   }
   const Outcome both = ringside("report --json '" + there + "'");
   EXPECT_EQ(both.code, 0) << both.err;
@@ -523,17 +554,22 @@ TEST_F(Ship, AFullDiskDropsTheOldestPartsAndTheAgentLivesOn) {
   } const mounted{spool};
   const u16 port = free_port();
   const auto said = [&] { return slurp(dir + "/said"); };
-  const auto write = [&] { run("for n in 1 2 3 4 5; do RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; done"); };
+  const auto write = [&] {
+    run("for n in 1 2 3 4 5; do RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; done");
+  };
   setenv("RINGSIDE_ROOT", (dir + "/root").c_str(), 1);
-  const pid_t agent = spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", "shop", "--json", "--spool", spool, "--part-time", "100ms", "--metrics", "127.0.0.1:" + std::to_string(port),
-                             "clickhouse://127.0.0.1:" + std::to_string(free_port()) + "/x"},
-                            dir + "/said");
+  const pid_t agent =
+      spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", "shop", "--json", "--spool", spool, "--part-time", "100ms",
+             "--metrics", "127.0.0.1:" + std::to_string(port), "clickhouse://127.0.0.1:" + std::to_string(free_port()) + "/x"},
+            dir + "/said");
   unsetenv("RINGSIDE_ROOT");
   const auto read = [&] {
     const auto now = nlohmann::json::parse(slurp(spool + "/state.json"), nullptr, false);
     return now.is_discarded() ? u64{0} : now.value("read", u64{0});
   };
-  const auto waits_for = [&](const auto& done) { return wait_for([&] { return waitpid(agent, nullptr, WNOHANG) == agent || done(); }) && kill(agent, 0) == 0; };
+  const auto waits_for = [&](const auto& done) {
+    return wait_for([&] { return waitpid(agent, nullptr, WNOHANG) == agent || done(); }) && kill(agent, 0) == 0;
+  };
   ASSERT_TRUE(waits_for([&] { return fs::exists(spool + "/now/meta.json"); })) << said();
   const auto written = [&] { return nlohmann::json::parse(ringside("stat shop --json").out)["total"]["written"].get<u64>(); };
   // The first part is on its way from then on, and stays.
@@ -550,14 +586,16 @@ TEST_F(Ship, AFullDiskDropsTheOldestPartsAndTheAgentLivesOn) {
         if (::write(fd, bytes.data(), bytes.size()) < 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       close(fd);
     });
-    EXPECT_TRUE(waits_for([&] { return write(), said().find("the spool's oldest parts are dropped") != std::string::npos; })) << said();
+    EXPECT_TRUE(waits_for([&] { return write(), said().find("the spool's oldest parts are dropped") != std::string::npos; }))
+        << said();
     EXPECT_TRUE(waits_for([&] { return get(port, "/metrics").find("ringside_disk_full 1\n") != std::string::npos; })) << said();
     write();
     enough = true;
     fills.join();
   }
   fs::remove(spool + "/other");
-  EXPECT_TRUE(waits_for([&] { return write(), said().find("there is room for the spool again") != std::string::npos; })) << said();
+  EXPECT_TRUE(waits_for([&] { return write(), said().find("there is room for the spool again") != std::string::npos; }))
+      << said();
   const u64 all = written();
   kill(agent, SIGINT);
   int status = 0;
@@ -576,29 +614,43 @@ TEST_F(Ship, AFullDiskDropsTheOldestPartsAndTheAgentLivesOn) {
 }
 
 TEST_F(Ship, PrometheusUnderstandsTheNumbers) {
-  if (in_path("promtool").empty() || in_path("prometheus").empty()) GTEST_SKIP() << "there is no prometheus (Debian: apt install prometheus)";
+  if (in_path("promtool").empty() || in_path("prometheus").empty())
+    GTEST_SKIP() << "there is no prometheus (Debian: apt install prometheus)";
   const u64 events = part(1);
   const u16 port = free_port(), own = free_port();
   const std::string at = "127.0.0.1:" + std::to_string(port);
-  const pid_t agent = spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", dir + "/root/shop", "--spool", dir + "/spool", "--metrics", at, "--hist", "app:numbers/c", "--latency",
-                             "app:numbers->app:texts", "--latency", "wakeup", url()},
-                            dir + "/said");
+  const pid_t agent =
+      spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", dir + "/root/shop", "--spool", dir + "/spool", "--metrics", at,
+             "--hist", "app:numbers/c", "--latency", "app:numbers->app:texts", "--latency", "wakeup", url()},
+            dir + "/said");
   const auto has = [&](const std::string& line) { return get(port, "/metrics").find(line) != std::string::npos; };
-  ASSERT_TRUE(wait_for([&] { return has("ringside_events_shipped_total " + std::to_string(events) + "\n"); })) << slurp(dir + "/said") << get(port, "/metrics");
+  ASSERT_TRUE(wait_for([&] { return has("ringside_events_shipped_total " + std::to_string(events) + "\n"); }))
+      << slurp(dir + "/said") << get(port, "/metrics");
   const std::string text = get(port, "/metrics");
   EXPECT_EQ(text.find("ringside_field_count{column=\"app:numbers/c\"} 0\n"), std::string::npos);
   EXPECT_NE(text.find("ringside_field_count{column=\"app:numbers/c\"} "), std::string::npos);
   EXPECT_EQ(text.find("ringside_latency_seconds_count{pair=\"app:numbers->app:texts\"} 0\n"), std::string::npos);
-  EXPECT_NE(text.find("ringside_events_total{event=\"app:numbers\"} " + std::to_string(number("SELECT count() FROM \"app:numbers\""))), std::string::npos) << text;
+  EXPECT_NE(text.find("ringside_events_total{event=\"app:numbers\"} " +
+                      std::to_string(number("SELECT count() FROM \"app:numbers\""))),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("ringside_server_up 1\n"), std::string::npos);
   std::ofstream(dir + "/metrics") << text;
   const Outcome checked = run("promtool check metrics < metrics");
   EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
   EXPECT_EQ(get(port, "/"), "The numbers are at /metrics\n");
-  std::ofstream(dir + "/prometheus.yml") << "scrape_configs:\n  - job_name: ringside\n    scrape_interval: 200ms\n    scrape_timeout: 200ms\n    static_configs: [{targets: ['" << at << "']}]\n";
-  const pid_t prometheus = spawn({"prometheus", "--config.file=" + dir + "/prometheus.yml", "--storage.tsdb.path=" + dir + "/tsdb", "--web.listen-address=127.0.0.1:" + std::to_string(own)}, dir + "/prometheus");
-  EXPECT_TRUE(wait_for([&] { return get(own, "/api/v1/query?query=ringside_events_shipped_total").find("\"" + std::to_string(events) + "\"") != std::string::npos; }))
-      << slurp(dir + "/prometheus") << get(own, "/api/v1/targets");
+  std::ofstream(dir + "/prometheus.yml") << "scrape_configs:\n  - job_name: ringside\n    scrape_interval: 200ms\n    "
+                                            "scrape_timeout: 200ms\n    static_configs: [{targets: ['"
+                                         << at << "']}]\n";
+  const pid_t prometheus =
+      spawn({"prometheus", "--config.file=" + dir + "/prometheus.yml", "--storage.tsdb.path=" + dir + "/tsdb",
+             "--web.listen-address=127.0.0.1:" + std::to_string(own)},
+            dir + "/prometheus");
+  EXPECT_TRUE(wait_for([&] {
+    return get(own, "/api/v1/query?query=ringside_events_shipped_total").find("\"" + std::to_string(events) + "\"") !=
+           std::string::npos;
+  })) << slurp(dir + "/prometheus")
+      << get(own, "/api/v1/targets");
   for (const pid_t child : {prometheus, agent}) kill(child, SIGINT), waitpid(child, nullptr, 0);
 }
 
@@ -610,7 +662,8 @@ TEST(Dashboard, AsksForNumbersThatExist) {
   for (const auto& panel : dashboard["panels"])
     for (const auto& target : panel["targets"]) {
       const std::string expression = target["expr"];
-      for (size_t at = expression.find("ringside_"); at != std::string::npos; at = expression.find("ringside_", at + 1), ++asked) {
+      for (size_t at = expression.find("ringside_"); at != std::string::npos;
+           at = expression.find("ringside_", at + 1), ++asked) {
         std::string name = expression.substr(at, expression.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at) - at);
         if (name.ends_with("_bucket")) name.resize(name.size() - 7);
         EXPECT_NE(told.find("\"" + name + "\""), std::string::npos) << name;
@@ -629,7 +682,8 @@ TEST(Service, SystemdTakesIt) {
   ASSERT_GT(text.size(), program);
   text.replace(program, text.find(' ', program) - program, RINGSIDE_BUILD_DIR "/ringside");
   std::ofstream(dir + "/ringside-ship.service") << text;
-  const int status = std::system(("systemd-analyze verify --man=no " + dir + "/ringside-ship.service >" + dir + "/said 2>&1").c_str());
+  const int status =
+      std::system(("systemd-analyze verify --man=no " + dir + "/ringside-ship.service >" + dir + "/said 2>&1").c_str());
   EXPECT_EQ(slurp(dir + "/said"), "");
   EXPECT_EQ(status, 0);
   fs::remove_all(dir);
@@ -639,32 +693,76 @@ TEST(Service, SystemdTakesIt) {
 TEST_F(Ship, CountsByTheServerAreThoseOfTheRecording) {
   part(1, 6, 50);
   part(1, 5, 50, "own", Of::program);
-  for (const char* copy : {"spool/part.0000001 kept", "own/part.0000001 kept_own"}) ASSERT_EQ(std::system(("cd " + dir + " && cp -r " + copy).c_str()), 0);
+  for (const char* copy : {"spool/part.0000001 kept", "own/part.0000001 kept_own"})
+    ASSERT_EQ(std::system(("cd " + dir + " && cp -r " + copy).c_str()), 0);
   ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
   ASSERT_EQ(ringside("ship -q --spool own --host own " + url()).code, 0);
   std::random_device seed;
   std::mt19937 random(seed());
   const auto one_of = [&](const std::vector<std::string>& all) { return all[random() % all.size()]; };
-  const std::vector<std::string> keys = {"a.log2", "a.buckets=7", "b.log2", "b.buckets=1000", "c.log2", "c.hex", "d.log2", "d.buckets=1000000007", "event", "common_pid", "tid", "ring", "cpu", "name", "state", "system",
-                                         "source", "ts.buckets=1000000000", "e.log2", "f3", "task", "thread", "common_pid,event", "event,c.log2", "a.log2,b", "name,ring", "app:others/d.log2,b"};
-  const std::vector<std::string> filters = {"", "", "a > 100", "c < 1000000000 && b > 0", "state == busy", "name == short", "common_pid == 1001 || d < 0", "!(a > 10)", "cpu == 1", "task == task2", "e & 0x8", "others/c > 5"};
+  const std::vector<std::string> keys = {"a.log2",
+                                         "a.buckets=7",
+                                         "b.log2",
+                                         "b.buckets=1000",
+                                         "c.log2",
+                                         "c.hex",
+                                         "d.log2",
+                                         "d.buckets=1000000007",
+                                         "event",
+                                         "common_pid",
+                                         "tid",
+                                         "ring",
+                                         "cpu",
+                                         "name",
+                                         "state",
+                                         "system",
+                                         "source",
+                                         "ts.buckets=1000000000",
+                                         "e.log2",
+                                         "f3",
+                                         "task",
+                                         "thread",
+                                         "common_pid,event",
+                                         "event,c.log2",
+                                         "a.log2,b",
+                                         "name,ring",
+                                         "app:others/d.log2,b"};
+  const std::vector<std::string> filters = {"",
+                                            "",
+                                            "a > 100",
+                                            "c < 1000000000 && b > 0",
+                                            "state == busy",
+                                            "name == short",
+                                            "common_pid == 1001 || d < 0",
+                                            "!(a > 10)",
+                                            "cpu == 1",
+                                            "task == task2",
+                                            "e & 0x8",
+                                            "others/c > 5"};
   for (int n = 0; n < 12; ++n) {
-    const std::string where = n % 3 == 0 ? "own" : "here", filter = one_of(filters), value = one_of({"", "", "", " -v c", " -v d -v a"}), only = one_of({"", "", " -e numbers", " -e 'app:*'"});
-    const std::string command = "hist " + one_of(keys) + value + only + (filter.empty() ? "" : " -f '" + filter + "'") + (n % 2 == 0 ? " --json" : " -n 1000");
-    const Outcome local = ringside(command + " -i kept" + (where == "own" ? "_own" : "")), shipped = ringside(command + " -i '" + url() + "?hosts=" + where + "'");
+    const std::string where = n % 3 == 0 ? "own" : "here", filter = one_of(filters),
+                      value = one_of({"", "", "", " -v c", " -v d -v a"}),
+                      only = one_of({"", "", " -e numbers", " -e 'app:*'"});
+    const std::string command = "hist " + one_of(keys) + value + only + (filter.empty() ? "" : " -f '" + filter + "'") +
+                                (n % 2 == 0 ? " --json" : " -n 1000");
+    const Outcome local = ringside(command + " -i kept" + (where == "own" ? "_own" : "")),
+                  shipped = ringside(command + " -i '" + url() + "?hosts=" + where + "'");
     EXPECT_EQ(local.code, shipped.code) << command << local.err << shipped.err;
     EXPECT_EQ(local.out == shipped.out, true) << where << ": " << command << first_difference(local.out, shipped.out);
   }
   // What has been fetched.
   const auto fetched = [&](const Tallied& tallied) {
     const auto place = must(ShippedAsRecording::Place::parse(url() + "?hosts=here"));
-    const auto shipped = must(ShippedAsRecording::read(place, must(ShippedAsRecording::machines(place)).at(0), ShippedAsRecording::Times::mono, &tallied));
+    const auto shipped = must(ShippedAsRecording::read(place, must(ShippedAsRecording::machines(place)).at(0),
+                                                       ShippedAsRecording::Times::mono, &tallied));
     Reading::Options open;
     open.where = {shipped->recording()};
     open.notices = [](const auto&) {};
     const auto reading = must(Reading::open(std::move(open)));
     u64 times = 0;
-    reading->run([&](const TraceRecord& record, const RingName&, Reading::Got got) { times += got == Reading::Got::event ? ShippedAsRecording::times_of(record.payload) : 0; });
+    reading->run([&](const TraceRecord& record, const RingName&, Reading::Got got) {
+      times += got == Reading::Got::event ? ShippedAsRecording::times_of(record.payload) : 0;
+    });
     EXPECT_EQ(times, 1200u);
     return reading->totals().events;
   };
@@ -678,7 +776,8 @@ TEST_F(Ship, TheKernelsFunctionsHaveTheirNames) {
   fs::create_directories(dir + "/spool");
   const Outcome recorded = ringside("record -q -a -e sched:sched_switch --kstack -o spool/part.1 -- sleep 0.05");
   if (recorded.code != 0) GTEST_SKIP() << "no events of the kernel here: " << recorded.err;
-  for (const char* to : {"/kept", "/spool/part.2"}) ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.1 " + dir + to).c_str()), 0);
+  for (const char* to : {"/kept", "/spool/part.2"})
+    ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.1 " + dir + to).c_str()), 0);
   ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
   EXPECT_EQ(number("SELECT count() FROM kernel_symbols"), 1u);
   must(server().client(database)->ask("ALTER TABLE parts DELETE WHERE first_batch != 1"));
@@ -691,10 +790,12 @@ TEST_F(Ship, TheKernelsFunctionsHaveTheirNames) {
   }
 }
 
-// The questions of docs/fleet.md, about the kernel's events of this machine; the answer to the first one is also known from `latency`.
+// The questions of docs/fleet.md, about the kernel's events of this machine; the answer to the first one is also known from
+// `latency`.
 TEST_F(Ship, TheTenQuestionsHaveAnswers) {
   fs::create_directories(dir + "/spool");
-  const Outcome recorded = ringside("record -q -a -e 'sched,raw_syscalls' -o spool/part.1 -- sh -c 'for n in 1 2 3; do /bin/true; sleep 0.01; done'");
+  const Outcome recorded = ringside(
+      "record -q -a -e 'sched,raw_syscalls' -o spool/part.1 -- sh -c 'for n in 1 2 3; do /bin/true; sleep 0.01; done'");
   if (recorded.code != 0) GTEST_SKIP() << "no events of the kernel here: " << recorded.err;
   ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.1 " + dir + "/kept").c_str()), 0);
   ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);

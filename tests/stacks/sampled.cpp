@@ -1,6 +1,5 @@
-// A program, built with frame pointers and without (sampled_tables), whose samples are known: between two events it is in `spun`, then in the kernel, then its short-lived
-// children are in `short_lived`.
-// usage: sampled [short | hold | events]
+// A program, built with frame pointers and without (sampled_tables), whose samples are known: between two events it is in
+// `spun`, then in the kernel, then its short-lived children are in `short_lived`. usage: sampled [short | hold | events]
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -45,7 +44,8 @@ KEPT void short_lived() {
 KEPT void in_kernel() {
   static char bytes[1 << 16];
   const int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-  for (const unsigned long until = cpu_ns() + 30'000'000; cpu_ns() < until;) sink = sink + static_cast<unsigned long>(read(zero, bytes, sizeof bytes));
+  for (const unsigned long until = cpu_ns() + 30'000'000; cpu_ns() < until;)
+    sink = sink + static_cast<unsigned long>(read(zero, bytes, sizeof bytes));
   close(zero);
 }
 

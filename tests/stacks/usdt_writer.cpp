@@ -6,10 +6,13 @@
 
 enum class Colour : short { red = -3 };
 
-RINGSIDE_EVENT(shop, order, (u32, id), (i64, balance), (double, total), (cstring, customer), (ringside::array<u8, 4>, code), (bool, paid), (Colour, colour));
+RINGSIDE_EVENT(shop, order, (u32, id), (i64, balance), (double, total), (cstring, customer), (ringside::array<u8, 4>, code),
+               (bool, paid), (Colour, colour));
 RINGSIDE_EVENT(shop, none);
-RINGSIDE_EVENT(shop, wide, (u8, a1), (u16, a2), (i16, a3), (i32, a4), (u64, a5), (const void*, a6), (u8, a7), (u8, a8), (u8, a9), (u8, a10), (u8, a11), (u8, a12));
-RINGSIDE_EVENT(shop, wider, (u8, a1), (u8, a2), (u8, a3), (u8, a4), (u8, a5), (u8, a6), (u8, a7), (u8, a8), (u8, a9), (u8, a10), (u8, a11), (u8, a12), (u8, a13));
+RINGSIDE_EVENT(shop, wide, (u8, a1), (u16, a2), (i16, a3), (i32, a4), (u64, a5), (const void*, a6), (u8, a7), (u8, a8),
+               (u8, a9), (u8, a10), (u8, a11), (u8, a12));
+RINGSIDE_EVENT(shop, wider, (u8, a1), (u8, a2), (u8, a3), (u8, a4), (u8, a5), (u8, a6), (u8, a7), (u8, a8), (u8, a9), (u8, a10),
+               (u8, a11), (u8, a12), (u8, a13));
 
 template <class T>
 [[gnu::noinline]] void from_a_template(T value) {
@@ -18,7 +21,8 @@ template <class T>
 
 int main(int count, char** words) {
   const unsigned rounds = count > 1 ? static_cast<unsigned>(std::atoi(words[1])) : 3;
-  for (unsigned i = 0; i < rounds; ++i) shop::order(i, -long{i}, 1.5 * i, "Ada", {1, 2, 3, static_cast<unsigned char>(i)}, i % 2 != 0, Colour::red);
+  for (unsigned i = 0; i < rounds; ++i)
+    shop::order(i, -long{i}, 1.5 * i, "Ada", {1, 2, 3, static_cast<unsigned char>(i)}, i % 2 != 0, Colour::red);
   from_a_template(1);
   from_a_template(2L);
   shop::none();

@@ -1,7 +1,7 @@
 // A program whose stacks are known: it prints the addresses that it sees, its maps, and stops where a debugger sees the same.
 // Each time it also allocates 4711 bytes, which a recorder sees.
-// usage: walker [handler | tail | coroutine | vfork]: from a signal handler on a stack of its own, from a function that another one left
-// to by a jump, from a coroutine, from a child of vfork and from the program that the child then becomes.
+// usage: walker [handler | tail | coroutine | vfork]: from a signal handler on a stack of its own, from a function that another
+// one left to by a jump, from a coroutine, from a child of vfork and from the program that the child then becomes.
 #include <execinfo.h>
 #include <signal.h>
 #include <sys/wait.h>

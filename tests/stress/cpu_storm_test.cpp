@@ -65,13 +65,20 @@ struct Counted {
     add(s == Sequence::done ? mine->tries.usual : s == Sequence::moved ? mine->tries.not_usual : mine->tries.aborted);
     return s;
   }
-  RINGSIDE_INLINE static Sequence append(i64 area, const Append& a) noexcept { return count(Rseq::append(area, a), mine->tries.append); }
+  RINGSIDE_INLINE static Sequence append(i64 area, const Append& a) noexcept {
+    return count(Rseq::append(area, a), mine->tries.append);
+  }
   RINGSIDE_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept { return Rseq::refuse(area, a); }
-  RINGSIDE_INLINE static Sequence enter(i64 area, const Enter& a) noexcept { return count(Rseq::enter(area, a), mine->tries.enter); }
+  RINGSIDE_INLINE static Sequence enter(i64 area, const Enter& a) noexcept {
+    return count(Rseq::enter(area, a), mine->tries.enter);
+  }
 
  private:
   static Sequence count(Sequence s, u64& done) noexcept {
-    add(s == Sequence::done ? done : s == Sequence::moved ? mine->tries.moved : s == Sequence::late ? mine->tries.late : mine->tries.aborted);
+    add(s == Sequence::done    ? done
+        : s == Sequence::moved ? mine->tries.moved
+        : s == Sequence::late  ? mine->tries.late
+                               : mine->tries.aborted);
     return s;
   }
 };
@@ -300,14 +307,16 @@ void run_storm(bool discard, double seconds) {
   for (u32 w = 0; w < 16; ++w) EXPECT_EQ(why[w], 0u) << "answer " << w;
   EXPECT_GT(handlers, 0u);
   EXPECT_EQ(stage->looked.bad, 0u);
-  std::printf("%llu events (%llu more than counted), %llu lost, %llu refused; %llu handlers at %.0f/s, %llu hops, %u processes killed\n",
-              static_cast<unsigned long long>(written), static_cast<unsigned long long>(written - done),
-              static_cast<unsigned long long>(overrun), static_cast<unsigned long long>(dropped),
-              static_cast<unsigned long long>(handlers), static_cast<double>(handlers) / seconds, static_cast<unsigned long long>(hops),
-              kills);
+  std::printf(
+      "%llu events (%llu more than counted), %llu lost, %llu refused; %llu handlers at %.0f/s, %llu hops, %u processes "
+      "killed\n",
+      static_cast<unsigned long long>(written), static_cast<unsigned long long>(written - done),
+      static_cast<unsigned long long>(overrun), static_cast<unsigned long long>(dropped),
+      static_cast<unsigned long long>(handlers), static_cast<double>(handlers) / seconds, static_cast<unsigned long long>(hops),
+      kills);
   const auto share = [&](u64 n) { return static_cast<double>(n) * 1e6 / static_cast<double>(done + 1); };
-  std::printf("of a million events: %.0f tries aborted, %.0f moved, %.0f late, %.0f not the usual, %.0f entered a sub-buffer\n", share(t.aborted),
-              share(t.moved), share(t.late), share(t.not_usual), share(t.enter));
+  std::printf("of a million events: %.0f tries aborted, %.0f moved, %.0f late, %.0f not the usual, %.0f entered a sub-buffer\n",
+              share(t.aborted), share(t.moved), share(t.late), share(t.not_usual), share(t.enter));
   std::printf("an event came at most %llu us after \"nothing\" was said; %llu events looked at in passing\n",
               static_cast<unsigned long long>(latest / ticks_per_us), static_cast<unsigned long long>(stage->looked.events));
   testing::Test::RecordProperty("aborted_per_million", static_cast<int>(share(t.aborted)));

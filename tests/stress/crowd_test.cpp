@@ -1,5 +1,5 @@
-// An instance under threads that come and go, with handlers that write too, bursts and pauses; a consumer in another process that
-// also gives memory back; and a check of all counts at the end.
+// An instance under threads that come and go, with handlers that write too, bursts and pauses; a consumer in another process
+// that also gives memory back; and a check of all counts at the end.
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/trace.hpp>
@@ -111,7 +111,8 @@ void consume(Instance& instance, u32 ring) {
       std::memcpy(&check, c.payload().data + 16, 8);
       u32 place;
       std::memcpy(&place, c.payload().data + 24, 4);
-      if (check != sequence * 7919 || std::strcmp(reinterpret_cast<const char*>(c.payload().data) + (place & 0xFFFF), texts[sequence % 4]) != 0)
+      if (check != sequence * 7919 ||
+          std::strcmp(reinterpret_cast<const char*>(c.payload().data) + (place & 0xFFFF), texts[sequence % 4]) != 0)
         ++shared->bad;
       ++shared->read;
     }

@@ -2,8 +2,8 @@
 // and external writers come and go at random, under random limits, and are stopped and killed; then all counts must balance to
 // the event.
 //
-// RINGSIDE_SEED repeats the decisions of a run (each actor has a random stream of its own), RINGSIDE_EDGES=write,fork,... takes part
-// of them only: names of actors, limits and blows below.
+// RINGSIDE_SEED repeats the decisions of a run (each actor has a random stream of its own), RINGSIDE_EDGES=write,fork,... takes
+// part of them only: names of actors, limits and blows below.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
@@ -49,7 +49,9 @@ struct Stage {
   std::set<std::string> only;      // RINGSIDE_EDGES
   bool takes(const std::string& name) const { return only.empty() || only.count(name) != 0; }
   std::string recording(u32 serial) const { return base + "/disk-" + std::to_string(serial) + "/data"; }
-  std::string taken(u32 serial, const std::string& instance) const { return root + "/taken-" + std::to_string(serial) + "-" + instance; }
+  std::string taken(u32 serial, const std::string& instance) const {
+    return root + "/taken-" + std::to_string(serial) + "-" + instance;
+  }
 };
 const Stage* stage;
 
@@ -192,7 +194,8 @@ int finish(Actor& actor, const Started& started, const std::string& what) {
     actor.fail(what + " died of signal " + std::to_string(WTERMSIG(status)) + " after it said: " + said);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   // 127: no room for the program itself under its limit. 77: none for the ledger.
-  if (code != 0 && code != 1 && !(actor.hit && (code == 127 || code == 77))) actor.fail(what + " answered " + std::to_string(code) + ": " + said);
+  if (code != 0 && code != 1 && !(actor.hit && (code == 127 || code == 77)))
+    actor.fail(what + " answered " + std::to_string(code) + ": " + said);
   if (code == 1 && said.empty() && !actor.hit) actor.fail(what + " failed without a word");
   actor.refused = actor.refused || code == 1;
   if (said.find("DOES NOT ADD UP") != std::string::npos) actor.fail(what + ": " + said);
@@ -206,7 +209,8 @@ Answer command(Actor& actor, std::vector<std::string> words, bool limited = true
   std::string what;
   for (const std::string& w : words) what += w + " ";
   const auto limits = limited ? actor.limits() : std::vector<Actor::Limit>{};
-  for (const auto& [resource, value] : limits) what += "(limit " + std::to_string(resource) + ": " + std::to_string(value) + ") ";
+  for (const auto& [resource, value] : limits)
+    what += "(limit " + std::to_string(resource) + ": " + std::to_string(value) + ") ";
   finish(actor, start(actor, words, [&] { set(limits); }), what);
   return answer(actor);
 }
@@ -225,7 +229,8 @@ Answer write_events(Actor& actor, const char* way, int unshared) {
   const Started started = start(actor, writer_words(actor, where, way), [&] {
     setenv("RINGSIDE_INSTANCE", instances[static_cast<u32>(where)], 1);
     if (unshared != 0 && unshare(unshared) != 0) _exit(1);
-    if ((unshared & CLONE_NEWTIME) != 0) std::ofstream("/proc/self/timens_offsets") << "boottime " << boottime << " 0\n" << std::flush;
+    if ((unshared & CLONE_NEWTIME) != 0)
+      std::ofstream("/proc/self/timens_offsets") << "boottime " << boottime << " 0\n" << std::flush;
     if ((unshared & (CLONE_NEWPID | CLONE_NEWTIME)) != 0) {
       const pid_t inner = fork();  // the first process in the namespace
       if (inner != 0) {
@@ -246,7 +251,9 @@ Answer write_events(Actor& actor, const char* way, int unshared) {
 Answer write_plainly(Actor& a) { return write_events(a, "write", 0); }
 Answer write_and_fork(Actor& a) { return write_events(a, "fork", 0); }
 Answer write_and_exec(Actor& a) { return write_events(a, "exec", 0); }
-Answer write_in_pidns(Actor& a) { return write_events(a, a.random.one_in(2) ? "write" : "fork", CLONE_NEWPID | (a.random.one_in(2) ? CLONE_NEWNS : 0)); }
+Answer write_in_pidns(Actor& a) {
+  return write_events(a, a.random.one_in(2) ? "write" : "fork", CLONE_NEWPID | (a.random.one_in(2) ? CLONE_NEWNS : 0));
+}
 Answer write_in_timens(Actor& a) { return write_events(a, a.random.one_in(2) ? "write" : "exec", CLONE_NEWTIME); }
 Answer write_in_userns(Actor& a) { return write_events(a, "write", CLONE_NEWUSER); }
 Answer write_in_mntns(Actor& a) { return write_events(a, "fork", CLONE_NEWNS); }
@@ -270,7 +277,10 @@ Answer record(Actor& actor) {
 }
 Answer record_kernel(Actor& actor) {
   const std::string instance = actor.instance(), data = make_disk(actor, instance);
-  return command(actor, {"record", "-i", instance, "-e", "sched:sched_process_fork", "-o", data, "--duration", ms(30 + actor.random.below(500))}, false);
+  return command(
+      actor,
+      {"record", "-i", instance, "-e", "sched:sched_process_fork", "-o", data, "--duration", ms(30 + actor.random.below(500))},
+      false);
 }
 Answer record_remote(Actor& actor) {
   const std::string socket = stage->root + "/.remotes/w" + std::to_string(actor.serial), data = make_disk(actor, "remote");
@@ -278,8 +288,8 @@ Answer record_remote(Actor& actor) {
   words.push_back(socket);
   const Started writer = start(actor, words, [] {});
   for (int k = 0; k < 500 && access(socket.c_str(), F_OK) != 0; ++k) pause_ms(2);
-  command(actor, {"remote", socket, "-o", data, "--duration", ms(30 + actor.random.below(800)), "-b", "64k", "--subbuf-size", "4k", "--layout",
-                  actor.random.one_in(2) ? "meta" : "footers"});
+  command(actor, {"remote", socket, "-o", data, "--duration", ms(30 + actor.random.below(800)), "-b", "64k", "--subbuf-size",
+                  "4k", "--layout", actor.random.one_in(2) ? "meta" : "footers"});
   finish(actor, writer, "an external writer");
   unlink(socket.c_str());
   return answer(actor);
@@ -302,7 +312,8 @@ Answer resize(Actor& actor) {
   for (u64 n = 1 + actor.random.below(5); n != 0; --n) {
     const u32 subbuf = 4096u << actor.random.below(3);
     auto done = instance->resize(subbuf * (4 + actor.random.below(20)), subbuf);
-    if (!done && done.error().code != std::errc::device_or_resource_busy && done.error().code != std::errc::no_space_on_device) actor.fail(done.error().sentence);
+    if (!done && done.error().code != std::errc::device_or_resource_busy && done.error().code != std::errc::no_space_on_device)
+      actor.fail(done.error().sentence);
     pause_ms(actor.random.below(50));
   }
   return fine;
@@ -320,7 +331,8 @@ Answer snapshot(Actor& actor) {
   const auto instance = open_instance(actor, actor.instance());
   auto path = instance->snapshot();
   if (!path) {
-    if (path.error().code != std::errc::device_or_resource_busy && path.error().code != std::errc::no_space_on_device) actor.fail(path.error().sentence);
+    if (path.error().code != std::errc::device_or_resource_busy && path.error().code != std::errc::no_space_on_device)
+      actor.fail(path.error().sentence);
     if (!instance->has_snapshot()) return fine;  // else some rings were taken out before the memory was full
   }
   const std::string taken = instance->path() + "/snapshot";
@@ -465,7 +477,8 @@ class Books {
  private:
   void tick(const Tick& t, Where where, std::map<u32, u64>& next, const std::string& what) {
     const std::string who = what + ": life " + std::to_string(t.who) + " number " + std::to_string(t.number);
-    if (t.who >= ledger_.count() || t.number >= __atomic_load_n(&ledger_[t.who].before, __ATOMIC_ACQUIRE)) return problem(who + " was never tried");
+    if (t.who >= ledger_.count() || t.number >= __atomic_load_n(&ledger_[t.who].before, __ATOMIC_ACQUIRE))
+      return problem(who + " was never tried");
     if (ledger_[t.who].where != static_cast<u32>(where)) return problem(who + " stands in another instance's ring");
     u64& least = next[t.who];
     if (t.number < least) problem(who + " comes behind number " + std::to_string(least - 1));
@@ -491,7 +504,8 @@ std::set<u16> ticks_of(const std::vector<EventInfo>& events) {
 
 class Storm {
  public:
-  Storm(const Stage& the_stage, u64 seed) : stage_(the_stage), ledger_(the_stage.ledger), books_(ledger_), seed_(seed), random_(seed) {}
+  Storm(const Stage& the_stage, u64 seed)
+      : stage_(the_stage), ledger_(the_stage.ledger), books_(ledger_), seed_(seed), random_(seed) {}
 
   void run(double seconds) {
     const u64 end = now() + static_cast<u64>(seconds * 1e9);
@@ -507,7 +521,8 @@ class Storm {
       auto chosen = chosen_from.begin();
       for (; ticket >= chosen->weight; ++chosen) ticket -= chosen->weight;
       const auto runs_already = [&](const auto& running) { return running.second.name == chosen->name; };
-      while (running_.size() >= most_actors || (chosen->alone && std::any_of(running_.begin(), running_.end(), runs_already))) reap();
+      while (running_.size() >= most_actors || (chosen->alone && std::any_of(running_.begin(), running_.end(), runs_already)))
+        reap();
       begin(*chosen);
       for (u64 n = random_.below(20); n != 0; --n) reap();
     }
@@ -533,8 +548,10 @@ class Storm {
     for (const RingInfo& r : instance.rings()) {
       const Counters& n = r.counters;
       if (r.corrupt) books_.problem(what + ": ring " + std::to_string(r.name.ring) + " was given up");
-      if (n.written != n.read + n.overrun + n.unread) books_.problem(what + ", ring " + std::to_string(r.name.ring) + ": its counters do not add up");
-      sums.written += n.written, sums.overrun += n.overrun, sums.unread += n.unread, sums.refused += n.dropped + n.commit_overrun;
+      if (n.written != n.read + n.overrun + n.unread)
+        books_.problem(what + ", ring " + std::to_string(r.name.ring) + ": its counters do not add up");
+      sums.written += n.written, sums.overrun += n.overrun, sums.unread += n.unread,
+          sums.refused += n.dropped + n.commit_overrun;
     }
   }
 
@@ -543,7 +560,8 @@ class Storm {
     close(instance, where, name);
     Books::Sums& sums = books_.of(where);
     const PastTotals past = instance.past();
-    sums.written += past.written, sums.overrun += past.overrun, sums.refused += past.dropped + past.commit_overrun + instance.refused();
+    sums.written += past.written, sums.overrun += past.overrun,
+        sums.refused += past.dropped + past.commit_overrun + instance.refused();
     // Resizes and snapshots leave rings that also fill the memory.
     bool limited = false;
     for (const char* limit : {"nofile", "as", "fsize", "fill", "resize", "snapshot"}) limited = limited || stage_.takes(limit);
@@ -553,11 +571,15 @@ class Storm {
       if (life.where != static_cast<u32>(where)) continue;
       before += life.before, after += life.after, written += life.written, refused += life.refused;
       if (!limited && life.refused >= 20 && life.written == 0)
-        books_.problem(name + ": life " + std::to_string(who) + " of actor " + std::to_string(life.serial) + " was refused each of its " + std::to_string(life.refused) + " events");
+        books_.problem(name + ": life " + std::to_string(who) + " of actor " + std::to_string(life.serial) +
+                       " was refused each of its " + std::to_string(life.refused) + " events");
     }
     const auto n = [](u64 x) { return static_cast<unsigned long long>(x); };
-    std::printf("%s: tried %llu (%llu in flight of the dead), written %llu = seen %llu + overrun %llu + unread %llu, refused %llu; read twice %llu, gaps %llu\n",
-                name.c_str(), n(before), n(before - after), n(sums.written), n(sums.seen), n(sums.overrun), n(sums.unread), n(sums.refused), n(sums.twice), n(sums.lost));
+    std::printf(
+        "%s: tried %llu (%llu in flight of the dead), written %llu = seen %llu + overrun %llu + unread %llu, refused %llu; "
+        "read twice %llu, gaps %llu\n",
+        name.c_str(), n(before), n(before - after), n(sums.written), n(sums.seen), n(sums.overrun), n(sums.unread),
+        n(sums.refused), n(sums.twice), n(sums.lost));
     EXPECT_EQ(sums.written, sums.seen + sums.overrun + sums.unread) << name;
     EXPECT_EQ(sums.unread, 0u) << name;
     EXPECT_GE(sums.written + sums.refused, after) << name;
@@ -602,14 +624,16 @@ class Storm {
     if (pid <= 0) return pid == 0;
     const auto it = running_.find(pid);
     if (it == running_.end()) {  // a child whose parent is gone
-      if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) books_.problem("an orphan died of signal " + std::to_string(WTERMSIG(status)));
+      if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
+        books_.problem("an orphan died of signal " + std::to_string(WTERMSIG(status)));
       return true;
     }
     const Running done = it->second;
     running_.erase(it);
     const std::string what = std::string(done.name) + " " + std::to_string(done.serial);
     const int answer = WIFEXITED(status) ? WEXITSTATUS(status) : wrong;
-    if (answer == wrong || WIFSIGNALED(status)) books_.problem(what + " went wrong" + (WIFSIGNALED(status) ? ": signal " + std::to_string(WTERMSIG(status)) : ""));
+    if (answer == wrong || WIFSIGNALED(status))
+      books_.problem(what + " went wrong" + (WIFSIGNALED(status) ? ": signal " + std::to_string(WTERMSIG(status)) : ""));
     cuts_ += answer == cut_short;
     check_recording(done.serial, what, answer);
     for (const Where where : {Where::cpu, Where::thread}) {
@@ -636,18 +660,21 @@ class Storm {
       if (!sources) books_.problem(what + ": " + sources.error().sentence);
       else
         for (auto& source : *sources)
-          if (!source->name().kernel) seen += books_.take(*source, ticks_of(meta->events), where, what + ", ring " + std::to_string(source->name().ring));
+          if (!source->name().kernel)
+            seen += books_.take(*source, ticks_of(meta->events), where, what + ", ring " + std::to_string(source->name().ring));
       if (whole && !meta->complete) books_.problem(what + ": the recording is not complete");
       if (whole)
         for (const std::string& doubt : meta->missing.doubts)
-          if (doubt.find("is being consumed") == doubt.npos && doubt.find("not read") == doubt.npos) books_.problem(what + ": " + doubt);  // another recorder is there
+          if (doubt.find("is being consumed") == doubt.npos && doubt.find("not read") == doubt.npos)
+            books_.problem(what + ": " + doubt);  // another recorder is there
       if (whole && where == Where::remote) {
         u64 written = 0;
         for (u32 who = 1; who < ledger_.count(); ++who)
           if (ledger_[who].where == static_cast<u32>(where) && ledger_[who].serial == serial) written += ledger_[who].written;
         const u64 lost = sums.lost - before.lost;
         if (written != seen + lost || meta->totals.written != written)
-          books_.problem(what + ": " + std::to_string(written) + " written, " + std::to_string(seen) + " read, " + std::to_string(lost) + " lost, " + std::to_string(meta->totals.written) + " told");
+          books_.problem(what + ": " + std::to_string(written) + " written, " + std::to_string(seen) + " read, " +
+                         std::to_string(lost) + " lost, " + std::to_string(meta->totals.written) + " told");
       }
       if (whole && serial % 8 == 0) check_report(data, what, seen);
     } else if (answer == fine) {
@@ -659,9 +686,13 @@ class Storm {
     fs::remove(disk + ".of");
   }
   void check_report(const std::string& data, const std::string& what, u64 seen) {
-    FILE* const pipe = popen((RINGSIDE_BUILD_DIR "/ringside report --json -e 'edges:*' " + data + " 2>/dev/null | grep -c '\"event\":\"edges:tick\"'").c_str(), "re");
+    FILE* const pipe = popen((RINGSIDE_BUILD_DIR "/ringside report --json -e 'edges:*' " + data +
+                              " 2>/dev/null | grep -c '\"event\":\"edges:tick\"'")
+                                 .c_str(),
+                             "re");
     unsigned long long lines = 0;
-    if (std::fscanf(pipe, "%llu", &lines) != 1 || lines != seen) books_.problem(what + ": report shows " + std::to_string(lines) + " of " + std::to_string(seen) + " events");
+    if (std::fscanf(pipe, "%llu", &lines) != 1 || lines != seen)
+      books_.problem(what + ": report shows " + std::to_string(lines) + " of " + std::to_string(seen) + " events");
     pclose(pipe);
   }
 
@@ -741,7 +772,8 @@ TEST(Edges, Storm) {
   fs::remove(the_stage.ledger);
   for (const auto& entry : fs::directory_iterator(the_stage.base)) ADD_FAILURE() << "left over: " << entry.path();
   std::string line;
-  for (std::ifstream mounts("/proc/self/mountinfo"); std::getline(mounts, line);) EXPECT_EQ(line.find(base), std::string::npos) << "left over: " << line;
+  for (std::ifstream mounts("/proc/self/mountinfo"); std::getline(mounts, line);)
+    EXPECT_EQ(line.find(base), std::string::npos) << "left over: " << line;
   umount2(memory.c_str(), MNT_DETACH);
   fs::remove_all(base);
 }

@@ -20,7 +20,8 @@ using namespace ringside::test::edges;
 constexpr const char* fields =
     "\tfield:u32 who;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u32 bytes;\toffset:12;\tsize:4;\tsigned:0;\n"
     "\tfield:u64 number;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 check;\toffset:24;\tsize:8;\tsigned:0;\n";
-ringside_event event{"edges", "tick", fields, "\"%u %llu\", REC->who, REC->number", ringside_gate_of("edges", "tick"), 0, nullptr, nullptr};
+ringside_event event{"edges", "tick",  fields, "\"%u %llu\", REC->who, REC->number", ringside_gate_of("edges", "tick"),
+                     0,       nullptr, nullptr};
 
 const Ledger* ledger;
 Where where;
@@ -144,7 +145,15 @@ void forks(Random& random, int depth, bool exec) {
 
 // An external writer; only tries that found a ring count.
 void remotely(Random& random, const char* socket) {
-  remote::ProcessWriter<> writer({socket, {{1, "edges", "tick", std::string("name: tick\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n") + fields + "\nprint fmt: \"%u %llu\", REC->who, REC->number\n"}}});
+  remote::ProcessWriter<> writer(
+      {socket,
+       {{1, "edges", "tick",
+         std::string(
+             "name: tick\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned "
+             "char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:unsigned char "
+             "common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int "
+             "common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n") +
+             fields + "\nprint fmt: \"%u %llu\", REC->who, REC->number\n"}}});
   if (writer.error() != 0) return;
   const auto write = [&] {
     alignas(8) u8 payload[common_bytes + sizeof(Tick) + most_filler];

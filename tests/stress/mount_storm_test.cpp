@@ -531,8 +531,8 @@ TEST_P(MountStorm, TheBooksBalance) {
       "%llu events of %u threads, %llu handlers: %llu by GET_READER (%llu), %llu by trace_pipe (%llu reads), %llu overrun, "
       "%llu inside; "
       "%llu refused; %llu mappers killed\n",
-      n(written), threads, n(shared->handlers), n(by.by_mapper), n(by.asked), n(by.by_pipe), n(by.pipe_reads), n(s.overrun), n(s.entries),
-      n(refused), n(shared->lookers));
+      n(written), threads, n(shared->handlers), n(by.by_mapper), n(by.asked), n(by.by_pipe), n(by.pipe_reads), n(s.overrun),
+      n(s.entries), n(refused), n(shared->lookers));
 }
 
 }  // namespace

@@ -154,9 +154,9 @@ void run(Rings rings_of) {
   EXPECT_EQ(around.size(), 1u);
   EXPECT_GT(seen.of_handlers, 0u);
   EXPECT_GE(seen.frames.size(), deepest);
-  std::printf("%zu events, %llu of handlers, %llu without a stack; %zu stacks, %llu of them again\n", seen.events.size() + seen.without,
-              static_cast<unsigned long long>(seen.of_handlers), static_cast<unsigned long long>(seen.without), seen.frames.size(),
-              static_cast<unsigned long long>(seen.copies));
+  std::printf("%zu events, %llu of handlers, %llu without a stack; %zu stacks, %llu of them again\n",
+              seen.events.size() + seen.without, static_cast<unsigned long long>(seen.of_handlers),
+              static_cast<unsigned long long>(seen.without), seen.frames.size(), static_cast<unsigned long long>(seen.copies));
   instance.reset();
   std::filesystem::remove_all(dir);
 }

@@ -1,5 +1,5 @@
-// Two processes and the kernel, live on one timeline: each process writes an event, makes a system call, writes an event; now and
-// then one of them is stopped.
+// Two processes and the kernel, live on one timeline: each process writes an event, makes a system call, writes an event; now
+// and then one of them is stopped.
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -80,7 +80,8 @@ TEST_F(TimelineLive, TwoProcessesAndTheKernelInOneOrder) {
   Timeline timeline;
   for (auto& instance : instances) {
     while (instance->rings().empty()) usleep(1000);
-    for (const RingInfo& ring : instance->rings()) timeline.add(must(instance->source(ring.name.ring)), {clock, 0, instance->name()});
+    for (const RingInfo& ring : instance->rings())
+      timeline.add(must(instance->source(ring.name.ring)), {clock, 0, instance->name()});
   }
   auto rings = must(open_kernel_rings(kernel->dir(), kernel->cpus(), clock, {}));
   for (auto& source : rings.sources) timeline.add(std::move(source));

@@ -30,7 +30,9 @@ std::vector<Found> walk_alike(const u8* data, abi::EventCursor c) {
   while (c.next()) {
     out.push_back({time = c.time(), c.offset(), static_cast<u32>(c.payload().size)});
     abi::AlikeEvents alike(c);
-    while (alike.next()) out.push_back({time += alike.delta(), static_cast<u32>(alike.payload().data - data - 4), static_cast<u32>(alike.payload().size)});
+    while (alike.next())
+      out.push_back(
+          {time += alike.delta(), static_cast<u32>(alike.payload().data - data - 4), static_cast<u32>(alike.payload().size)});
     alike.move(c);
     EXPECT_EQ(c.time(), time);
     EXPECT_EQ(c.offset(), out.back().offset);
@@ -88,7 +90,8 @@ TEST(AbiCursor, TimeStampRecoversItsTopBits) {
 
 TEST(AbiCursor, Padding) {
   // A discarded event of 16 bytes: its delta counts.
-  EXPECT_EQ(walk(page("01 00 00 00 00*4  7d 00 00 00  0c 00 00 00  00*8  41 00 00 00 00*4"), 10), (All{{10, 0, 4}, {15, 24, 4}}));
+  EXPECT_EQ(walk(page("01 00 00 00 00*4  7d 00 00 00  0c 00 00 00  00*8  41 00 00 00 00*4"), 10),
+            (All{{10, 0, 4}, {15, 24, 4}}));
   // Fill to the end.
   EXPECT_EQ(walk(page("01 00 00 00 00*4  3d 00 00 00  14 00 00 00  ee*16"), 10), (All{{10, 0, 4}}));
   // The padding word ends the walk, whatever follows.
@@ -123,10 +126,12 @@ TEST(AbiCursor, EachMalformedEventIsNamed) {
   EXPECT_FALSE(odd.next());
   EXPECT_EQ(odd.malformed(), Malformed::length_unaligned);
   // Events before the malformed one are there.
-  EXPECT_EQ(walk(page("21 00 00 00 00*4  41 00 00 00 00*4  02 00 00 00 00*4"), 0, Malformed::payload_cut), (All{{1, 0, 4}, {3, 8, 4}}));
+  EXPECT_EQ(walk(page("21 00 00 00 00*4  41 00 00 00 00*4  02 00 00 00 00*4"), 0, Malformed::payload_cut),
+            (All{{1, 0, 4}, {3, 8, 4}}));
   // Each kind has words of its own.
   std::vector<std::string> said;
-  for (u8 m = 0; m <= static_cast<u8>(Malformed::length_unaligned); ++m) said.push_back(abi::to_string(static_cast<Malformed>(m)));
+  for (u8 m = 0; m <= static_cast<u8>(Malformed::length_unaligned); ++m)
+    said.push_back(abi::to_string(static_cast<Malformed>(m)));
   std::sort(said.begin(), said.end());
   EXPECT_EQ(std::adjacent_find(said.begin(), said.end()), said.end());
   EXPECT_STREQ(abi::to_string(static_cast<Malformed>(200)), "?");

@@ -30,7 +30,9 @@ void without_openat2(u32 error) {
   };
   const sock_fprog program{std::size(code), code};
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0 || syscall(SYS_openat2, 0, nullptr, nullptr, 0) != -1 || errno != static_cast<int>(error)) _exit(99);
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0 || syscall(SYS_openat2, 0, nullptr, nullptr, 0) != -1 ||
+      errno != static_cast<int>(error))
+    _exit(99);
 }
 
 // openat2_error 0: unchanged. Runs in a child, which keeps the filter; returns 0, or the line that went wrong.
@@ -112,7 +114,9 @@ TEST_P(BeneathTest, NewFilesBelongToTheOwner) {
     const auto text = read_owned(at.get(), "mine/file");
     if (!text || *text != "textmore") return 4;
     if (!write_owned(at.get(), "mine/file", "short") || *read_owned(at.get(), "mine/file") != "short") return 5;
-    if (make_owned_directory(at.get(), "led/made") || make_owned_directory(at.get(), "led") || make_owned_directory(at.get(), "../out/made")) return 6;
+    if (make_owned_directory(at.get(), "led/made") || make_owned_directory(at.get(), "led") ||
+        make_owned_directory(at.get(), "../out/made"))
+      return 6;
     if (!copy_owned(at.get(), "mine/file", at.get(), "mine/copy") || *read_owned(at.get(), "mine/copy") != "short") return 7;
     return 0;
   }), 0);
@@ -132,7 +136,9 @@ TEST_P(BeneathTest, RemovesOnlyFilesInside) {
   link("../out", "out");
   link(dir + "/out", "a/out");
   const Fd outer(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  EXPECT_EQ(in_child(GetParam(), [&] { return remove_beneath(outer.get(), "in") && remove_beneath(outer.get(), "missing") ? 0 : 1; }), 0);
+  EXPECT_EQ(
+      in_child(GetParam(), [&] { return remove_beneath(outer.get(), "in") && remove_beneath(outer.get(), "missing") ? 0 : 1; }),
+      0);
   EXPECT_FALSE(fs::exists(dir + "/in"));
   EXPECT_TRUE(fs::exists(dir + "/out/file"));
 }
@@ -152,7 +158,9 @@ TEST_P(BeneathTest, SymlinksOfOtherUsersAreNotFollowed) {
   EXPECT_EQ(in_child(GetParam(), [&] {
     for (const std::string& path : {dir + "/in/a", dir + "/way/a", dir + "/way2", dir + "//way/./a/../a/"})
       if (!open_trusted(path, Role::root)) return 1;
-    if (open_trusted(dir + "/loop/x", Role::other) || open_trusted(dir + "/in/a/b/file", Role::other) || open_trusted("", Role::other)) return 2;
+    if (open_trusted(dir + "/loop/x", Role::other) || open_trusted(dir + "/in/a/b/file", Role::other) ||
+        open_trusted("", Role::other))
+      return 2;
     return 0;
   }), 0);
   if (geteuid() != 0) GTEST_SKIP() << "only root can make another user's symlink";
@@ -163,8 +171,9 @@ TEST_P(BeneathTest, SymlinksOfOtherUsersAreNotFollowed) {
   }), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, BeneathTest, testing::Values(0u, u32{ENOSYS}, u32{EPERM}),
-                         [](const auto& test) { return test.param == 0 ? "AsItIs" : test.param == ENOSYS ? "Old" : "Filtered"; });
+INSTANTIATE_TEST_SUITE_P(Kernels, BeneathTest, testing::Values(0u, u32{ENOSYS}, u32{EPERM}), [](const auto& test) {
+  return test.param == 0 ? "AsItIs" : test.param == ENOSYS ? "Old" : "Filtered";
+});
 
 }  // namespace
 }  // namespace ringside::sys::beneath_test

@@ -1,4 +1,5 @@
-// Recordings of a bounded size: the oldest sub-buffers of all rings go, each is counted, and what stays is readable at any moment.
+// Recordings of a bounded size: the oldest sub-buffers of all rings go, each is counted, and what stays is readable at any
+// moment.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -96,7 +97,8 @@ TEST_F(BoundedRecording, KeepsTheNewestAndCountsTheRest) {
       if (found == kept.end()) continue;
       here += found->second.size();
       ASSERT_LE(found->second.size(), times.size());
-      EXPECT_TRUE(std::equal(found->second.rbegin(), found->second.rend(), times.rbegin())) << "ring " << number << " does not hold its newest events";
+      EXPECT_TRUE(std::equal(found->second.rbegin(), found->second.rend(), times.rbegin()))
+          << "ring " << number << " does not hold its newest events";
     }
     EXPECT_EQ(here + w->meta().removed().events, all);
   }

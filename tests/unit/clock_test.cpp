@@ -27,7 +27,8 @@ TEST(ClockScale, AsWith128Bits) {
     const auto d = static_cast<i64>(random()) >> (random() % 64);
     const auto mult = static_cast<u32>(random());
     const auto shift = static_cast<u32>(random() % 64);
-    ASSERT_EQ(scaled(d, mult, shift), static_cast<u64>(static_cast<i64>((i128{d} * mult) >> shift))) << d << " * " << mult << " >> " << shift;
+    ASSERT_EQ(scaled(d, mult, shift), static_cast<u64>(static_cast<i64>((i128{d} * mult) >> shift)))
+        << d << " * " << mult << " >> " << shift;
   }
 }
 #endif
@@ -36,7 +37,8 @@ TEST(ClockScale, AsWith128Bits) {
 TEST(NsWalk, EveryStepIsWhatTheClockSays) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 2000; ++i) {
-    const ClockInfo clock{ClockKind::tsc, i == 0 ? ~u32{0} : static_cast<u32>(random()) >> (random() % 32), i == 0 ? 63 : static_cast<u32>(random() % 64), random() >> 2, random()};
+    const ClockInfo clock{ClockKind::tsc, i == 0 ? ~u32{0} : static_cast<u32>(random()) >> (random() % 32),
+                          i == 0 ? 63 : static_cast<u32>(random() % 64), random() >> 2, random()};
     u64 ticks = clock.base_ticks + (random() >> 2 >> (random() % 62)) - (random() >> 2 >> (random() % 62));
     NsWalk walk(clock, ticks, clock.to_ns(ticks));
     for (int n = 0; n < 200; ++n) {

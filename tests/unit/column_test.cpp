@@ -17,7 +17,8 @@ void expect_as_it_stands(const std::vector<u8>& bytes) {
     for (u32 offset = 0; offset <= bytes.size() + 2; ++offset) {
       T value = 0;
       if (offset + sizeof(T) <= size) std::memcpy(&value, payload.data() + offset, sizeof value);
-      EXPECT_EQ(IntegerAt(offset, sizeof(T), std::is_signed_v<T>)({payload.data(), size}), static_cast<i64>(value)) << offset << " of " << size << ", " << sizeof(T);
+      EXPECT_EQ(IntegerAt(offset, sizeof(T), std::is_signed_v<T>)({payload.data(), size}), static_cast<i64>(value))
+          << offset << " of " << size << ", " << sizeof(T);
     }
   }
 }

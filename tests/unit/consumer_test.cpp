@@ -43,7 +43,9 @@ TEST_F(ConsumerTest, EveryEventOnceInOrder) {
     if (e.lost != 0) return;
     ++n;
     EXPECT_FALSE(consumer.name(e).empty());
-    EXPECT_NE(consumer.text(e).find(std::string(consumer.name(e)).substr(consumer.name(e).find(':') + 1) + ":"), std::string::npos) << consumer.text(e);
+    EXPECT_NE(consumer.text(e).find(std::string(consumer.name(e)).substr(consumer.name(e).find(':') + 1) + ":"),
+              std::string::npos)
+        << consumer.text(e);
   });
   EXPECT_EQ(n, events);
   EXPECT_EQ(consumer.events(), events);
@@ -107,7 +109,9 @@ TEST_F(ConsumerTest, FiltersAndErrors) {
   const auto sentence = [](const auto& r) { return r ? std::string("fine") : r.error().sentence; };
   EXPECT_NE(sentence(some.field<int>("app:nothing", "a")).find("there is no event \"app:nothing\""), std::string::npos);
   EXPECT_NE(sentence(some.field<int>("app:numbers", "z")).find("but a, b, c, d"), std::string::npos);
-  EXPECT_NE(sentence(some.field<int>("app:numbers", "d")).find("an integer of 8 bytes, which an integer of 4 bytes cannot hold"), std::string::npos);
+  EXPECT_NE(
+      sentence(some.field<int>("app:numbers", "d")).find("an integer of 8 bytes, which an integer of 4 bytes cannot hold"),
+      std::string::npos);
   EXPECT_NE(sentence(some.field<int>("app:texts", "name")).find("is a text"), std::string::npos);
   EXPECT_NE(sentence(some.field<std::string_view>("app:numbers", "a")).find("is an integer"), std::string::npos);
   EXPECT_NE(sentence(some.column("nothing")).find("no event here has a field"), std::string::npos);
@@ -212,7 +216,8 @@ TEST_F(ConsumerTest, TheCFormGivesTheSame) {
   const int text = ringside_consumer_column(c, "app:texts/name", error, sizeof error);
   ASSERT_GE(number, 0);
   ASSERT_GE(text, 0);
-  EXPECT_EQ(ringside_consumer_column(c, "app:numbers/nothing_of_that_name_is_there_at_all_not_even_nearly", error, sizeof error), -1);
+  EXPECT_EQ(
+      ringside_consumer_column(c, "app:numbers/nothing_of_that_name_is_there_at_all_not_even_nearly", error, sizeof error), -1);
   EXPECT_EQ(std::strlen(error), sizeof error - 1);
   ringside_hist* hist = ringside_hist_open(c, "task,event", "a", error, sizeof error);
   ringside_latency* waits = ringside_latency_open(c, "app:numbers", "app:texts", nullptr, nullptr, error, sizeof error);
@@ -290,14 +295,18 @@ TEST(Consumer, TheKernelIsReadLive) {
 TEST(Consumer, FiltersArePushedDown) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   Trace trace = must(open_traces({}, {"signal:signal_generate", "sched:sched_switch"}));
-  const auto kernels = [&](const char* event) { return sys::read_file(trace.tracefs()->dir() + "/events/" + event + "/filter").value_or(""); };
-  for (const char* text : {"sig == 28 && comm != \"x\" || common_pid > 1", "!(sig & 0xff) && errno < -1", "pid == 5 || cpu == 0"}) {
+  const auto kernels = [&](const char* event) {
+    return sys::read_file(trace.tracefs()->dir() + "/events/" + event + "/filter").value_or("");
+  };
+  for (const char* text :
+       {"sig == 28 && comm != \"x\" || common_pid > 1", "!(sig & 0xff) && errno < -1", "pid == 5 || cpu == 0"}) {
     EXPECT_EQ(push_down(must(Filter::compile(text, trace.formats, trace.tasks)), trace), 1u) << text;
     EXPECT_EQ(kernels("signal/signal_generate"), text + std::string("\n"));
     EXPECT_EQ(kernels("sched/sched_switch"), "none\n") << text;
   }
   // The kernel does not get a filter that would have another meaning there, or none.
-  for (const char* text : {"sig != 300000000000", "sig == 28 && ts > 5", "comm ~ \"*x\" && sig > 0", "sig > 1.5e1 || event == wake", "task == \"x\"", "sig == 28 && prev_prio > 3"}) {
+  for (const char* text : {"sig != 300000000000", "sig == 28 && ts > 5", "comm ~ \"*x\" && sig > 0",
+                           "sig > 1.5e1 || event == wake", "task == \"x\"", "sig == 28 && prev_prio > 3"}) {
     EXPECT_EQ(push_down(must(Filter::compile(text, trace.formats, trace.tasks)), trace), 0u) << text;
   }
 }

@@ -40,7 +40,8 @@ struct CpuInstance : testing::Test {
   test::OwnRoot root{true};
   const std::string& dir = root.path();
   void SetUp() override {
-    if (why_not_cpu_rings(best_clock()) != RingsBecause::can) GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
+    if (why_not_cpu_rings(best_clock()) != RingsBecause::can)
+      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
   }
   static std::unique_ptr<Instance> make(u64 size = 1 << 20, bool overwrite = true) {
     InstanceOptions o;
@@ -148,7 +149,11 @@ TEST_F(CpuInstance, ThreadsAndChildrenShareTheRings) {
     });
   for (auto& t : threads) t.join();
   EXPECT_EQ(wait_for(fork(), [] { for (u64 i = 0; i < 500; ++i) percpu::number(2); }), 0);
-  EXPECT_EQ(wait_for(static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)), [] { for (u64 i = 0; i < 500; ++i) percpu::number(3); }), 0);
+  EXPECT_EQ(wait_for(static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)),
+                     [] {
+                       for (u64 i = 0; i < 500; ++i) percpu::number(3);
+                     }),
+            0);
   EXPECT_EQ(wait_for(_Fork(), [] { for (u64 i = 0; i < 500; ++i) percpu::number(4); }), 0);
   EXPECT_EQ(instance->rings().size(), possible_cpus());
   Seen seen = read_all(*instance);
@@ -219,7 +224,8 @@ TEST_F(CpuInstance, AVforkLeavesTheSignalMaskAsItIs) {
     sigset_t now;
     sigprocmask(SIG_BLOCK, nullptr, &now);
     for (int signal = 1; signal <= SIGRTMAX; ++signal)
-      if (sigismember(&now, signal) != (std::find(blocked.begin(), blocked.end(), signal) != blocked.end() ? 1 : 0)) return false;
+      if (sigismember(&now, signal) != (std::find(blocked.begin(), blocked.end(), signal) != blocked.end() ? 1 : 0))
+        return false;
     return true;
   };
   sigset_t some, before;

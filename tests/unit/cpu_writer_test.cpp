@@ -170,7 +170,8 @@ TEST_F(CpuWriterTest, EverySizeGivesTheSameBytes) {
 TEST_F(CpuWriterTest, TheUsualSequenceGivesTheSameBytes) {
   Pair p(200, false, 4096, true);
   const CpuWriter<TickClock, Counted> usual{TickClock{}};
-  for (u32 size = 0; size <= 600; ++size) ASSERT_EQ(usual.write(p.set.rings(), rseq_area(), payload + size % 5, size), Refused::no);
+  for (u32 size = 0; size <= 600; ++size)
+    ASSERT_EQ(usual.write(p.set.rings(), rseq_area(), payload + size % 5, size), Refused::no);
   EXPECT_GT(tries.usual, 400u);
   Reader<> reader(p.ring);
   u32 size = 0;
@@ -196,7 +197,8 @@ TEST_F(CpuWriterTest, TheUsualSequenceGivesTheSameBytes) {
 template <u32 known>
 void known_sizes(const CpuRingSet& set, const u8* payload, std::vector<u32>& sizes) {
   const CpuWriter<TickClock, Counted> usual{TickClock{}};
-  for (int i = 0; i < 300; ++i, sizes.push_back(known)) ASSERT_EQ(usual.write<known>(set.rings(), rseq_area(), payload + i % 5, known), Refused::no);
+  for (int i = 0; i < 300; ++i, sizes.push_back(known))
+    ASSERT_EQ(usual.write<known>(set.rings(), rseq_area(), payload + i % 5, known), Refused::no);
   if constexpr (known < most_known) known_sizes<known + 4>(set, payload, sizes);
 }
 TEST_F(CpuWriterTest, SizesKnownWhenCompiledGiveTheSameBytes) {
@@ -259,8 +261,8 @@ TEST_F(CpuWriterTest, TimeExtends) {
   Pair p(30);
   u64 at = 5000;
   u32 size = 0;
-  for (const u64 delta : {u64{0}, u64{1}, abi::delta_limit - 1, abi::delta_limit, abi::delta_limit + 1, u64{1} << 31, (u64{1} << 32) - 1,
-                          u64{1} << 32, u64{0x123456789ABC}, (u64{1} << 46) + 3, u64{7}})
+  for (const u64 delta : {u64{0}, u64{1}, abi::delta_limit - 1, abi::delta_limit, abi::delta_limit + 1, u64{1} << 31,
+                          (u64{1} << 32) - 1, u64{1} << 32, u64{0x123456789ABC}, (u64{1} << 46) + 3, u64{7}})
     for (int i = 0; i < 70 && !HasFatalFailure(); ++i) {
       p.both(payload, size, at += i % 7 == 3 ? delta : 1);
       size = (size + 11) % 200;
@@ -293,7 +295,8 @@ TEST_F(CpuWriterTest, ADeltaWiderThanATimeExtendBeginsASubBuffer) {
   }
   size_t n = 0;
   while (p.reader.get_reader() == Got::data) {
-    abi::EventCursor c(p.reader.data(), p.reader.view().begin, p.reader.view().end, p.ring.header(p.reader.view().id).time_stamp);
+    abi::EventCursor c(p.reader.data(), p.reader.view().begin, p.reader.view().end,
+                       p.ring.header(p.reader.view().id).time_stamp);
     for (; c.next(); ++n) EXPECT_EQ(c.time(), at.at(n));
   }
   EXPECT_EQ(n, at.size());
@@ -347,8 +350,12 @@ TEST_F(CpuWriterTest, RandomEventsAtRandomTimesGiveTheSameBytes) {
     Pair p(3 + seed % 5, false, seed % 7 == 0 ? 16384 : 4096);
     for (int i = 0; i < 3000 && !HasFatalFailure(); ++i) {
       const u64 r = random();
-      const u32 size = r % 50 == 0 ? r / 64 % (p.ring.geometry.largest_payload() + 20) % 8000 : r % 50 < 5 ? r / 64 % 600 : r / 64 % 60;
-      const u64 at = r % 61 == 7 ? p.time - r / 512 % 50000 % p.time : r % 61 == 8 ? p.time + (r >> 30) : p.time + r / 512 % 100;
+      const u32 size = r % 50 == 0  ? r / 64 % (p.ring.geometry.largest_payload() + 20) % 8000
+                       : r % 50 < 5 ? r / 64 % 600
+                                    : r / 64 % 60;
+      const u64 at = r % 61 == 7   ? p.time - r / 512 % 50000 % p.time
+                     : r % 61 == 8 ? p.time + (r >> 30)
+                                   : p.time + r / 512 % 100;
       p.both(payload + r % 4, size, at);
       if (random() % 40 == 0) p.read_both(meta);
       if (random() % 400 == 0) p.read_all(meta);
@@ -432,7 +439,8 @@ TEST_F(CpuWriterTest, TheUsualSequenceRespectsTheGate) {
   for (int i = 0; i < 5; ++i) ASSERT_EQ(usual.write(p.set.rings(), rseq_area(), payload, 40), Refused::no);
   const u64 done = tries.usual;
   EXPECT_GT(done, 0u);
-  for (u64 gate : {u64{0}, gate_cpu_open | gate_off, gate_cpu_open | gate_moved, gate_cpu_open | gate_corrupt, u64{1} << 32 | 1}) {
+  for (u64 gate :
+       {u64{0}, gate_cpu_open | gate_off, gate_cpu_open | gate_moved, gate_cpu_open | gate_corrupt, u64{1} << 32 | 1}) {
     p.ring.control->gate = gate;
     EXPECT_NE(usual.write(p.set.rings(), rseq_area(), payload, 40), Refused::no) << std::hex << gate;
   }
@@ -518,8 +526,8 @@ TEST_F(CpuWriterCorrupt, TailNamesNoSubBuffer) {
 
 TEST_F(CpuWriterCorrupt, CommitOutside) {
   const u32 capacity = f.ring().geometry.capacity();
-  for (u64 commit : {u64{capacity} + 4, u64{4096}, u64{1} << 20, u64{0xFFFFFFF0}, u64{1} << 32, ~u64{0}, ~u64{3}, u64{1} << 63, u64{2},
-                     u64{101}, u64{capacity} - 1})
+  for (u64 commit : {u64{capacity} + 4, u64{4096}, u64{1} << 20, u64{0xFFFFFFF0}, u64{1} << 32, ~u64{0}, ~u64{3}, u64{1} << 63,
+                     u64{2}, u64{101}, u64{capacity} - 1})
     for (u32 size : {0u, 8u, 100u, 600u}) {
       SCOPED_TRACE(testing::Message() << std::hex << commit << " size " << std::dec << size);
       start(5);
@@ -531,8 +539,8 @@ TEST_F(CpuWriterCorrupt, CommitOutside) {
 // Both words are wrong alike. A value within the sub-buffer cannot be detected; nothing is ever stored outside.
 TEST_F(CpuWriterCorrupt, CommitAndCommittedWrongAlike) {
   const u32 capacity = f.ring().geometry.capacity();
-  for (u32 bytes : {capacity + 4, 4096u, u32{1} << 20, 0x7FFFFFF0u, 0x80000000u, 0xFFFFF000u, 0xFFFFFF80u, 0xFFFFFFE0u, 0xFFFFFFF0u,
-                    0xFFFFFFF8u, 0xFFFFFFFCu})
+  for (u32 bytes : {capacity + 4, 4096u, u32{1} << 20, 0x7FFFFFF0u, 0x80000000u, 0xFFFFF000u, 0xFFFFFF80u, 0xFFFFFFE0u,
+                    0xFFFFFFF0u, 0xFFFFFFF8u, 0xFFFFFFFCu})
     for (u32 size : {0u, 8u, 20u, 100u, 600u}) {
       SCOPED_TRACE(testing::Message() << std::hex << bytes << " size " << std::dec << size);
       start(5);
@@ -578,8 +586,9 @@ TEST_F(CpuWriterCorrupt, WrongSlotOfTheNextPosition) {
     const u64 at = position / slots;
     const u64 good = f.ring().record(k).slot;
     const u32 id = slot_id(k, good);
-    for (u64 bad : {pack_slot(k, at, 4), pack_slot(k, at, static_cast<u32>(id_mask)), pack_slot(k, at, tail().id), pack_slot(k, at + 1, id),
-                    pack_slot(k, at + 100, id), pack_slot(k, at - 2, id), pack_slot(k, (u64{1} << 44) - 1, id), ~u64{0}}) {
+    for (u64 bad : {pack_slot(k, at, 4), pack_slot(k, at, static_cast<u32>(id_mask)), pack_slot(k, at, tail().id),
+                    pack_slot(k, at + 1, id), pack_slot(k, at + 100, id), pack_slot(k, at - 2, id),
+                    pack_slot(k, (u64{1} << 44) - 1, id), ~u64{0}}) {
       if (at < 2 && bad == pack_slot(k, at - 2, id) && slot_lap(bad) + 1 == at) continue;
       SCOPED_TRACE(testing::Message() << "lap " << lap << " slot " << std::hex << bad);
       full();
@@ -597,7 +606,8 @@ TEST_F(CpuWriterCorrupt, RandomWordsNeverLeadOutsideTheRing) {
     const Ring& ring = f.ring();
     for (u64 n = 1 + random() % 4; n != 0; --n) {
       const u32 id = static_cast<u32>(random() % 4);
-      const u64 wild = random() >> random() % 64, near = 0 - (random() % 64) * 4, value = random() % 3 == 0 ? near & 0xFFFFFFFF : wild;
+      const u64 wild = random() >> random() % 64, near = 0 - (random() % 64) * 4,
+                value = random() % 3 == 0 ? near & 0xFFFFFFFF : wild;
       switch (random() % 8) {
         case 0: ring.control->commit = value; break;
         case 1: ring.header(id).commit = value; break;
@@ -605,7 +615,9 @@ TEST_F(CpuWriterCorrupt, RandomWordsNeverLeadOutsideTheRing) {
         case 3: ring.record(id).slot = value; break;
         case 4: times(ring.record(id))[random() % 2] = value; break;
         case 5: ring.record(id).base = value; break;
-        case 6: ring.header(tail().id < 4 ? tail().id : 0).commit = ring.record(tail().id < 4 ? tail().id : 0).committed = value; break;
+        case 6:
+          ring.header(tail().id < 4 ? tail().id : 0).commit = ring.record(tail().id < 4 ? tail().id : 0).committed = value;
+          break;
         default: ring.control->commit = pack_place({value & 0xFFFF, id}); break;
       }
     }

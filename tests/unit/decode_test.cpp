@@ -79,11 +79,13 @@ TEST(Formats, TextsArraysAndCharacters) {
 // Located texts without bytes have no address to copy from; the sanitizers check this.
 TEST(Formats, LocatedTextsOutsideThePayloadAreEmpty) {
   Formats f;
-  ASSERT_TRUE(f.add(1, "s", "t",
-                    format(1, "t", "\tfield:__data_loc char[] path;\toffset:8;\tsize:4;\tsigned:0;\n",
-                           R"("path=%s hex=%s", __get_str(path), __print_hex(__get_dynamic_array(path), __get_dynamic_array_len(path)))")));
+  ASSERT_TRUE(f.add(
+      1, "s", "t",
+      format(1, "t", "\tfield:__data_loc char[] path;\toffset:8;\tsize:4;\tsigned:0;\n",
+             R"("path=%s hex=%s", __get_str(path), __print_hex(__get_dynamic_array(path), __get_dynamic_array_len(path)))")));
   const std::string empty = printed(f, 1, Payload(1, 2).put(u32{12}));
-  for (const u32 located : {u32{0}, 12U | 1U << 16, 0xFFFFU, ~u32{0}, 4U | 0xFFFFU << 16}) EXPECT_EQ(printed(f, 1, Payload(1, 2).put(located)), empty) << located;
+  for (const u32 located : {u32{0}, 12U | 1U << 16, 0xFFFFU, ~u32{0}, 4U | 0xFFFFU << 16})
+    EXPECT_EQ(printed(f, 1, Payload(1, 2).put(located)), empty) << located;
   EXPECT_EQ(printed(f, 1, Payload(1, 2)), empty);
   EXPECT_EQ(printed(f, 1, Bytes{}), empty);
 }

@@ -5,7 +5,9 @@
 namespace ringside::event_pattern_test {
 namespace {
 
-bool means(std::string_view list, std::string_view system, std::string_view name) { return EventPatterns::parse(list).value().matches(system, name); }
+bool means(std::string_view list, std::string_view system, std::string_view name) {
+  return EventPatterns::parse(list).value().matches(system, name);
+}
 
 TEST(EventPattern, SystemAndEvent) {
   EXPECT_TRUE(means("sched:sched_switch", "sched", "sched_switch"));
@@ -51,7 +53,8 @@ TEST(EventPattern, InvalidPatternsAreRefused) {
 
 // A user who means "all events of my program" does not want two thousand kernel events.
 TEST(EventPattern, PatternsThatMayNameKernelEvents) {
-  for (const char* text : {"sched", "sched:*", "sched_switch", "s*:x"}) EXPECT_TRUE(EventPattern(text).may_name_kernel()) << text;
+  for (const char* text : {"sched", "sched:*", "sched_switch", "s*:x"})
+    EXPECT_TRUE(EventPattern(text).may_name_kernel()) << text;
   for (const char* text : {"*", "*:*", "?*:read", ":read", "*:"}) EXPECT_FALSE(EventPattern(text).may_name_kernel()) << text;
 }
 

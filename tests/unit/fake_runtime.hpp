@@ -85,7 +85,9 @@ __attribute__((weak)) int ringside_register(ringside_event* event) {
   event->enabled = &r.words.back();
   return 0;
 }
-__attribute__((weak)) uint64_t ringside_stack_of(const void* caller) { return fake::runtime().caller = reinterpret_cast<uintptr_t>(caller), 0x57ac; }
+__attribute__((weak)) uint64_t ringside_stack_of(const void* caller) {
+  return fake::runtime().caller = reinterpret_cast<uintptr_t>(caller), 0x57ac;
+}
 __attribute__((weak)) bool ringside_write(ringside_event* event, void* payload, uint32_t size) {
   auto& r = fake::runtime();
   if (r.refuse) return false;

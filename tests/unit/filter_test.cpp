@@ -19,19 +19,33 @@ struct Filters : testing::Test {
 
   void SetUp() override {
     formats.add(1, "libc", "malloc", test::malloc_format());
-    formats.add(kernel_ids + 2, "sched", "wake",
-                test::format(2, "wake",
-                             "\tfield:char comm[8];\toffset:8;\tsize:8;\tsigned:0;\n\tfield:pid_t pid;\toffset:16;\tsize:4;\tsigned:1;\n"
-                             "\tfield:u8 prio;\toffset:20;\tsize:1;\tsigned:0;\n\tfield:char c;\toffset:21;\tsize:1;\tsigned:1;\n"
-                             "\tfield:u16 state;\toffset:22;\tsize:2;\tsigned:0;\n\tfield:__data_loc char[] path;\toffset:24;\tsize:4;\tsigned:0;\n"
-                             "\tfield:double load;\toffset:28;\tsize:8;\tsigned:0;\n\tfield:u32 list[2];\toffset:36;\tsize:8;\tsigned:0;\n"
-                             "\tfield:u64 wait_ns;\toffset:44;\tsize:8;\tsigned:0;\n\tfield:s64 big;\toffset:52;\tsize:8;\tsigned:1;\n",
-                             R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }, { 2, "busy" }))"));
+    formats.add(
+        kernel_ids + 2, "sched", "wake",
+        test::format(
+            2, "wake",
+            "\tfield:char comm[8];\toffset:8;\tsize:8;\tsigned:0;\n\tfield:pid_t pid;\toffset:16;\tsize:4;\tsigned:1;\n"
+            "\tfield:u8 prio;\toffset:20;\tsize:1;\tsigned:0;\n\tfield:char c;\toffset:21;\tsize:1;\tsigned:1;\n"
+            "\tfield:u16 state;\toffset:22;\tsize:2;\tsigned:0;\n\tfield:__data_loc char[] "
+            "path;\toffset:24;\tsize:4;\tsigned:0;\n"
+            "\tfield:double load;\toffset:28;\tsize:8;\tsigned:0;\n\tfield:u32 list[2];\toffset:36;\tsize:8;\tsigned:0;\n"
+            "\tfield:u64 wait_ns;\toffset:44;\tsize:8;\tsigned:0;\n\tfield:s64 big;\toffset:52;\tsize:8;\tsigned:1;\n",
+            R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }, { 2, "busy" }))"));
     tasks.add(Task{700, 4711, "cc1plus", "g++"});
   }
   Payload wake(u16 state = 1) const {
-    return Payload(2, 4711).text({"make\0\0\0\0", 8}).put(i32{-7}).put(u8{100}).put('q').put(state).put(u32{60 | 6 << 16}).put(1.5)
-        .put(u32{1}).put(u32{2}).put(u64{5'000'000}).put(i64{-1}).text({"/etc/\0", 6});
+    return Payload(2, 4711)
+        .text({"make\0\0\0\0", 8})
+        .put(i32{-7})
+        .put(u8{100})
+        .put('q')
+        .put(state)
+        .put(u32{60 | 6 << 16})
+        .put(1.5)
+        .put(u32{1})
+        .put(u32{2})
+        .put(u64{5'000'000})
+        .put(i64{-1})
+        .text({"/etc/\0", 6});
   }
   Payload allocation(u64 size, i32 tid = 711) const { return Payload(1, tid).put(size).put(u64{0xA0}); }
 
@@ -57,22 +71,29 @@ struct Filters : testing::Test {
 
 // As in columns: libc:malloc/size.
 TEST_F(Filters, AnEventInFrontOfAName) {
-  for (const char* yes : {"libc:malloc/size == 32", "malloc/size > 31", "libc:*/size < 33", "libc:malloc/event == malloc", "libc:malloc/tid == 711", "! sched:wake/prio == 100", "!(sched:wake/prio > 0)",
+  for (const char* yes : {"libc:malloc/size == 32", "malloc/size > 31", "libc:*/size < 33", "libc:malloc/event == malloc",
+                          "libc:malloc/tid == 711", "! sched:wake/prio == 100", "!(sched:wake/prio > 0)",
                           "sched:wake/prio == 100 || libc:malloc/size == 32", "(libc:malloc/size == 32)"})
     EXPECT_TRUE(allocated(yes)) << yes;
-  for (const char* no : {"libc:malloc/size != 32", "sched:wake/tid == 711", "sched:wake/event == malloc", "sched:wake/cpu >= 0 && size == 32", "!libc:malloc/size == 32"}) EXPECT_FALSE(allocated(no)) << no;
+  for (const char* no : {"libc:malloc/size != 32", "sched:wake/tid == 711", "sched:wake/event == malloc",
+                         "sched:wake/cpu >= 0 && size == 32", "!libc:malloc/size == 32"})
+    EXPECT_FALSE(allocated(no)) << no;
   EXPECT_TRUE(woken("wake/path == \"/etc/\""));
-  EXPECT_NE(error("libc:maloc/size == 1").find("no event here matches \"libc:maloc\"; did you mean libc:malloc?"), std::string::npos);
+  EXPECT_NE(error("libc:maloc/size == 1").find("no event here matches \"libc:maloc\"; did you mean libc:malloc?"),
+            std::string::npos);
   EXPECT_NE(error("libc:malloc/prio == 1").find("\"libc:malloc\" has no field \"prio\""), std::string::npos);
   EXPECT_EQ(error("sched:wake/size == 1").find("did you mean size"), std::string::npos);
-  for (const char* wrong : {"/size == 1", "libc:malloc/ == 1", "libc:malloc/", "a b/size == 1", "libc:malloc/size/", "//"}) EXPECT_NE(error(wrong), "") << wrong;
-  EXPECT_EQ(Filter::events_in("libc:malloc/size > 1 && sched:wake/prio > 2 && cpu == 0"), (std::vector<std::string>{"libc:malloc", "sched:wake"}));
+  for (const char* wrong : {"/size == 1", "libc:malloc/ == 1", "libc:malloc/", "a b/size == 1", "libc:malloc/size/", "//"})
+    EXPECT_NE(error(wrong), "") << wrong;
+  EXPECT_EQ(Filter::events_in("libc:malloc/size > 1 && sched:wake/prio > 2 && cpu == 0"),
+            (std::vector<std::string>{"libc:malloc", "sched:wake"}));
   EXPECT_TRUE(Filter::events_in("size > 1 &&").empty());
 }
 
 TEST_F(Filters, NumbersOfEachKind) {
-  for (const char* yes : {"size == 32", "size==0x20", "size == 040", "size != 33", "size < 33", "size <= 32", "size > 31", "size >= 32",
-                          "size & 0x60", "size > -1", "size != -1", "size == 3.2e1", "size < 18446744073709551615", "ptr == 0xA0", "ptr == 0Xa0"})
+  for (const char* yes :
+       {"size == 32", "size==0x20", "size == 040", "size != 33", "size < 33", "size <= 32", "size > 31", "size >= 32",
+        "size & 0x60", "size > -1", "size != -1", "size == 3.2e1", "size < 18446744073709551615", "ptr == 0xA0", "ptr == 0Xa0"})
     EXPECT_TRUE(allocated(yes)) << yes;
   for (const char* no : {"size == 33", "size != 32", "size < 32", "size > 32", "size & 0x1f", "size == -1", "size < 0"})
     EXPECT_FALSE(allocated(no)) << no;
@@ -82,23 +103,27 @@ TEST_F(Filters, NumbersOfEachKind) {
 }
 
 TEST_F(Filters, SmallAndSignedFields) {
-  for (const char* yes : {"pid == -7", "pid < 0", "pid >= -7", "pid > -8", "pid & 0x80000000", "prio == 100", "prio < 300", "prio != 356", "prio > -5",
-                          "big == -1", "big < 0", "big & 0x8000000000000000", "big > -9223372036854775808", "c == 'q'", "c == 113", "c != '\\n'"})
+  for (const char* yes : {"pid == -7", "pid < 0", "pid >= -7", "pid > -8", "pid & 0x80000000", "prio == 100", "prio < 300",
+                          "prio != 356", "prio > -5", "big == -1", "big < 0", "big & 0x8000000000000000",
+                          "big > -9223372036854775808", "c == 'q'", "c == 113", "c != '\\n'"})
     EXPECT_TRUE(woken(yes)) << yes;
-  for (const char* no : {"pid > 0", "pid == 4294967289", "pid & 0x8000000000000000", "prio == 356", "prio > 300", "prio == -156", "big > 0", "c == 'r'"})
+  for (const char* no : {"pid > 0", "pid == 4294967289", "pid & 0x8000000000000000", "prio == 356", "prio > 300",
+                         "prio == -156", "big > 0", "c == 'r'"})
     EXPECT_FALSE(woken(no)) << no;
 }
 
 TEST_F(Filters, Texts) {
-  for (const char* yes : {"comm == \"make\"", "comm == 'make'", "comm == make", "comm != \"mak\"", "comm ~ \"m*\"", "comm ~ '?ak[a-e]'",
-                          "path == \"/etc/\"", "path ~ \"*c/\"", "comm ~ make", "comm ~ m*"})
+  for (const char* yes : {"comm == \"make\"", "comm == 'make'", "comm == make", "comm != \"mak\"", "comm ~ \"m*\"",
+                          "comm ~ '?ak[a-e]'", "path == \"/etc/\"", "path ~ \"*c/\"", "comm ~ make", "comm ~ m*"})
     EXPECT_TRUE(woken(yes)) << yes;
-  for (const char* no : {"comm == \"make \"", "comm == \"\"", "comm ~ \"ake\"", "comm ~ \"M*\"", "path != '/etc/'"}) EXPECT_FALSE(woken(no)) << no;
+  for (const char* no : {"comm == \"make \"", "comm == \"\"", "comm ~ \"ake\"", "comm ~ \"M*\"", "path != '/etc/'"})
+    EXPECT_FALSE(woken(no)) << no;
 }
 
 TEST_F(Filters, FloatsNamesAndTimes) {
-  for (const char* yes : {"load == 1.5", "load > 1", "load < 15e-1 || load >= 1.5", "state == busy", "state == \"busy\"", "state != idle", "state == 1",
-                          "wait_ns == 5ms", "wait_ns < 5.1ms", "wait_ns == 5000us", "wait_ns >= 0.005s", "ts == 1.5s", "ts == 1500000000", "ts < 1501ms"})
+  for (const char* yes : {"load == 1.5", "load > 1", "load < 15e-1 || load >= 1.5", "state == busy", "state == \"busy\"",
+                          "state != idle", "state == 1", "wait_ns == 5ms", "wait_ns < 5.1ms", "wait_ns == 5000us",
+                          "wait_ns >= 0.005s", "ts == 1.5s", "ts == 1500000000", "ts < 1501ms"})
     EXPECT_TRUE(woken(yes)) << yes;
   EXPECT_TRUE(meets("state == busy", wake(2), true));
   EXPECT_FALSE(meets("state != busy", wake(2), true));
@@ -110,11 +135,14 @@ TEST_F(Filters, FloatsNamesAndTimes) {
 }
 
 TEST_F(Filters, NamesThatEveryEventHas) {
-  for (const char* yes : {"cpu == 3", "CPU == 3", "ring == 3", "source == kernel", "source != \"program\"", "COMM == cc1plus", "task ~ cc1*", "tid == 4711",
-                          "common_pid == 4711", "event == wake", "event == sched:wake", "event ~ \"sched:*\"", "event ~ w*", "system == sched",
-                          "common_type == 2", "common_flags == 0", "common_preempt_count < 1"})
+  for (const char* yes :
+       {"cpu == 3", "CPU == 3", "ring == 3", "source == kernel", "source != \"program\"", "COMM == cc1plus", "task ~ cc1*",
+        "tid == 4711", "common_pid == 4711", "event == wake", "event == sched:wake", "event ~ \"sched:*\"", "event ~ w*",
+        "system == sched", "common_type == 2", "common_flags == 0", "common_preempt_count < 1"})
     EXPECT_TRUE(woken(yes)) << yes;
-  for (const char* yes : {"comm == \"ring's\"", "pid == 711", "source == program", "system != sched", "event == malloc", "cpu == -1", "cpu != 3", "ring == 3"}) EXPECT_TRUE(allocated(yes)) << yes;
+  for (const char* yes : {"comm == \"ring's\"", "pid == 711", "source == program", "system != sched", "event == malloc",
+                          "cpu == -1", "cpu != 3", "ring == 3"})
+    EXPECT_TRUE(allocated(yes)) << yes;
   EXPECT_TRUE(allocated("task == cc1plus", 1, 4711));
   EXPECT_TRUE(allocated("task == '<...>'", 1, 4712));
   // The event's own fields come first, as in the kernel.
@@ -156,7 +184,8 @@ TEST_F(Filters, AnEventAddedLaterIsFiltered) {
   TraceRecord record;
   record.payload = payload;
   EXPECT_FALSE(filter.matches(record, ring));
-  formats.add(4, "net", "in", test::format(4, "in", "\tfield:u32 size;\toffset:8;\tsize:4;\tsigned:0;\n", R"("size=%u", REC->size)"));
+  formats.add(4, "net", "in",
+              test::format(4, "in", "\tfield:u32 size;\toffset:8;\tsize:4;\tsigned:0;\n", R"("size=%u", REC->size)"));
   EXPECT_TRUE(filter.matches(record, ring));
 }
 
@@ -165,15 +194,36 @@ TEST_F(Filters, MistakesAreMarkedAndNearNamesSuggested) {
             "filter: no event here has a field \"prioo\"; did you mean prio?\n  size > 1 && prioo < 3\n              ^");
   EXPECT_NE(error("sized == 1").find("did you mean size?"), std::string::npos);
   EXPECT_EQ(error("nothingofthekind == 1").find("did you mean"), std::string::npos);
-  const std::pair<const char*, const char*> mistakes[] = {
-      {"", "the text ends"}, {"size", "expected a comparison"}, {"size ==", "the text ends"}, {"size == 1 &&", "the text ends"}, {"size = 1", "expected a comparison"},
-      {"size && ptr", "expected a comparison"}, {"(size == 1", "this ( has no )"}, {"size == 1)", "there is no ("}, {"size == 1 ptr == 2", "expected && or ||"},
-      {"size == 1 & 2", "expected && or ||"}, {"(size == 1 ptr == 2)", "expected ), && or ||"}, {"comm == \"make", "no end"}, {"size == ()", "expected a value"},
-      {"== 1", "expected a field's name"}, {"1 == size", "expected a field's name"}, {"size ~ \"3*\"", "~ is for texts"}, {"path < \"a\"", "by ==, != and ~ only"},
-      {"size == many", "\"many\" is no number of 64 bits"}, {"size == 08", "no number of 64 bits"}, {"size == 18446744073709551616", "no number of 64 bits"},
-      {"size == -9223372036854775809", "no number of 64 bits"}, {"size == 1.5", "whole number"}, {"state == asleep", "nor one of its names: idle, busy"},
-      {"state < busy", "by == and != only"}, {"size == 5ms", "a time is for ts"}, {"load & 1", "floating"}, {"list == 1", "array of sched:wake"},
-      {"size == 1 || || size == 2", "expected a field's name"}, {"event < 3", "by ==, != and ~ only"}, {"cpu ~ 1*", "~ is for texts"}};
+  const std::pair<const char*, const char*> mistakes[] = {{"", "the text ends"},
+                                                          {"size", "expected a comparison"},
+                                                          {"size ==", "the text ends"},
+                                                          {"size == 1 &&", "the text ends"},
+                                                          {"size = 1", "expected a comparison"},
+                                                          {"size && ptr", "expected a comparison"},
+                                                          {"(size == 1", "this ( has no )"},
+                                                          {"size == 1)", "there is no ("},
+                                                          {"size == 1 ptr == 2", "expected && or ||"},
+                                                          {"size == 1 & 2", "expected && or ||"},
+                                                          {"(size == 1 ptr == 2)", "expected ), && or ||"},
+                                                          {"comm == \"make", "no end"},
+                                                          {"size == ()", "expected a value"},
+                                                          {"== 1", "expected a field's name"},
+                                                          {"1 == size", "expected a field's name"},
+                                                          {"size ~ \"3*\"", "~ is for texts"},
+                                                          {"path < \"a\"", "by ==, != and ~ only"},
+                                                          {"size == many", "\"many\" is no number of 64 bits"},
+                                                          {"size == 08", "no number of 64 bits"},
+                                                          {"size == 18446744073709551616", "no number of 64 bits"},
+                                                          {"size == -9223372036854775809", "no number of 64 bits"},
+                                                          {"size == 1.5", "whole number"},
+                                                          {"state == asleep", "nor one of its names: idle, busy"},
+                                                          {"state < busy", "by == and != only"},
+                                                          {"size == 5ms", "a time is for ts"},
+                                                          {"load & 1", "floating"},
+                                                          {"list == 1", "array of sched:wake"},
+                                                          {"size == 1 || || size == 2", "expected a field's name"},
+                                                          {"event < 3", "by ==, != and ~ only"},
+                                                          {"cpu ~ 1*", "~ is for texts"}};
   for (const auto& [text, why] : mistakes) EXPECT_NE(error(text).find(why), std::string::npos) << text << "\n" << error(text);
 }
 

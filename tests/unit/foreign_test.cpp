@@ -178,7 +178,8 @@ TEST_P(Foreign, AnotherKernelsNamespaceIsUnknown) {
   for (const RingName& thread : instance->threads()) EXPECT_EQ(thread.show_tid(), std::to_string(getpid()) + "@?");
 }
 
-INSTANTIATE_TEST_SUITE_P(Rings, Foreign, testing::Values(Rings::cpu, Rings::thread), [](const auto& of) { return of.param == Rings::cpu ? "cpu" : "thread"; });
+INSTANTIATE_TEST_SUITE_P(Rings, Foreign, testing::Values(Rings::cpu, Rings::thread),
+                         [](const auto& of) { return of.param == Rings::cpu ? "cpu" : "thread"; });
 
 TEST(Elsewhere, NumbersAreShownWithTheirNamespace) {
   Elsewhere e;

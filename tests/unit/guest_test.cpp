@@ -82,7 +82,8 @@ void run_guest(remote::Layout layout, u64 steps, u64 bare, double seconds) {
   Seen seen;
   read_all(*g, *source, seen, seconds);
   EXPECT_EQ(g->vm().status(), 0) << g->vm().why();
-  const u64 tried = g->vm().result_of(0), refused = g->vm().result_of(1), ticks = g->vm().result_of(2), nested = g->vm().result_of(3);
+  const u64 tried = g->vm().result_of(0), refused = g->vm().result_of(1), ticks = g->vm().result_of(2),
+            nested = g->vm().result_of(3);
   const Counters n = source->counters();
   EXPECT_EQ(n.written + refused, tried);
   EXPECT_EQ(n.written, n.read + n.overrun + n.unread);
@@ -96,7 +97,8 @@ void run_guest(remote::Layout layout, u64 steps, u64 bare, double seconds) {
     EXPECT_EQ(tried, steps + ticks);
   }
   std::printf("%llu events, %llu interrupts, %llu of them inside an event, lost %llu\n", static_cast<unsigned long long>(tried),
-              static_cast<unsigned long long>(ticks), static_cast<unsigned long long>(nested), static_cast<unsigned long long>(seen.lost));
+              static_cast<unsigned long long>(ticks), static_cast<unsigned long long>(nested),
+              static_cast<unsigned long long>(seen.lost));
 }
 
 TEST(Guests, BooksBalanceWithAMetaPage) {

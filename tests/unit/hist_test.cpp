@@ -45,12 +45,14 @@ struct Hists : testing::Test {
   RingName ring{3, 700, 711, "ring's", "process", false, ""};
   void SetUp() override {
     formats.add(1, "libc", "malloc", test::malloc_format());
-    formats.add(2, "app", "odd",
-                test::format(2, "odd",
-                             "\tfield:s32 pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:char name[4];\toffset:12;\tsize:4;\tsigned:0;\n"
-                             "\tfield:double load;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 wait_ns;\toffset:24;\tsize:8;\tsigned:0;\n"
-                             "\tfield:u16 state;\toffset:32;\tsize:2;\tsigned:0;\n\tfield:u32 size[2];\toffset:34;\tsize:8;\tsigned:0;\n",
-                             R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }))"));
+    formats.add(
+        2, "app", "odd",
+        test::format(
+            2, "odd",
+            "\tfield:s32 pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:char name[4];\toffset:12;\tsize:4;\tsigned:0;\n"
+            "\tfield:double load;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 wait_ns;\toffset:24;\tsize:8;\tsigned:0;\n"
+            "\tfield:u16 state;\toffset:32;\tsize:2;\tsigned:0;\n\tfield:u32 size[2];\toffset:34;\tsize:8;\tsigned:0;\n",
+            R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }))"));
     tasks.add(Task{700, 4711, "cc1plus", "g++"});
   }
   static Payload allocation(u64 size, i32 tid = 4711) { return Payload(1, tid).put(size).put(u64{0xA0}); }
@@ -84,15 +86,39 @@ struct Hists : testing::Test {
 
 TEST_F(Hists, KeysOfEachKind) {
   const Payload p = odd(-7, "make", 1.5, 5'000'000, 1), m = allocation(48);
-  for (const auto& [text, shown] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"pid", "-7"}, {"app:odd/pid.log2", "[-8, -4)"}, {"pid.buckets=5", "[-10, -5)"}, {"name", "make"}, {"load", "1.5"}, {"state", "busy"},
-           {"state.hex", "0x1"}, {"wait_ns.usecs", "5000"}, {"wait_ns.msecs", "5"}, {"wait_ns.log2", "[4194304, 8388608)"}, {"event", "app:odd"},
-           {"system", "app"}, {"ring", "3"}, {"cpu", "none"}, {"thread", "<...>-712"}, {"process", "g++-700"}, {"source", "program"}, {"ts.msecs", "1500"}, {"odd/tid", "712"},
-           {"app/pid,name", "-7|make"}, {"common_pid.execname", "<712>"}})
+  for (const auto& [text, shown] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"pid", "-7"},
+                                                                  {"app:odd/pid.log2", "[-8, -4)"},
+                                                                  {"pid.buckets=5", "[-10, -5)"},
+                                                                  {"name", "make"},
+                                                                  {"load", "1.5"},
+                                                                  {"state", "busy"},
+                                                                  {"state.hex", "0x1"},
+                                                                  {"wait_ns.usecs", "5000"},
+                                                                  {"wait_ns.msecs", "5"},
+                                                                  {"wait_ns.log2", "[4194304, 8388608)"},
+                                                                  {"event", "app:odd"},
+                                                                  {"system", "app"},
+                                                                  {"ring", "3"},
+                                                                  {"cpu", "none"},
+                                                                  {"thread", "<...>-712"},
+                                                                  {"process", "g++-700"},
+                                                                  {"source", "program"},
+                                                                  {"ts.msecs", "1500"},
+                                                                  {"odd/tid", "712"},
+                                                                  {"app/pid,name", "-7|make"},
+                                                                  {"common_pid.execname", "<712>"}})
     EXPECT_EQ(key(text, p), shown) << text;
-  for (const auto& [text, shown] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"thread", "cc1plus-4711"}, {"tid.execname", "cc1plus"}, {"process", "g++-700"}, {"task", "cc1plus"}, {"libc:m*/size.log2", "[32, 64)"}, {"size.buckets=48", "[48, 96)"},
-           {"pid", "4711"}, {"name", "none"}, {"app:odd/task", "none"}, {"ptr.hex", "0xa0"}})
+  for (const auto& [text, shown] : std::initializer_list<std::pair<const char*, const char*>>{{"thread", "cc1plus-4711"},
+                                                                                              {"tid.execname", "cc1plus"},
+                                                                                              {"process", "g++-700"},
+                                                                                              {"task", "cc1plus"},
+                                                                                              {"libc:m*/size.log2", "[32, 64)"},
+                                                                                              {"size.buckets=48", "[48, 96)"},
+                                                                                              {"pid", "4711"},
+                                                                                              {"name", "none"},
+                                                                                              {"app:odd/task", "none"},
+                                                                                              {"ptr.hex", "0xa0"}})
     EXPECT_EQ(key(text, m), shown) << text;
   EXPECT_EQ(key("size.log2", allocation(0)), "0");
   EXPECT_EQ(key("size.log2", allocation(1)), "[1, 2)");
@@ -145,10 +171,21 @@ TEST_F(Hists, ErrorsListTheAlternatives) {
     auto hist = Hist::make(options, formats, tasks);
     return hist ? std::string("fine") : hist.error().sentence;
   };
-  for (const auto& [key, words] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"sizee", "did you mean size?"}, {"malloc/colour", "libc:malloc has size, ptr"}, {"nobody:nothing/size", "there are app:odd, libc:malloc"}, {"odd/size", "is an array"},
-           {"name.log2", "is for whole numbers"}, {"load.log2", "is for whole numbers"}, {"size.log3", "there is no .log3"}, {"size.usecs", "end in _ns"}, {"size.buckets=0", "1 or more"},
-           {"size.buckets=x", "1 or more"}, {"", "no name"}, {"malloc/", "no name"}, {"size,ptr,pid", "one key or two"}, {"common_flags", "is for filters only"}})
+  for (const auto& [key, words] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"sizee", "did you mean size?"},
+                                                                  {"malloc/colour", "libc:malloc has size, ptr"},
+                                                                  {"nobody:nothing/size", "there are app:odd, libc:malloc"},
+                                                                  {"odd/size", "is an array"},
+                                                                  {"name.log2", "is for whole numbers"},
+                                                                  {"load.log2", "is for whole numbers"},
+                                                                  {"size.log3", "there is no .log3"},
+                                                                  {"size.usecs", "end in _ns"},
+                                                                  {"size.buckets=0", "1 or more"},
+                                                                  {"size.buckets=x", "1 or more"},
+                                                                  {"", "no name"},
+                                                                  {"malloc/", "no name"},
+                                                                  {"size,ptr,pid", "one key or two"},
+                                                                  {"common_flags", "is for filters only"}})
     EXPECT_NE(error(key).find(words), std::string::npos) << key << ": " << error(key);
   EXPECT_NE(error("size", {"name"}).find("do not add up"), std::string::npos);
 }

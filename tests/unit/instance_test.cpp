@@ -110,22 +110,26 @@ TEST_F(InstanceTest, RefusalsAreSentences) {
   EXPECT_EQ(refused(Instance::create(o)), Refused(EEXIST, "the instance a exists (`ringside rm a` removes it): File exists"));
   for (const char* name : {"", ".hidden", "no spaces", "a\nb", "caf\xC3\xA9"}) {
     o.name = name;
-    const Refused expected(EINVAL, "'" + o.name + "' is no name for an instance: use 1 to 63 letters, digits, '-', '_' and '.', the first no '.'");
+    const Refused expected(
+        EINVAL, "'" + o.name + "' is no name for an instance: use 1 to 63 letters, digits, '-', '_' and '.', the first no '.'");
     EXPECT_EQ(refused(Instance::create(o)), expected);
     EXPECT_EQ(refused(Instance::open(o.name)), expected);
   }
   o.name = "b";
   for (const u32 size : {0u, 2048u, 5000u, 512u << 10}) {
     o.subbuf_size = size;
-    EXPECT_EQ(refused(Instance::create(o)), Refused(EINVAL, "a sub-buffer of " + std::to_string(size) + " bytes is not possible: use a power of two from 4k to 256k"));
+    EXPECT_EQ(refused(Instance::create(o)), Refused(EINVAL, "a sub-buffer of " + std::to_string(size) +
+                                                                " bytes is not possible: use a power of two from 4k to 256k"));
   }
   o.subbuf_size = 4096;
   for (const u64 size : {u64{0}, (u64{64} << 30) + 1}) {
     o.buffer_size = size;
-    EXPECT_EQ(refused(Instance::create(o)), Refused(EINVAL, "a ring of " + std::to_string(size) + " bytes is not possible: use 1 byte to 64G"));
+    EXPECT_EQ(refused(Instance::create(o)),
+              Refused(EINVAL, "a ring of " + std::to_string(size) + " bytes is not possible: use 1 byte to 64G"));
   }
   o.buffer_size = u64{8} << 30;
-  EXPECT_EQ(refused(Instance::create(o)), Refused(EINVAL, "a ring of 8589934592 bytes has more than 1048575 sub-buffers of 4096: use larger ones"));
+  EXPECT_EQ(refused(Instance::create(o)),
+            Refused(EINVAL, "a ring of 8589934592 bytes has more than 1048575 sub-buffers of 4096: use larger ones"));
   EXPECT_EQ(refused(Instance::open("missing")),
             Refused(ENOENT, "there is no instance at " + dir + "/missing (`ringside list` shows the instances)"));
   EXPECT_EQ(Instance::list(), std::vector<std::string>{"a"}) << "what was refused left nothing";
@@ -166,7 +170,8 @@ TEST_F(InstanceTest, TheProcessorsCounterTellsTheTime) {
   InstanceOptions o;
   o.name = "a";
   o.clock = is_instruction(ClockKind::cntvct) ? ClockKind::cntvct : ClockKind::tsc;
-  if (!is_readable_here(static_cast<u32>(o.clock)) || (o.clock == ClockKind::tsc && !tsc_is_invariant())) GTEST_SKIP() << "this processor has no counter to trust";
+  if (!is_readable_here(static_cast<u32>(o.clock)) || (o.clock == ClockKind::tsc && !tsc_is_invariant()))
+    GTEST_SKIP() << "this processor has no counter to trust";
   o.rings = Rings::thread;
   auto instance = must(Instance::create(o));
   ASSERT_EQ(ringside_open("a"), 0);
@@ -210,7 +215,8 @@ TEST_F(InstanceTest, ThreadsComeAndGoWithoutLeaks) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
-// Rings that the process keeps mapped: fresh ones are taken in turn, retired ones once they are read, none after a fork or a resize.
+// Rings that the process keeps mapped: fresh ones are taken in turn, retired ones once they are read, none after a fork or a
+// resize.
 TEST_F(InstanceTest, ThreadsTakeKeptRings) {
   auto instance = make("a", 64 << 10);
   ASSERT_EQ(ringside_open("a"), 0);
@@ -373,7 +379,8 @@ TEST_F(InstanceTest, RingsAreReusedAfterResizesBackAndForth) {
 // A thread that is killed while it claims a ring must not hide it.
 TEST_F(InstanceTest, KilledClaimersHideNoRing) {
   auto instance = make("a", 64 << 10);
-  auto* const begun = static_cast<std::atomic<u32>*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* const begun =
+      static_cast<std::atomic<u32>*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   u32 most = 0;  // threads in a round: each leaves a ring that is not read yet
   for (unsigned round = 0; round < 60; ++round) {
     *begun = 0;
@@ -580,7 +587,8 @@ TEST_F(InstanceTest, LongjmpThroughNestedEvents) {
 }
 #endif
 
-// "tmpfs of 16 MiB, a writer, fill it with dd: SIGBUS." A page that the file system cannot give is refused beforehand, and counted.
+// "tmpfs of 16 MiB, a writer, fill it with dd: SIGBUS." A page that the file system cannot give is refused beforehand, and
+// counted.
 TEST_F(InstanceTest, AFullFileSystemRefusesEventsAndKillsNoWriter) {
   for (const Rings rings : {Rings::thread, Rings::automatic}) {
     const int status = in_child([&] {
@@ -656,7 +664,8 @@ TEST_F(InstanceTest, MemoryIsCheckedAnewForEachRingThatIsTried) {
     waitpid(second, nullptr, 0);
     const auto reader = must(instance->source(0));
     for (int k = 0; k < 2; ++k) must(reader->next());
-    auto ring = must(view_ring(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0, must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
+    auto ring = must(view_ring(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0,
+                               must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
     ring.ring().control->nest = 1;  // as after a death inside an event
     if (instance->rings()[0].live) _exit(6);
     std::ofstream file(dir + "/full");
@@ -664,7 +673,8 @@ TEST_F(InstanceTest, MemoryIsCheckedAnewForEachRingThatIsTried) {
     while (file.write(some.data(), 4096).flush()) {
     }
     u64 tried = 0;
-    for (u64 size = std::filesystem::file_size(dir + "/full"), k = 0; k < 6; ++k, size -= 4096) {  // a page more each time: the first is for control words
+    for (u64 size = std::filesystem::file_size(dir + "/full"), k = 0; k < 6;
+         ++k, size -= 4096) {  // a page more each time: the first is for control words
       std::filesystem::resize_file(dir + "/full", size);
       for (int n = 0; n < 2048; ++n, ++tried) unit::number(3);  // the writer looks for a ring now and then
     }
@@ -706,8 +716,10 @@ TEST_F(InstanceTest, AMemoryCgroupsLimitRefusesEventsAndKillsNoWriter) {
       if (own.back() != 'x') _exit(2);
     });
     u64 counted = instance->refused(), written = 0;
-    for (const RingInfo& r : instance->rings()) counted += r.counters.written + r.counters.dropped, written += r.counters.written;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "this user's processes may not be moved to another cgroup";
+    for (const RingInfo& r : instance->rings())
+      counted += r.counters.written + r.counters.dropped, written += r.counters.written;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+      GTEST_SKIP() << "this user's processes may not be moved to another cgroup";
     EXPECT_EQ(status, 0) << name;
     EXPECT_EQ(counted, *tried) << name;
     EXPECT_GT(counted - written, 500'000u) << name << ": nothing was refused";
@@ -878,7 +890,8 @@ TEST_F(InstanceTest, TheNextReaderGetsTheUnconsumedEventsOfAKilledOne) {
     auto instance = make(name);
     ASSERT_EQ(ringside_open(name.c_str()), 0);
     for (u64 n = 0; n < 4000; ++n) unit::number(n);
-    auto looked = must(view_ring(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0, must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
+    auto looked = must(view_ring(sys::Fd(open(instance->path().c_str(), O_PATH)).get(), 0,
+                                 must(Members::open(sys::Fd(open(instance->path().c_str(), O_PATH)).get()))));
     looked.ring().control->mapped = mapped ? 1 : 0;
     EXPECT_EQ(WTERMSIG(in_child([&] {
                 auto source = must(must(Instance::open(name))->source(0));

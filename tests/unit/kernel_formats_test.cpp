@@ -112,7 +112,8 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
       const std::string ours = printed(formats, type, {payload.data(), size + 64});
       same = ours == theirs;
       ++compared;
-      if (!same && ++different <= 40) ADD_FAILURE() << type.full << "\n" << ours << "\n" << theirs << "\n" << e.format.substr(e.format.find("print fmt"));
+      if (!same && ++different <= 40)
+        ADD_FAILURE() << type.full << "\n" << ours << "\n" << theirs << "\n" << e.format.substr(e.format.find("print fmt"));
     }
   }
   EXPECT_GT(compared, 10000u);
@@ -154,7 +155,8 @@ TEST(KernelFormats, ComputedValues) {
   EXPECT_EQ(print("\"%s\", REC->a < 0 ? \"early\" : \"late\"", -1, 0), "early");
   EXPECT_EQ(print("\"%s\", REC->a < 0 ? \"early\" : \"late\"", 1, 0), "late");
   EXPECT_EQ(print("\"%s\", REC->c > 5 ? \"more\" : \"less\"", 1, -1), "more");  // unsigned
-  EXPECT_EQ(print("\"%d:%d\", ((unsigned int) ((REC->a) >> 20)), ((unsigned int) ((REC->a) & ((1U << 20) - 1)))", 0x800003, 0), "8:3");
+  EXPECT_EQ(print("\"%d:%d\", ((unsigned int) ((REC->a) >> 20)), ((unsigned int) ((REC->a) & ((1U << 20) - 1)))", 0x800003, 0),
+            "8:3");
   EXPECT_EQ(print("\"%lld\", REC->b / REC->a", 0, 100), "0");
   EXPECT_EQ(print("\"%lld\", REC->b / REC->a", -1, INT64_MIN), "-9223372036854775808");
   EXPECT_EQ(print("\"%d\", (s8)REC->a", 0x1FF, 0), "-1");
@@ -189,7 +191,8 @@ TEST(KernelFormats, AnUnknownHelperLeavesTheFields) {
 
 TEST(KernelFormats, AddressesGetNames) {
   Formats formats;
-  ASSERT_TRUE(formats.symbols().load("ffffffff81000000 T _text\nffffffff81000100 T do_work\nffffffffc0000000 t probe\t[e1000]\n"));
+  ASSERT_TRUE(
+      formats.symbols().load("ffffffff81000000 T _text\nffffffff81000100 T do_work\nffffffffc0000000 t probe\t[e1000]\n"));
   ASSERT_TRUE(formats.add(9, "s", "call",
                           "name: call\nID: 9\nformat:\n"
                           "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
@@ -222,7 +225,8 @@ TEST(KernelFormats, EventsMayPointToTextsOfTheKernel) {
 // this.
 TEST(KernelFormats, TextsOfTheKernelMayBeShort) {
   Formats formats;
-  formats.add_strings("0xffffffff82819ab0 : \"\"\n0xffffffff82819ab4 : \"N\"\n0xffffffff82819ab8 : \"NQ\"\n0xffffffff82819abc : \"End\"\n");
+  formats.add_strings(
+      "0xffffffff82819ab0 : \"\"\n0xffffffff82819ab4 : \"N\"\n0xffffffff82819ab8 : \"NQ\"\n0xffffffff82819abc : \"End\"\n");
   ASSERT_TRUE(formats.add(10, "rcu", "rcu_utilization", text_by_address));
   const u64 text[2] = {10, 0xffffffff82819abc}, short_text[2] = {10, 0xffffffff82819ab8};
   EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(text), sizeof text}), "End");

@@ -227,7 +227,9 @@ TEST_F(OldKernel, WaitingForAMissingRingTakesItsTime) {
 
 TEST_F(KernelTest, TheChosenWayIsTaken) {
   const auto cpus = mine_->cpus();
-  const auto take = [&](const KernelChoice& choice) { return must(open_kernel_rings(mine_->dir(), cpus, ClockInfo{}, choice)); };
+  const auto take = [&](const KernelChoice& choice) {
+    return must(open_kernel_rings(mine_->dir(), cpus, ClockInfo{}, choice));
+  };
   {
     const auto live = take({KernelWay::map, {}});
     ASSERT_EQ(live.sources.size(), cpus.size());

@@ -59,8 +59,8 @@ void on_trap(int, siginfo_t*, void* context) {
   go_step_by_step(false);
 }
 
-// For the C library's: a step while all signals are off would end the program. The steps are counted while signals are on, or, with
-// steps_without_signals, always.
+// For the C library's: a step while all signals are off would end the program. The steps are counted while signals are on, or,
+// with steps_without_signals, always.
 int set_mask(int how, const sigset_t* set, sigset_t* old) {
   const bool stepped = steps();
   go_step_by_step(false);
@@ -132,10 +132,11 @@ struct LeftEvent : testing::TestWithParam<bool> {
     at_the_step = action;
     steps_to_go = -steps_to_go - steps;
     stepped_event();
-    steps_to_go = 0;  // it was shorter than the first one, which had a long pause in it: then the action comes in no later one either
+    steps_to_go =
+        0;  // it was shorter than the first one, which had a long pause in it: then the action comes in no later one either
   }
-  // A handler comes at this step, and its own event is left by another one, which goes back to it. events: how many are tried, this one
-  // included; 1: it did not come.
+  // A handler comes at this step, and its own event is left by another one, which goes back to it. events: how many are tried,
+  // this one included; 1: it did not come.
   struct Left {
     int before_its_end;
     bool inside = false;        // the other one leaves an event of its own, too
@@ -214,8 +215,8 @@ TEST_P(LeftEvent, IsCountedOnceAtEachInstruction) {
   }
 }
 
-// "A handler that came while the call began or ended, and came back: what was left inside of it was counted twice, or never, and the ring of
-// that was not given up."
+// "A handler that came while the call began or ended, and came back: what was left inside of it was counted twice, or never,
+// and the ring of that was not given up."
 TEST_P(LeftEvent, IsCountedOnceInsideOfAHandlerThatComesBack) {
   const int steps = steps_of_an_event(), half = steps / 2;
   const Left left = GetParam() ? Left{half, false, true} : Left{half, true, false};
@@ -313,7 +314,8 @@ TEST_P(LeftEvent, IsCountedByTheParentOfAFork) {
     }
 }
 
-// "A child of a fork without handlers, whose thread ended or which closed the instance before it wrote, retired its parent's ring."
+// "A child of a fork without handlers, whose thread ended or which closed the instance before it wrote, retired its parent's
+// ring."
 TEST_P(LeftEvent, AChildThatWritesNothingLeavesItsParentsRing) {
   for (const bool closes : {false, true}) {
     std::thread([&] {
@@ -422,8 +424,8 @@ TEST_P(LeftEvent, AChildOfVforkThatEndsWhileItAttachesLeavesNothing) {
   EXPECT_TRUE(completed) << "the last child came to its end";
 }
 
-// "The next events went to the ring of the child, with the child's number; the thread could never be cancelled again; and the next child
-// shared the rings of its parent."
+// "The next events went to the ring of the child, with the child's number; the thread could never be cancelled again; and the
+// next child shared the rings of its parent."
 TEST_P(LeftEvent, AVforkThatAHandlerLeavesEndsThere) {
   struct sigaction action {}, before {};
   action.sa_handler = [](int) { siglongjmp(back, 1); };
@@ -500,7 +502,8 @@ struct FirstEvent : testing::Test {
   std::unique_ptr<Instance> instance;
   const Traps traps;
   void SetUp() override {
-    if (why_not_cpu_rings(best_clock()) != RingsBecause::can) GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
+    if (why_not_cpu_rings(best_clock()) != RingsBecause::can)
+      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
     InstanceOptions o;
     o.name = "a";
     o.rings = Rings::cpu;
@@ -530,7 +533,8 @@ struct FirstEvent : testing::Test {
     }
     return all;
   }
-  // For each step this action, in a new thread, which then writes event 4; expected: what is written, of this thread and of the child.
+  // For each step this action, in a new thread, which then writes event 4; expected: what is written, of this thread and of the
+  // child.
   void at_each_step(void (*action)(ucontext_t&), const std::multiset<u64>& expected, const std::multiset<u64>& of_child = {}) {
     static bool attached;
     static void (*act)(ucontext_t&);
@@ -558,7 +562,9 @@ struct FirstEvent : testing::Test {
       const auto threads = instance->threads();
       for (const RingName& t : threads) ASSERT_TRUE(t.tid != child || t.pid == child) << step;
       for (const auto& [thread, numbers] : wanted)
-        ASSERT_TRUE(std::any_of(threads.begin(), threads.end(), [&, id = thread](const RingName& t) { return t.tid == id && t.pid == (id == tid ? getpid() : id); })) << step;
+        ASSERT_TRUE(std::any_of(threads.begin(), threads.end(), [&, id = thread](const RingName& t) {
+          return t.tid == id && t.pid == (id == tid ? getpid() : id);
+        })) << step;
     }
     EXPECT_TRUE(attached);
     EXPECT_GT(step, 100);
@@ -597,7 +603,8 @@ TEST_F(FirstEvent, AHandlerForksAndTheChildEndsBeforeItAttaches) {
 }
 TEST_F(FirstEvent, AHandlerForks) {
   static pid_t (*way)();
-  for (pid_t (*const one)() : {+[] { return fork(); }, +[] { return _Fork(); }, +[] { return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)); }}) {
+  for (pid_t (*const one)() : {+[] { return fork(); }, +[] { return _Fork(); },
+                               +[] { return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)); }}) {
     way = one;
     at_each_step([](ucontext_t&) {
       const pid_t made = way();
@@ -627,8 +634,8 @@ TEST_F(FirstOpen, IsInAnotherThreadOfAChildOfARawClone) {
   EXPECT_EQ(read(), (Written{{made, {1, 2}}}));
 }
 
-// To a process in a PID namespace of its own "a" is foreign, and "b" is not. The thread has the same number in "a" each time, and a
-// handler opens "a" again during the first event in "b".
+// To a process in a PID namespace of its own "a" is foreign, and "b" is not. The thread has the same number in "a" each time,
+// and a handler opens "a" again during the first event in "b".
 TEST_F(FirstOpen, IsOfAnotherNamespaceInAHandler) {
   const pid_t outer = fork();
   if (outer == 0) {

@@ -54,7 +54,8 @@ struct LookAheadOf {
     std::string out;
     TraceRecord r;
     while (timeline.next(r))
-      out += (out.empty() ? "" : " ") + std::to_string(r.source) + (r.lost != 0 ? "!" + std::to_string(r.lost) : "") + "@" + std::to_string(r.time) + (r.late ? "*" : "");
+      out += (out.empty() ? "" : " ") + std::to_string(r.source) + (r.lost != 0 ? "!" + std::to_string(r.lost) : "") + "@" +
+             std::to_string(r.time) + (r.late ? "*" : "");
     return out;
   }
   u64 now = 1000;

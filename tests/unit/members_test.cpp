@@ -189,7 +189,9 @@ TEST_P(MembersTest, ClosedDescriptorsChangeNothing) {
   Other writer(0, [] {
     write(0, 10);
     for (int fd = 3; fd < 1024; ++fd)
-      if (fcntl(fd, F_GETFD) >= 0 && std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)).string().rfind("pipe", 0) != 0) close(fd);
+      if (fcntl(fd, F_GETFD) >= 0 &&
+          std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)).string().rfind("pipe", 0) != 0)
+        close(fd);
   });
   ASSERT_TRUE(writer.ready());
   EXPECT_EQ(instance_->writers(), Presence::some);

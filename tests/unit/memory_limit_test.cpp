@@ -26,8 +26,9 @@ int memory_left_where(const std::string& limit, u64 use, u64 inactive_file, u64 
     const std::string at = "/sys/fs/cgroup/";
     std::ofstream(at + "memory.max") << limit << '\n';
     std::ofstream(at + "memory.current") << use << '\n';
-    std::ofstream(at + "memory.stat") << "anon " << use - inactive_file << "\nfile " << inactive_file << "\ninactive_anon 7\nactive_anon 9\ninactive_file "
-                                      << inactive_file << "\nactive_file 0\n";
+    std::ofstream(at + "memory.stat") << "anon " << use - inactive_file << "\nfile " << inactive_file
+                                      << "\ninactive_anon 7\nactive_anon 9\ninactive_file " << inactive_file
+                                      << "\nactive_file 0\n";
     _exit(sys::memory_left(size) ? room : no_room);
   }
   int status = 0;

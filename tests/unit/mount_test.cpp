@@ -83,10 +83,11 @@ struct MountServer : testing::Test {
     o.cpus = cpus;
     server = must(Server::create(o, {[this, maps_work](int) { return maps_work ? ++maps : -EPERM; }, [this](int) { --maps; }}));
   }
-  // The server has threads: what one of them has locked at a fork, as the allocator of a sanitizer, stays locked in the child. So
-  // the writer is this program once more.
+  // The server has threads: what one of them has locked at a fork, as the allocator of a sanitizer, stays locked in the child.
+  // So the writer is this program once more.
   static void write_events(u64 count) {
-    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string(), job = "RINGSIDE_TICKS=" + std::to_string(count);
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string(),
+                      job = "RINGSIDE_TICKS=" + std::to_string(count);
     std::vector<char*> environment;
     for (char** one = environ; *one != nullptr; ++one) environment.push_back(*one);
     environment.push_back(const_cast<char*>(job.c_str()));
@@ -215,7 +216,8 @@ TEST_F(MountServer, SenselessRequestsAreRefused) {
   EXPECT_EQ(server->open(find("per_cpu"), O_RDONLY, me).error().code.value(), EISDIR);
   EXPECT_EQ(server->open(999999, O_RDONLY, me).error().code.value(), ENOENT);
   const std::string too_long(300, 'x');
-  for (const std::string& name : {std::string(), std::string("."), std::string(".."), std::string("/"), std::string("per_cpu/cpu0"), too_long})
+  for (const std::string& name :
+       {std::string(), std::string("."), std::string(".."), std::string("/"), std::string("per_cpu/cpu0"), too_long})
     EXPECT_FALSE(server->lookup(root_inode, name)) << name;
   EXPECT_FALSE(server->lookup(find("tracing_on"), "x"));
   server->forget(999999, 1);
@@ -355,13 +357,20 @@ struct MountRemotes : MountServer {
 
 TEST_F(MountRemotes, TheTreeAndItsEvents) {
   using remote::ProcessEvent;
-  std::vector<ProcessEvent> events{{1, "app", "tick", "name: tick\n"}, {2, "app", "tock", "name: tock\n"}, {3, "net", "in", ""},
-                                   {4, "..", "x", ""},  {5, "a/b", "x", ""}, {6, "app", "tick", ""}, {1, "app", "again", ""}, {7, "", "x", ""}};
+  std::vector<ProcessEvent> events{{1, "app", "tick", "name: tick\n"},
+                                   {2, "app", "tock", "name: tock\n"},
+                                   {3, "net", "in", ""},
+                                   {4, "..", "x", ""},
+                                   {5, "a/b", "x", ""},
+                                   {6, "app", "tick", ""},
+                                   {1, "app", "again", ""},
+                                   {7, "", "x", ""}};
   remote::ProcessWriter<> writer({remote::announced_path("app"), events});
   ASSERT_EQ(writer.error(), 0);
   start();
   EXPECT_EQ(names("remotes"), (std::set<std::string>{"app"}));
-  EXPECT_EQ(names("remotes/app"), (std::set<std::string>{"buffer_size_kb", "buffer_subbuf_size_kb", "events", "options", "per_cpu", "trace", "trace_pipe", "tracing_on"}));
+  EXPECT_EQ(names("remotes/app"), (std::set<std::string>{"buffer_size_kb", "buffer_subbuf_size_kb", "events", "options",
+                                                         "per_cpu", "trace", "trace_pipe", "tracing_on"}));
   EXPECT_EQ(names("remotes/app/per_cpu"), (std::set<std::string>{"cpu0", "cpu1"}));
   EXPECT_EQ(names("remotes/app/per_cpu/cpu1"), (std::set<std::string>{"stats", "trace", "trace_pipe", "trace_pipe_raw"}));
   EXPECT_EQ(names("remotes/app/events"), (std::set<std::string>{"app", "net", "enable", "header_event", "header_page"}));
@@ -371,7 +380,8 @@ TEST_F(MountRemotes, TheTreeAndItsEvents) {
   EXPECT_EQ(text("remotes/app/events/app/tick/format"), "name: tick\n");
   const u64 remotes = find("remotes"), app = find("remotes/app");
   for (const char* name : {"..", ".", "", "no", "app/"}) EXPECT_FALSE(server->lookup(remotes, name)) << name;
-  for (const char* name : {"instances", "remotes", "trace_marker", "set_event", "snapshot"}) EXPECT_FALSE(server->lookup(app, name)) << name;
+  for (const char* name : {"instances", "remotes", "trace_marker", "set_event", "snapshot"})
+    EXPECT_FALSE(server->lookup(app, name)) << name;
   EXPECT_FALSE(server->lookup(find("remotes/app/per_cpu"), "cpu2"));
   EXPECT_EQ(server->make_directory(remotes, "x", me).error().code.value(), EPERM);
   EXPECT_EQ(server->remove_directory(remotes, "app").error().code.value(), EPERM);
@@ -382,13 +392,13 @@ TEST_F(MountRemotes, EventsAreSwitchedAtEachLevel) {
   std::map<u32, bool> on{{1, true}, {2, true}, {3, true}};
   std::atomic<int> answer{0};
   const auto writer = [&] {
-    return std::make_unique<remote::ProcessWriter<>>(
-        remote::ProcessOptions{.path = remote::announced_path("app"),
-                               .events = {{1, "app", "tick", "name: tick\n"}, {2, "app", "tock", "name: tock\n"}, {3, "net", "in", ""}},
-                               .switch_event = [&](u32 id, bool to) {
-                                 if (answer == 0) on[id] = to;
-                                 return answer.load();
-                               }});
+    return std::make_unique<remote::ProcessWriter<>>(remote::ProcessOptions{
+        .path = remote::announced_path("app"),
+        .events = {{1, "app", "tick", "name: tick\n"}, {2, "app", "tock", "name: tock\n"}, {3, "net", "in", ""}},
+        .switch_event = [&](u32 id, bool to) {
+          if (answer == 0) on[id] = to;
+          return answer.load();
+        }});
   };
   auto first = writer();
   ServerOptions named;
@@ -537,9 +547,11 @@ TEST_F(MountRemotes, EqualRequestsToASilentWriterWaitTogether) {
   std::vector<int> errors(12, -1);
   for (int& error : errors) {
     const Opened opened = must(server->open(inode, O_RDONLY, me));
-    server->when(server->job(opened.handle), [&, handle = opened.handle](int e) { error = server->finish(handle, e).error().code.value(); });
+    server->when(server->job(opened.handle),
+                 [&, handle = opened.handle](int e) { error = server->finish(handle, e).error().code.value(); });
   }
-  EXPECT_TRUE(eventually([&] { return server->turn(), std::count(errors.begin(), errors.end(), ETIMEDOUT) == 12; })) << "one after the other: 12 s";
+  EXPECT_TRUE(eventually([&] { return server->turn(), std::count(errors.begin(), errors.end(), ETIMEDOUT) == 12; }))
+      << "one after the other: 12 s";
   EXPECT_EQ(server->open_files(), 0u);
   server.reset();
 }
@@ -589,7 +601,13 @@ TEST_F(MountRemotes, EachRequestIsAnsweredOnceUnderLoad) {
   start();
   EXPECT_TRUE(eventually([&] { return names("remotes").count("app") == 1; }));
   const std::string in = "remotes/app/";
-  const std::vector<std::string> paths{"trace_pipe", "trace", "tracing_on", "per_cpu/cpu0/trace_pipe_raw", "per_cpu/cpu0/stats", "per_cpu/cpu0/trace_pipe", "per_cpu/cpu1/trace_pipe_raw"};
+  const std::vector<std::string> paths{"trace_pipe",
+                                       "trace",
+                                       "tracing_on",
+                                       "per_cpu/cpu0/trace_pipe_raw",
+                                       "per_cpu/cpu0/stats",
+                                       "per_cpu/cpu0/trace_pipe",
+                                       "per_cpu/cpu1/trace_pipe_raw"};
 #if defined(__SANITIZE_THREAD__)
   constexpr bool resets = false;  // membarrier keeps the writer out, which the sanitizer does not know
 #else
@@ -646,7 +664,8 @@ TEST_F(MountRemotes, EachRequestIsAnsweredOnceUnderLoad) {
       case 1:
         if (f.path == "tracing_on" || (resets && f.path == "trace"))
           if (auto wrote = server->write(f.handle, draw(4) == 0 ? "0" : "1", me); wrote)
-            if (const auto job = server->job(f.handle); job != nullptr) server->when(job, [&, &n = count()](int) { ++n, ++done; });
+            if (const auto job = server->job(f.handle); job != nullptr)
+              server->when(job, [&, &n = count()](int) { ++n, ++done; });
         break;
       case 2: server->command(f.handle, abi::get_reader_ioctl, me, ++token, std::make_unique<Once>(count())); break;
       case 3: server->interrupt(token - draw(3)); break;
@@ -693,7 +712,8 @@ TEST_F(MountRemotes, FormatsThatStayTheSameAreLearntOnce) {
     EXPECT_EQ(job->error.load(), 0);
     remote.refresh();
   };
-  const std::string format = "name: tick\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\nprint fmt: \"\"\n";
+  const std::string format =
+      "name: tick\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\nprint fmt: \"\"\n";
   for (const char* name : {"tick", "tick", "tock"}) {
     remote::ProcessWriter<> writer({path, {{1, "app", name, format}}});
     ASSERT_EQ(writer.error(), 0);

@@ -47,7 +47,8 @@ TEST(Native, WhatIsCutOrFalseIsAnErrorAndNoCrash) {
     for (int k = 0; k < 3; ++k) bad[random() % bad.size()] = static_cast<char>(random());
     (void)read_blocks(bad);
   }
-  EXPECT_NE(read_blocks(write_block({{"a", "Nullable(Int8)", "xx"}}, 1)).error().sentence.find("Nullable(Int8)"), std::string::npos);
+  EXPECT_NE(read_blocks(write_block({{"a", "Nullable(Int8)", "xx"}}, 1)).error().sentence.find("Nullable(Int8)"),
+            std::string::npos);
 }
 
 TEST(Native, NamesAndTextsAreQuoted) {
@@ -60,7 +61,8 @@ TEST(Native, AnAddressIsTakenApart) {
   EXPECT_EQ(a.host + std::to_string(a.port) + a.database + a.more.at("hosts") + a.more.at("from"), "db.example9000tracesa,b1");
   EXPECT_EQ(must(Address::parse("clickhouse://[::1]/x")).host, "[::1]");
   EXPECT_EQ(must(Address::parse("clickhouse://h")).port, 8123);
-  for (const char* bad : {"http://h/x", "clickhouse://", "clickhouse://h:0/x", "clickhouse://h:99999/x", "clickhouse://u:p@h/x", "clickhouse://h/a b", "clickhouse://h/x?y"})
+  for (const char* bad : {"http://h/x", "clickhouse://", "clickhouse://h:0/x", "clickhouse://h:99999/x", "clickhouse://u:p@h/x",
+                          "clickhouse://h/a b", "clickhouse://h/x?y"})
     EXPECT_FALSE(Address::parse(bad)) << bad;
 }
 

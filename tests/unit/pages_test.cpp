@@ -6,7 +6,8 @@ namespace ringside::pages_test {
 namespace {
 
 TEST(Pages, ASubBufferIsAPageOfTheKernelOrMore) {
-  const u32 sizes[][3] = {{4096, 4096, 4096}, {16384, 4096, 16384}, {16384, 65536, 65536}, {65536, 4096, 65536}, {65536, 65536, 65536}, {65536, 262144, 262144}};
+  const u32 sizes[][3] = {{4096, 4096, 4096},   {16384, 4096, 16384},  {16384, 65536, 65536},
+                          {65536, 4096, 65536}, {65536, 65536, 65536}, {65536, 262144, 262144}};
   for (const auto& [page, asked, is] : sizes) {
     const auto g = geometry_for(1 << 20, asked, 1, page);
     ASSERT_TRUE(g) << g.error().sentence;

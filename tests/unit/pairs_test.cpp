@@ -22,20 +22,32 @@ struct PairsOf : testing::Test {
   u64 time = 0;
 
   void SetUp() override {
-    formats.add(kernel_ids + 1, "sched", "sched_waking",
-                test::format(1, "sched_waking", "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n", R"("%s", REC->comm)"));
-    formats.add(kernel_ids + 2, "sched", "sched_switch",
-                test::format(2, "sched_switch", "\tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:long prev_state;\toffset:16;\tsize:8;\tsigned:1;\n"
-                                                "\tfield:pid_t next_pid;\toffset:24;\tsize:4;\tsigned:1;\n", R"("%d", REC->next_pid)"));
-    formats.add(3, "app", "lock", test::format(3, "lock", "\tfield:u64 lock;\toffset:8;\tsize:8;\tsigned:0;\n", R"("%llu", REC->lock)"));
-    formats.add(4, "app", "unlock", test::format(4, "unlock", "\tfield:u64 lock;\toffset:8;\tsize:8;\tsigned:0;\n", R"("%llu", REC->lock)"));
+    formats.add(
+        kernel_ids + 1, "sched", "sched_waking",
+        test::format(
+            1, "sched_waking",
+            "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n",
+            R"("%s", REC->comm)"));
+    formats.add(
+        kernel_ids + 2, "sched", "sched_switch",
+        test::format(
+            2, "sched_switch",
+            "\tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:long prev_state;\toffset:16;\tsize:8;\tsigned:1;\n"
+            "\tfield:pid_t next_pid;\toffset:24;\tsize:4;\tsigned:1;\n",
+            R"("%d", REC->next_pid)"));
+    formats.add(3, "app", "lock",
+                test::format(3, "lock", "\tfield:u64 lock;\toffset:8;\tsize:8;\tsigned:0;\n", R"("%llu", REC->lock)"));
+    formats.add(4, "app", "unlock",
+                test::format(4, "unlock", "\tfield:u64 lock;\toffset:8;\tsize:8;\tsigned:0;\n", R"("%llu", REC->lock)"));
   }
   Payload waking(const std::string& comm, i32 pid) const {
     std::string name = comm;
     name.resize(16);
     return Payload(1, 5).text(name).put(pid);
   }
-  Payload sched_switch(i32 prev, i64 state, i32 next) const { return Payload(2, prev).put(prev).put(u32{0}).put(state).put(next); }
+  Payload sched_switch(i32 prev, i64 state, i32 next) const {
+    return Payload(2, prev).put(prev).put(u32{0}).put(state).put(next);
+  }
   Payload lock(i32 tid, u64 at) const { return Payload(3, tid).put(at); }
   Payload unlock(i32 tid, u64 at) const { return Payload(4, tid).put(at); }
 
@@ -236,7 +248,9 @@ TEST(HistogramBound, QuantilesAreWithinIt) {
       h.add(static_cast<i64>(value));
       h.add(INT64_MAX);  // so that the value's bucket is not cut at the maximum
       h.add(0);
-      EXPECT_LE(std::abs(h.quantile(.5) - static_cast<double>(value)), static_cast<double>(value) * std::exp2(-static_cast<double>(precision) - 1) + .5) << value;
+      EXPECT_LE(std::abs(h.quantile(.5) - static_cast<double>(value)),
+                static_cast<double>(value) * std::exp2(-static_cast<double>(precision) - 1) + .5)
+          << value;
     }
   }
 }

@@ -20,8 +20,10 @@ using test::PerfettoTrackEvent;
 constexpr u64 second = 1'000'000'000;
 
 const char* const common =
-    "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
-    "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
+    "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char "
+    "common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
+    "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int "
+    "common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
 
 struct Perfetto : testing::Test {
   Formats formats;
@@ -44,10 +46,14 @@ struct Perfetto : testing::Test {
   }
   // fields: "int a@8:4" lines; NAME alone: 8 bytes, unsigned.
   void add_format(u32 id, const std::string& system, const std::string& name, const std::string& fields) {
-    ASSERT_TRUE(formats.add(id, system, name, "name: " + name + "\nID: " + std::to_string(id & 0xFFFF) + "\nformat:\n" + common + fields + "\nprint fmt: \"\"\n")) << name;
+    ASSERT_TRUE(formats.add(
+        id, system, name,
+        "name: " + name + "\nID: " + std::to_string(id & 0xFFFF) + "\nformat:\n" + common + fields + "\nprint fmt: \"\"\n"))
+        << name;
   }
   static std::string field(const std::string& type, const std::string& name, u32 offset, u32 size, bool is_signed) {
-    return "\tfield:" + type + " " + name + ";\toffset:" + std::to_string(offset) + ";\tsize:" + std::to_string(size) + ";\tsigned:" + std::to_string(is_signed) + ";\n";
+    return "\tfield:" + type + " " + name + ";\toffset:" + std::to_string(offset) + ";\tsize:" + std::to_string(size) +
+           ";\tsigned:" + std::to_string(is_signed) + ";\n";
   }
   template <class T>
   Perfetto& put(const T& value) {
@@ -95,9 +101,10 @@ struct Perfetto : testing::Test {
 };
 
 std::string sched_switch_fields() {
-  return Perfetto::field("char", "prev_comm[16]", 8, 16, false) + Perfetto::field("pid_t", "prev_pid", 24, 4, true) + Perfetto::field("int", "prev_prio", 28, 4, true) +
-         Perfetto::field("long", "prev_state", 32, 8, true) + Perfetto::field("char", "next_comm[16]", 40, 16, false) +
-         Perfetto::field("pid_t", "next_pid", 56, 4, true) + Perfetto::field("int", "next_prio", 60, 4, true);
+  return Perfetto::field("char", "prev_comm[16]", 8, 16, false) + Perfetto::field("pid_t", "prev_pid", 24, 4, true) +
+         Perfetto::field("int", "prev_prio", 28, 4, true) + Perfetto::field("long", "prev_state", 32, 8, true) +
+         Perfetto::field("char", "next_comm[16]", 40, 16, false) + Perfetto::field("pid_t", "next_pid", 56, 4, true) +
+         Perfetto::field("int", "next_prio", 60, 4, true);
 }
 
 TEST_F(Perfetto, KernelEventsUsePerfettosOwnMessages) {
@@ -116,7 +123,9 @@ TEST_F(Perfetto, KernelEventsUsePerfettosOwnMessages) {
     EXPECT_EQ(f.events[0].cpu, 3u);
     EXPECT_EQ(f.events[0].pid, 0) << "the idle task's must be written";
     EXPECT_EQ(f.events[0].time, 2 * second + 7);
-    EXPECT_EQ(f.events[0].fields, (std::map<std::string, std::string>{{"1", "idle"}, {"2", "0"}, {"3", "120"}, {"4", "0"}, {"5", "kthread"}, {"6", "201"}, {"7", "-5"}}));
+    EXPECT_EQ(f.events[0].fields,
+              (std::map<std::string, std::string>{
+                  {"1", "idle"}, {"2", "0"}, {"3", "120"}, {"4", "0"}, {"5", "kthread"}, {"6", "201"}, {"7", "-5"}}));
     EXPECT_EQ(f.threads.at(201), "kthread");
     EXPECT_EQ(f.stats.at(3), (std::pair<u64, u64>{2, 0}));
   }
@@ -135,8 +144,9 @@ TEST_F(Perfetto, AThreadThatIsRenamedHasItsLastName) {
 }
 
 TEST_F(Perfetto, OtherKernelEventsDescribeThemselves) {
-  add_format(kernel_ids + 9, "my", "thing", field("u32", "count", 8, 4, false) + field("s64", "delta", 16, 8, true) + field("char", "who[8]", 24, 8, false) +
-                                                field("unsigned int", "list[3]", 32, 12, false));
+  add_format(kernel_ids + 9, "my", "thing",
+             field("u32", "count", 8, 4, false) + field("s64", "delta", 16, 8, true) + field("char", "who[8]", 24, 8, false) +
+                 field("unsigned int", "list[3]", 32, 12, false));
   std::string many;
   for (u32 i = 0; i < 40; ++i) many += field("u32", "f" + std::to_string(i), 8 + 4 * i, 4, false);
   add_format(kernel_ids + 10, "my", "wide", many);
@@ -153,7 +163,8 @@ TEST_F(Perfetto, OtherKernelEventsDescribeThemselves) {
   ASSERT_EQ(f.events.size(), 3u);
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(f.events[i].name, "my:thing");
-    EXPECT_EQ(f.events[i].fields, (std::map<std::string, std::string>{{"count", "4000000000"}, {"delta", "-3"}, {"who", "abc"}, {"list", "1,2,3"}}));
+    EXPECT_EQ(f.events[i].fields, (std::map<std::string, std::string>{
+                                      {"count", "4000000000"}, {"delta", "-3"}, {"who", "abc"}, {"list", "1,2,3"}}));
   }
   EXPECT_EQ(f.events[2].message, 327u) << "more than 31 fields are named one by one";
   EXPECT_EQ(f.events[2].fields.size(), 40u);
@@ -161,7 +172,8 @@ TEST_F(Perfetto, OtherKernelEventsDescribeThemselves) {
 }
 
 TEST_F(Perfetto, FieldsThatPerfettosMessageLacksAreLeftOut) {
-  add_format(kernel_ids + 11, "raw_syscalls", "sys_enter", field("long", "id", 8, 8, true) + field("unsigned long", "args[6]", 16, 48, false));
+  add_format(kernel_ids + 11, "raw_syscalls", "sys_enter",
+             field("long", "id", 8, 8, true) + field("unsigned long", "args[6]", 16, 48, false));
   const auto f = file({}, [&](PerfettoWriter& w) {
     head(11, 201).put(i64{257});
     for (u64 i = 0; i < 6; ++i) put(i);
@@ -174,8 +186,10 @@ TEST_F(Perfetto, FieldsThatPerfettosMessageLacksAreLeftOut) {
 }
 
 TEST_F(Perfetto, ArraysAndEnumsOfProgramsAreTexts) {
-  ASSERT_TRUE(formats.add(61450, "app", "state", std::string("name: state\nID: 61450\nformat:\n") + common + field("u32", "state", 8, 4, false) + field("s16", "list[3]", 12, 6, true) +
-                                                       "\nprint fmt: \"state=%s\", __print_symbolic(REC->state, { 0, \"idle\" }, { 1, \"busy\" })\n"));
+  ASSERT_TRUE(formats.add(61450, "app", "state",
+                          std::string("name: state\nID: 61450\nformat:\n") + common + field("u32", "state", 8, 4, false) +
+                              field("s16", "list[3]", 12, 6, true) +
+                              "\nprint fmt: \"state=%s\", __print_symbolic(REC->state, { 0, \"idle\" }, { 1, \"busy\" })\n"));
   const auto f = file({}, [&](PerfettoWriter& w) {
     for (const u32 state : {1u, 5u}) {
       head(61450, 101).put(state).put(int16_t{-1}).put(int16_t{2}).put(int16_t{3});
@@ -188,8 +202,11 @@ TEST_F(Perfetto, ArraysAndEnumsOfProgramsAreTexts) {
 }
 
 TEST_F(Perfetto, ProgramsEventsAreSlicesCountersAndInstants) {
-  add_format(61441, "ringside", "track_span", field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false) + field("char", "track_name[8]", 17, 8, false));
-  add_format(61442, "ringside", "counter", field("s64", "counter_value", 8, 8, true) + field("char", "track_name[8]", 16, 8, false));
+  add_format(61441, "ringside", "track_span",
+             field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false) +
+                 field("char", "track_name[8]", 17, 8, false));
+  add_format(61442, "ringside", "counter",
+             field("s64", "counter_value", 8, 8, true) + field("char", "track_name[8]", 16, 8, false));
   add_format(61443, "db", "query", field("u64", "rows", 8, 8, false) + field("u64", "duration_ns", 16, 8, false));
   add_format(61444, "db", "commit", field("s32", "code", 8, 4, true));
   const auto f = file({}, [&](PerfettoWriter& w) {
@@ -210,7 +227,8 @@ TEST_F(Perfetto, ProgramsEventsAreSlicesCountersAndInstants) {
     const auto& thread = track.tid != 0 ? track : f.tracks.at(track.parent);
     EXPECT_EQ(thread.pid, 100);
     EXPECT_EQ(thread.tid, 101);
-    said += std::to_string(e.time - 2 * second) + " " + std::to_string(e.type) + " " + e.category + " " + e.name + (track.tid == 0 ? " @" + track.name : "");
+    said += std::to_string(e.time - 2 * second) + " " + std::to_string(e.type) + " " + e.category + " " + e.name +
+            (track.tid == 0 ? " @" + track.name : "");
     if (e.type == 4) said += " " + std::to_string(e.counter) + (track.counter ? "" : " on no counter's track");
     for (const auto& [name, value] : e.annotations) said += " " + name + "=" + value;
     said += "\n";
@@ -228,7 +246,8 @@ TEST_F(Perfetto, ProgramsEventsAreSlicesCountersAndInstants) {
 
 // Whatever the durations of a thread's events: its importer finds each slice with its own length and fields.
 TEST_F(Perfetto, SlicesOfOneThreadKeepTheirDurations) {
-  add_format(61441, "ringside", "track_span", field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false));
+  add_format(61441, "ringside", "track_span",
+             field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false));
   add_format(61443, "db", "query", field("u64", "rows", 8, 8, false) + field("u64", "duration_ns", 16, 8, false));
   u64 rows = 0;
   std::vector<std::string> expected;
@@ -255,20 +274,25 @@ TEST_F(Perfetto, SlicesOfOneThreadKeepTheirDurations) {
     for (const auto& slice : f.slices()) {
       on.insert(slice.track);
       EXPECT_TRUE(slice.track == root || f.tracks.at(slice.track).parent == root) << which;
-      if (slice.category == "db") found.push_back(slice.annotations.at("rows") + ": " + std::to_string(slice.time - second) + "+" + std::to_string(slice.duration));
+      if (slice.category == "db")
+        found.push_back(slice.annotations.at("rows") + ": " + std::to_string(slice.time - second) + "+" +
+                        std::to_string(slice.duration));
     }
     std::sort(found.begin(), found.end());
     std::sort(expected.begin(), expected.end());
     EXPECT_EQ(found, expected) << which;
     EXPECT_TRUE(tracks == 0 || on.size() == tracks) << which << ": " << on.size();
   };
-  check("inside, beside, at one end", 1, [&](auto& w) { write(w, 10, 20), write(w, 20, 30), write(w, 5, 30), write(w, 30, 30), write(w, 30, 40), write(w, 1, 40); });
+  check("inside, beside, at one end", 1, [&](auto& w) {
+    write(w, 10, 20), write(w, 20, 30), write(w, 5, 30), write(w, 30, 30), write(w, 30, 40), write(w, 1, 40);
+  });
   check("of one begin", 2, [&](auto& w) { write(w, 10, 20), write(w, 10, 30), write(w, 30, 40); });
   check("of one begin, three deep", 3, [&](auto& w) { write(w, 10, 20), write(w, 10, 30), write(w, 10, 40); });
   check("of no length at a begin", 1, [&](auto& w) { write(w, 10, 10), write(w, 10, 30); });
   check("crossing", 2, [&](auto& w) { write(w, 10, 20), write(w, 15, 30), write(w, 5, 40); });
   check("late", 2, [&](auto& w) { write(w, 10, 20), write(w, 5, 15); });
-  check("begun before an open span", 2, [&](auto& w) { span(w, 'B', 10), write(w, 12, 20), write(w, 5, 30), span(w, 'E', 40); });
+  check("begun before an open span", 2,
+        [&](auto& w) { span(w, 'B', 10), write(w, 12, 20), write(w, 5, 30), span(w, 'E', 40); });
   check("around a span", 1, [&](auto& w) { span(w, 'B', 10), span(w, 'E', 20), write(w, 5, 30); });
   check("of a span's begin", 2, [&](auto& w) { span(w, 'B', 10), span(w, 'E', 20), write(w, 10, 30); });
   check("around an end of nothing", 2, [&](auto& w) { span(w, 'E', 20), write(w, 10, 30), write(w, 20, 40); });
@@ -295,7 +319,8 @@ TEST_F(Perfetto, SlicesOfOneThreadKeepTheirDurations) {
 }
 
 TEST_F(Perfetto, SpansThatNeverEndDoNotHideLaterOnes) {
-  add_format(61441, "ringside", "track_span", field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false));
+  add_format(61441, "ringside", "track_span",
+             field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false));
   const auto f = file({}, [&](PerfettoWriter& w) {
     u64 now = 2 * second;
     for (const char* const kinds : {"B", "BE"})
@@ -308,7 +333,8 @@ TEST_F(Perfetto, SpansThatNeverEndDoNotHideLaterOnes) {
   EXPECT_EQ(f.dropped, 0u) << "none is too deep";
   EXPECT_EQ(f.track_events.size(), 600u + 2 * 600u);
   const auto all = f.slices();
-  EXPECT_TRUE(std::all_of(all.begin(), all.end(), [](const auto& slice) { return slice.duration == -1; })) << "an end closes its own begin";
+  EXPECT_TRUE(std::all_of(all.begin(), all.end(), [](const auto& slice) { return slice.duration == -1; }))
+      << "an end closes its own begin";
   EXPECT_EQ(all.size(), 400u);
 }
 
@@ -332,7 +358,8 @@ TEST_F(Perfetto, LossesHaveATrackWithTimeAndNumber) {
   std::string said;
   for (const PerfettoTrackEvent& e : f.track_events)
     if (f.tracks.at(e.track).name.find("lost") != std::string::npos)
-      said += f.tracks.at(e.track).name + " " + std::to_string(e.time / second) + " " + e.name + (e.annotations.empty() ? "" : " " + e.annotations.at("events")) + "\n";
+      said += f.tracks.at(e.track).name + " " + std::to_string(e.time / second) + " " + e.name +
+              (e.annotations.empty() ? "" : " " + e.annotations.at("events")) + "\n";
   EXPECT_EQ(said,
             "kernel lost: CPU 3 2 1234 events lost 1234\nkernel lost: CPU 3 3 \n"
             "lost: worker-101 4 5 events lost 5\nlost: worker-101 4 \n");
@@ -353,7 +380,8 @@ TEST_F(Perfetto, LossesOfOneNameAndOneBehindTheOtherAreApart) {
   std::string said;
   for (const auto& slice : f.slices()) {
     tracks.insert(slice.track);
-    said += slice.annotations.at("events") + ": " + std::to_string(slice.time / second) + "+" + std::to_string(slice.duration / static_cast<i64>(second)) + "\n";
+    said += slice.annotations.at("events") + ": " + std::to_string(slice.time / second) + "+" +
+            std::to_string(slice.duration / static_cast<i64>(second)) + "\n";
   }
   EXPECT_EQ(tracks.size(), 2u);
   EXPECT_EQ(said, "1: 2+2\n2: 3+2\n3: 4+2\n");
@@ -362,10 +390,12 @@ TEST_F(Perfetto, LossesOfOneNameAndOneBehindTheOtherAreApart) {
 TEST_F(Perfetto, StacksStandAtTheirEventsWithTheirWeight) {
   const auto stack_field = "\tfield:ringside_stack stack;\toffset:16;\tsize:8;\tsigned:0;\n";
   add_format(61445, "libc", "malloc", field("u64", "size", 8, 8, false) + stack_field);
-  add_format(61446, "ringside", "stack", field("u64", "id", 8, 8, false) + "\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n");
+  add_format(61446, "ringside", "stack",
+             field("u64", "id", 8, 8, false) + "\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n");
   add_format(61447, "ringside", "code_map",
-             field("int", "pid", 8, 4, true) + field("u64", "start", 16, 8, false) + field("u64", "size", 24, 8, false) + field("u64", "file_offset", 32, 8, false) +
-                 field("char", "path[16]", 40, 16, false) + field("char", "build_id[8]", 56, 8, false));
+             field("int", "pid", 8, 4, true) + field("u64", "start", 16, 8, false) + field("u64", "size", 24, 8, false) +
+                 field("u64", "file_offset", 32, 8, false) + field("char", "path[16]", 40, 16, false) +
+                 field("char", "build_id[8]", 56, 8, false));
   add_format(61448, "ringside", "sample", field("u64", "count", 8, 8, false) + stack_field);
   add_format(61449, "ringside", "counter", field("s64", "counter_value", 8, 8, true) + stack_field);
   Stacks stacks(formats, tasks);
@@ -376,7 +406,15 @@ TEST_F(Perfetto, StacksStandAtTheirEventsWithTheirWeight) {
       r.stack = stacks.number(r, program, {});
       EXPECT_TRUE(w.add(r, program));
     };
-    head(61447, 101).put(i32{100}).put(u32{0}).put(u64{0x1000}).put(u64{0x1000}).put(u64{0x200}).text("/nowhere/app", 16).text("abcdef", 8), add(second);
+    head(61447, 101)
+        .put(i32{100})
+        .put(u32{0})
+        .put(u64{0x1000})
+        .put(u64{0x1000})
+        .put(u64{0x200})
+        .text("/nowhere/app", 16)
+        .text("abcdef", 8),
+        add(second);
     head(61446, 101).put(u64{0xA}).put(u32{24 | 16 << 16}).put(u32{0}).put(u64{0x1101}).put(u64{0x1202}), add(second);
     for (u64 i = 0; i < 2; ++i) head(61445, 101).put(u64{32 + i}).put(u64{0xA}), add((2 + i) * second);
     head(61445, 101).put(u64{7}).put(u64{0}), add(4 * second);
@@ -397,9 +435,11 @@ TEST_F(Perfetto, StacksStandAtTheirEventsWithTheirWeight) {
   ASSERT_EQ(f.samples.size(), 3u);
   std::string said;
   for (const auto& s : f.samples)
-    said += std::to_string(s.time / second) + " " + s.session + " " + std::to_string(s.pid) + "/" + std::to_string(s.tid) + " " + std::to_string(s.count) + (s.stack == known || s.stack.size() == 2 ? "" : " other") + "\n";
+    said += std::to_string(s.time / second) + " " + s.session + " " + std::to_string(s.pid) + "/" + std::to_string(s.tid) +
+            " " + std::to_string(s.count) + (s.stack == known || s.stack.size() == 2 ? "" : " other") + "\n";
   EXPECT_EQ(said, "6 ringside:sample 100/101 1\n7 ringside:sample 100/101 3\n8 ringside:counter 100/101 1\n");
-  const auto app = std::find_if(f.frames.begin(), f.frames.end(), [](const auto& frame) { return frame.function == "app+0x300"; });
+  const auto app =
+      std::find_if(f.frames.begin(), f.frames.end(), [](const auto& frame) { return frame.function == "app+0x300"; });
   ASSERT_NE(app, f.frames.end());
   EXPECT_EQ(app->path, "/nowhere/app");
   EXPECT_EQ(app->build_id, "\xAB\xCD\xEF");
@@ -408,7 +448,8 @@ TEST_F(Perfetto, StacksStandAtTheirEventsWithTheirWeight) {
 
 TEST_F(Perfetto, KernelEventsHaveSamplesForTheirStacks) {
   add_format(kernel_ids + 5, "sched", "sched_switch", sched_switch_fields());
-  add_format(kernel_ids + 6, "ftrace", "kernel_stack", field("int", "size", 8, 4, true) + "\tfield:unsigned long caller[];\toffset:16;\tsize:0;\tsigned:0;\n");
+  add_format(kernel_ids + 6, "ftrace", "kernel_stack",
+             field("int", "size", 8, 4, true) + "\tfield:unsigned long caller[];\toffset:16;\tsize:0;\tsigned:0;\n");
   Stacks stacks(formats, tasks);
   const auto f = file({.stacks = &stacks}, [&](PerfettoWriter& w) {
     head(6, 201).put(u32{2}).put(u32{0}).put(u64{0xFFFFFFFF81000001}).put(u64{0xFFFFFFFF81000011});

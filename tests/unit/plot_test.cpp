@@ -56,17 +56,22 @@ struct PlotTest : testing::Test {
                              "\tfield:char slice_name[15];\toffset:9;\tsize:15;\tsigned:0;\n",
                              R"("%c %s", REC->track_event_type, REC->slice_name)"));
     formats.add(kernel_ids + 5, "sched", "sched_switch", switch_format());
-    formats.add(kernel_ids + 9, "sched", "sched_waking",
-                test::format(9, "sched_waking",
-                             "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 pid;\toffset:24;\tsize:4;\tsigned:1;\n",
-                             R"("pid=%d", REC->pid)"));
+    formats.add(
+        kernel_ids + 9, "sched", "sched_waking",
+        test::format(
+            9, "sched_waking",
+            "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:s32 pid;\toffset:24;\tsize:4;\tsigned:1;\n",
+            R"("pid=%d", REC->pid)"));
     for (const auto& [id, name] : {std::pair{10, "sys_enter"}, std::pair{11, "sys_exit"}})
-      formats.add(kernel_ids + static_cast<u32>(id), "raw_syscalls", name,
-                  test::format(static_cast<u16>(id), name, "\tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n",
-                               R"("NR %ld", REC->id)"));
+      formats.add(
+          kernel_ids + static_cast<u32>(id), "raw_syscalls", name,
+          test::format(static_cast<u16>(id), name,
+                       "\tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n",
+                       R"("NR %ld", REC->id)"));
     formats.add(4, "ringside", "counter",
                 test::format(4, "counter",
-                             "\tfield:s64 counter_value;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:char track_name[8];\toffset:16;\tsize:8;\tsigned:0;\n",
+                             "\tfield:s64 counter_value;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:char "
+                             "track_name[8];\toffset:16;\tsize:8;\tsigned:0;\n",
                              R"("%s %lld", REC->track_name, REC->counter_value)"));
     for (const auto& [id, name] :
          {std::pair{6, "sys_enter_read"}, std::pair{7, "sys_exit_read"}, std::pair{8, "sys_enter_write"}})
@@ -230,7 +235,9 @@ TEST_F(PlotTest, ALossLeavesStatesUnknownButThoseOfThreadsOnOtherCpus) {
 }
 
 TEST_F(PlotTest, StatesKnowWhatIsNotShown) {
-  const auto see = [this](u64 time, const Payload& payload, u64 lost = 0) { plot->see({time, lost, lost != 0 ? Bytes() : payload, 1, cpu1.ids()}, cpu1); };
+  const auto see = [this](u64 time, const Payload& payload, u64 lost = 0) {
+    plot->see({time, lost, lost != 0 ? Bytes() : payload, 1, cpu1.ids()}, cpu1);
+  };
   add(1000, switch_to("idle", 0, "as", 4712), 0);
   add(1100, switch_to("as", 4712, "idle", 0, 1), 0);
   see(1200, waking(50, 4712));                                 // by a thread that is not here
@@ -263,7 +270,9 @@ TEST_F(PlotTest, WhereASwitchIsMissingNobodyRuns) {
   const json j = page();
   ASSERT_EQ(plot->notes().size(), 1u);
   EXPECT_NE(plot->notes()[0].find("missing in 1 place,"), std::string::npos) << plot->notes()[0];
-  EXPECT_EQ(rows(j, "cpu", 0), (std::vector<Row>{{0, 100, "cc1plus", "4711 to 9"}, {900, 900, "as", "4712 to 4711"}, {900, 1000, "cc1plus", "4711 to 4712"}}));
+  EXPECT_EQ(rows(j, "cpu", 0),
+            (std::vector<Row>{
+                {0, 100, "cc1plus", "4711 to 9"}, {900, 900, "as", "4712 to 4711"}, {900, 1000, "cc1plus", "4711 to 4712"}}));
   EXPECT_EQ(states(j, 9), std::vector<State>{});
   EXPECT_EQ(states(j, 4712), (std::vector<State>{{900, 1000, S::sleeping, -2}}));
 }
@@ -302,8 +311,10 @@ TEST_F(PlotTest, SystemCallsOfRawEventsHaveTheirNames) {
   std::vector<std::tuple<i64, i64, std::string>> found;
   for (const auto& [begin, end, name, text] : rows(j, "thread", number_of(j, 4711))) found.emplace_back(begin, end, name);
   const std::string first(syscall_name(0)), second(syscall_name(1));
-  EXPECT_EQ(found, (std::vector<std::tuple<i64, i64, std::string>>{
-                       {0, 300, "syscalls:" + first}, {400, 400, "syscalls:" + second}, {500, 500, "syscalls:" + first}, {600, 650, "syscalls:99999"}}));
+  EXPECT_EQ(found, (std::vector<std::tuple<i64, i64, std::string>>{{0, 300, "syscalls:" + first},
+                                                                   {400, 400, "syscalls:" + second},
+                                                                   {500, 500, "syscalls:" + first},
+                                                                   {600, 650, "syscalls:99999"}}));
   EXPECT_EQ(j["heat"][0]["name"], "syscalls:" + first);
 }
 
@@ -501,7 +512,8 @@ TEST_F(PlotTest, StacksOfSlicesAndHowOftenTheyCame) {
   // As "outermost;...;innermost".
   const auto path = [&](size_t stack) {
     std::string out;
-    for (size_t n = stack; n != 0; n = page["calls"][2 * n - 1]) out = page["functions"][page["calls"][2 * n - 2].get<size_t>()].get<std::string>() + (out.empty() ? "" : ";") + out;
+    for (size_t n = stack; n != 0; n = page["calls"][2 * n - 1])
+      out = page["functions"][page["calls"][2 * n - 2].get<size_t>()].get<std::string>() + (out.empty() ? "" : ";") + out;
     return out;
   };
   EXPECT_EQ(page["calls"].size(), 2 * 4u) << "f1, f2 are shared";
@@ -514,7 +526,8 @@ TEST_F(PlotTest, StacksOfSlicesAndHowOftenTheyCame) {
   std::vector<std::string> of_slices(4);
   for (const json& lane : page["lanes"]) {
     if (lane["kind"] != "thread") continue;
-    for (size_t n = 0, at = 0; n < lane["stack"].size(); n += 2) of_slices[at += lane["stack"][n].get<size_t>()] = path(lane["stack"][n + 1]);
+    for (size_t n = 0, at = 0; n < lane["stack"].size(); n += 2)
+      of_slices[at += lane["stack"][n].get<size_t>()] = path(lane["stack"][n + 1]);
   }
   EXPECT_EQ(of_slices, (std::vector<std::string>{"f1;f2;f3", "f1;f2;f4", "", "f1;f2;f3"}));
 }

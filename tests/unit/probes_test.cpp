@@ -15,23 +15,29 @@ using testing::HasSubstr;
 const std::string probed = RINGSIDE_BUILD_DIR "/tests/probed";
 
 TEST(UsdtArguments, RegistersMemoryAndConstantsOfAllWidths) {
-  EXPECT_EQ(usdt_arguments("8@%rdi -4@%eax 2@%bx -1@%dl 4@%r15d 1@%sil", Machine::x86_64).fetch, "arg1=%di:u64 arg2=%ax:s32 arg3=%bx:u16 arg4=%dx:s8 arg5=%r15:u32 arg6=%si:u8");
-  EXPECT_EQ(usdt_arguments("8@-80(%rbx) -4@(%rsp) 8@0x10(%rbp)", Machine::x86_64).fetch, "arg1=-80(%bx):u64 arg2=+0(%sp):s32 arg3=+16(%bp):u64");
+  EXPECT_EQ(usdt_arguments("8@%rdi -4@%eax 2@%bx -1@%dl 4@%r15d 1@%sil", Machine::x86_64).fetch,
+            "arg1=%di:u64 arg2=%ax:s32 arg3=%bx:u16 arg4=%dx:s8 arg5=%r15:u32 arg6=%si:u8");
+  EXPECT_EQ(usdt_arguments("8@-80(%rbx) -4@(%rsp) 8@0x10(%rbp)", Machine::x86_64).fetch,
+            "arg1=-80(%bx):u64 arg2=+0(%sp):s32 arg3=+16(%bp):u64");
   EXPECT_EQ(usdt_arguments("-4@$-5 8@$0x7f %rax", Machine::x86_64).fetch, "arg1=\\-5:s32 arg2=\\127:u64 arg3=%ax:u64");
-  EXPECT_EQ(usdt_arguments("8@x0 -4@w19 8@[sp, 16] -4@[x29,-4] 4@7 8@[x1]", Machine::arm64).fetch, "arg1=%x0:u64 arg2=%x19:s32 arg3=+16(%sp):u64 arg4=-4(%x29):s32 arg5=\\7:u32 arg6=+0(%x1):u64");
+  EXPECT_EQ(usdt_arguments("8@x0 -4@w19 8@[sp, 16] -4@[x29,-4] 4@7 8@[x1]", Machine::arm64).fetch,
+            "arg1=%x0:u64 arg2=%x19:s32 arg3=+16(%sp):u64 arg4=-4(%x29):s32 arg5=\\7:u32 arg6=+0(%x1):u64");
   EXPECT_EQ(usdt_arguments("").fetch, "");
 }
 
 TEST(UsdtArguments, WhatTheKernelCannotFetchIsLeftOutAndNamed) {
-  const UsdtArguments a = usdt_arguments("8f@%xmm0 -4@%ah 8@8(%rax,%rbx,8) 8@table(%rip) 16@%rax 8@%rdx 3@%rax 8@ @", Machine::x86_64);
+  const UsdtArguments a =
+      usdt_arguments("8f@%xmm0 -4@%ah 8@8(%rax,%rbx,8) 8@table(%rip) 16@%rax 8@%rdx 3@%rax 8@ @", Machine::x86_64);
   EXPECT_EQ(a.fetch, "arg6=%dx:u64");
-  EXPECT_THAT(a.left_out, ElementsAre("arg1 (8f@%xmm0)", "arg2 (-4@%ah)", "arg3 (8@8(%rax,%rbx,8))", "arg4 (8@table(%rip))", "arg5 (16@%rax)", "arg7 (3@%rax)", "arg8 (8@)", "arg9 (@)"));
+  EXPECT_THAT(a.left_out, ElementsAre("arg1 (8f@%xmm0)", "arg2 (-4@%ah)", "arg3 (8@8(%rax,%rbx,8))", "arg4 (8@table(%rip))",
+                                      "arg5 (16@%rax)", "arg7 (3@%rax)", "arg8 (8@)", "arg9 (@)"));
   EXPECT_EQ(usdt_arguments("8@%r16 8@%r7 8@%rr 8@$ 8@$x 8@$99999999999999999999 8@(%rax 8@x0", Machine::x86_64).fetch, "");
 }
 
 TEST(UsdtNotes, AreThoseThatReadelfShows) {
   for (const std::string& path : {probed, std::string("/usr/lib/x86_64-linux-gnu/libstdc++.so.6")}) {
-    FILE* const pipe = popen(("readelf -n " + path + " 2>/dev/null | sed -n 's/.*\\(Provider\\|Name\\|Arguments\\): \\?//p'").c_str(), "r");
+    FILE* const pipe =
+        popen(("readelf -n " + path + " 2>/dev/null | sed -n 's/.*\\(Provider\\|Name\\|Arguments\\): \\?//p'").c_str(), "r");
     ASSERT_NE(pipe, nullptr);
     std::string theirs, ours;
     char buffer[4096];
@@ -62,8 +68,9 @@ TEST(Probe, IsParsedOrRefusedWithTheForms) {
   EXPECT_TRUE(Probe::parse("uprobe:/a:ns::operator+%return")->at_return);
   EXPECT_EQ(Probe::parse("uprobe:/a:ns::operator+")->name, "ns::operator+");
   EXPECT_TRUE(Probe::parse("kprobe:do_sys_openat2%return")->at_return);
-  for (const char* text : {"usdt:", "usdt:/a", "usdt:/a:b", "usdt:/a::c", "usdt::b:c", "usdt:/a:b:", "uprobe:/a", "uprobe::f", "uprobe:/a:", "uprobe:/a:f+0x", "uprobe:/a:f+1x", "uprobe:/a:f+4%return",
-                           "uprobe:/a:f\ng", "kprobe:", "kprobe:a b", "kprobe:f+99999999999999999999"}) {
+  for (const char* text : {"usdt:", "usdt:/a", "usdt:/a:b", "usdt:/a::c", "usdt::b:c", "usdt:/a:b:", "uprobe:/a", "uprobe::f",
+                           "uprobe:/a:", "uprobe:/a:f+0x", "uprobe:/a:f+1x", "uprobe:/a:f+4%return", "uprobe:/a:f\ng",
+                           "kprobe:", "kprobe:a b", "kprobe:f+99999999999999999999"}) {
     const auto probe = Probe::parse(text);
     ASSERT_FALSE(probe) << text;
     EXPECT_FALSE(probe.error().sentence.empty());

@@ -99,7 +99,8 @@ TEST_F(Recordings, AMalformedSubBufferIsSkippedCountedAndNamed) {
 
 TEST_F(Recordings, ASourceThatFailsEndsWithItsClosingCountersAndTheOthersGoOn) {
   SourceFeed feed({});
-  Scripted* const broken = add(feed, 1, {{events(10, 4)}, {{}, std::errc::io_error, "ring 1 is broken"}, {events(20, 100)}}, 104);
+  Scripted* const broken =
+      add(feed, 1, {{events(10, 4)}, {{}, std::errc::io_error, "ring 1 is broken"}, {events(20, 100)}}, 104);
   add(feed, 2, {{events(10, 1)}, {}, {events(40, 2)}});
   broken->read = 4;
   auto r = run(feed);

@@ -273,8 +273,8 @@ TEST_F(Recording, ACutInACompleteRecordingIsReported) {
   EXPECT_NE(cut(20).find("the file has 4"), std::string::npos);
 }
 
-// What content() is of sub-buffers of any bytes: the first that claims more data than there is room for ends the ring, and a malformed event
-// ends its sub-buffer.
+// What content() is of sub-buffers of any bytes: the first that claims more data than there is room for ends the ring, and a
+// malformed event ends its sub-buffer.
 std::string content_of(const std::string& bytes, const std::string& file) {
   std::string out, problems;
   const auto add = [&](const std::string& what) { out += (out.empty() ? "" : " ") + what; };
@@ -298,7 +298,8 @@ std::string content_of(const std::string& bytes, const std::string& file) {
     abi::EventCursor c(data + 16, 0, end, time);
     while (c.next()) add(std::to_string(c.time()));
     if (c.malformed() != abi::Malformed::no)
-      problems += " | ring 2: a sub-buffer is malformed at offset " + std::to_string(c.position()) + ": " + abi::to_string(c.malformed()) + "; the rest of it was skipped";
+      problems += " | ring 2: a sub-buffer is malformed at offset " + std::to_string(c.position()) + ": " +
+                  abi::to_string(c.malformed()) + "; the rest of it was skipped";
   }
   return out + problems;
 }

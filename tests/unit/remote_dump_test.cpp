@@ -44,7 +44,8 @@ struct Machine {
     }
   }
   abi::PageFooter& footer(u32 ring, u32 id) {
-    return *reinterpret_cast<abi::PageFooter*>(memory + 3 * page_size + ring * plan.ring_bytes() + (id + 2) * u64{plan.subbuf_size} - 32);
+    return *reinterpret_cast<abi::PageFooter*>(memory + 3 * page_size + ring * plan.ring_bytes() +
+                                               (id + 2) * u64{plan.subbuf_size} - 32);
   }
   Bytes dump() const { return {memory, size}; }
 
@@ -135,7 +136,8 @@ TEST(RemoteDump, FlippedBytesNeverCrash) {
     if (round % 3 == 0) (void)m.writer[0]->swap_reader(0);
     for (u64 n = 1 + random() % 40; n != 0; --n) {
       const u64 page = random() % (m.size / page_size) * page_size;
-      const u64 where = random() % 3 == 0 ? random() % m.size : page + (random() % 2 == 0 ? random() % 16 : page_size - 1 - random() % 32);
+      const u64 where =
+          random() % 3 == 0 ? random() % m.size : page + (random() % 2 == 0 ? random() % 16 : page_size - 1 - random() % 32);
       m.memory[where] = random() % 2 == 0 ? static_cast<u8>(random()) : static_cast<u8>(m.memory[where] ^ 1u << random() % 8);
     }
     for (const DumpedRing& ring : find_rings(m.dump())) {

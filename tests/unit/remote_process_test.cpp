@@ -72,7 +72,8 @@ class WriterProcess {
   pid_t pid_;
 };
 
-std::unique_ptr<Process> attach(const std::string& path, Layout layout = Layout::meta_page, std::chrono::nanoseconds patience = 20s, u64 size = 256 << 10) {
+std::unique_ptr<Process> attach(const std::string& path, Layout layout = Layout::meta_page,
+                                std::chrono::nanoseconds patience = 20s, u64 size = 256 << 10) {
   Process::Options options;
   options.patience = patience;
   options.buffer.layout = layout;
@@ -289,7 +290,8 @@ TEST(RemoteProcesses, MemoryThatCouldChangeItsSizeIsRefused) {
   plan.nr_pages = 3;
   std::vector<u64> blob(plan.descriptor_bytes() / 8);
   pack(plan, blob.data());
-  for (const auto& [seals, error] : {std::pair{0, EPERM}, {F_SEAL_SHRINK, EPERM}, {F_SEAL_GROW, EPERM}, {F_SEAL_SHRINK | F_SEAL_GROW, 0}}) {
+  for (const auto& [seals, error] :
+       {std::pair{0, EPERM}, {F_SEAL_SHRINK, EPERM}, {F_SEAL_GROW, EPERM}, {F_SEAL_SHRINK | F_SEAL_GROW, 0}}) {
     const sys::Fd reader = connected(path), descriptor(memfd_create("descriptor", MFD_CLOEXEC)),
                   region(memfd_create("region", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     ASSERT_EQ(write(descriptor.get(), blob.data(), blob.size() * 8), static_cast<ssize_t>(blob.size() * 8));
@@ -324,19 +326,20 @@ TEST(RemoteProcesses, AProgramWritesAndSwitchesOnRequest) {
   std::mutex lock;  // the service works on after a connection's end
   int answer = 0;
   std::unique_ptr<ProcessWriter<>> writer;
-  writer = std::make_unique<ProcessWriter<>>(ProcessOptions{.path = path,
-                                                            .events = {{7, "app", "tick", "name: tick"}, {8, "app", "tock", "name: tock"}},
-                                                            .write =
-                                                                [&](u32 ring, std::string_view text) {
-                                                                  texts.emplace_back(ring, text);
-                                                                  return answer;
-                                                                },
-                                                            .switch_event =
-                                                                [&](u32 id, bool on) {
-                                                                  const std::lock_guard locked(lock);
-                                                                  switched.emplace_back(id, on);
-                                                                  return answer;
-                                                                }});
+  writer = std::make_unique<ProcessWriter<>>(
+      ProcessOptions{.path = path,
+                     .events = {{7, "app", "tick", "name: tick"}, {8, "app", "tock", "name: tock"}},
+                     .write =
+                         [&](u32 ring, std::string_view text) {
+                           texts.emplace_back(ring, text);
+                           return answer;
+                         },
+                     .switch_event =
+                         [&](u32 id, bool on) {
+                           const std::lock_guard locked(lock);
+                           switched.emplace_back(id, on);
+                           return answer;
+                         }});
   ASSERT_EQ(writer->error(), 0);
   const auto error = [](const result<void>& done) { return done ? 0 : done.error().code.value(); };
   const auto offer = must(Process::offer_at(path, 20s));
@@ -389,16 +392,24 @@ TEST(RemoteProcesses, AWriterMayLackTheOptionalRequests) {
 TEST(RemoteProcesses, TextsOfAnotherLengthThanTheyClaimEndTheConnection) {
   const std::string path = fresh_path();
   int calls = 0;
-  ProcessWriter<> writer({.path = path, .events = {{1, "app", "tick", ""}}, .write = [&](u32, std::string_view) { return ++calls, 0; }});
+  ProcessWriter<> writer(
+      {.path = path, .events = {{1, "app", "tick", ""}}, .write = [&](u32, std::string_view) { return ++calls, 0; }});
   struct Case {
     Ask ask;
     u64 claimed;
     size_t sent;
     int error;  // -1: the connection ends
   };
-  for (const Case& c : {Case{Ask::write, 5, 5, ENODEV}, {Ask::write, 5, 4, -1}, {Ask::write, 5, 6, -1}, {Ask::write, ~u64{0}, 8, -1},
-                        {Ask::write, most_text, most_text, ENODEV}, {Ask::write, most_text + 1, most_text + 1, -1}, {Ask::event, 3, 3, -1},
-                        {Ask::switch_event, 1, 0, ENODEV}, {Ask::switch_event, 1, 1, -1}, {static_cast<Ask>(10), 0, 0, -1}}) {
+  for (const Case& c : {Case{Ask::write, 5, 5, ENODEV},
+                        {Ask::write, 5, 4, -1},
+                        {Ask::write, 5, 6, -1},
+                        {Ask::write, ~u64{0}, 8, -1},
+                        {Ask::write, most_text, most_text, ENODEV},
+                        {Ask::write, most_text + 1, most_text + 1, -1},
+                        {Ask::event, 3, 3, -1},
+                        {Ask::switch_event, 1, 0, ENODEV},
+                        {Ask::switch_event, 1, 1, -1},
+                        {static_cast<Ask>(10), 0, 0, -1}}) {
     const sys::Fd reader = connected(path);
     std::vector<char> packet(sizeof(Request) + c.sent, 'x');
     const Request q = request(c.ask, c.claimed);
@@ -523,7 +534,8 @@ void write_some(ProcessWriter<>& writer, u64 from, u64 count) {
 }
 
 // A child's use of its parent's writer, and of one of its own. Returns an exit code.
-int live_as_a_child(std::unique_ptr<ProcessWriter<>>& copy, ProcessWriter<>::Writer* ring, [[maybe_unused]] const std::string& own_path) {
+int live_as_a_child(std::unique_ptr<ProcessWriter<>>& copy, ProcessWriter<>::Writer* ring,
+                    [[maybe_unused]] const std::string& own_path) {
   const u64 before = ring->refused();
   for (u64 n = 0; n < 20000; ++n) {
     const Event e{1, ~u64{0}};
@@ -551,9 +563,11 @@ int live_as_a_child(std::unique_ptr<ProcessWriter<>>& copy, ProcessWriter<>::Wri
 
 class RemoteForks : public testing::TestWithParam<Way> {};
 #if defined(__SANITIZE_THREAD__)  // it does not support the others
-INSTANTIATE_TEST_SUITE_P(Ways, RemoteForks, testing::Values(ways[0]), [](const auto& i) { return std::string(i.param.name + (i.param.name[0] == '_')); });
+INSTANTIATE_TEST_SUITE_P(Ways, RemoteForks, testing::Values(ways[0]),
+                         [](const auto& i) { return std::string(i.param.name + (i.param.name[0] == '_')); });
 #else
-INSTANTIATE_TEST_SUITE_P(Ways, RemoteForks, testing::ValuesIn(ways), [](const auto& i) { return std::string(i.param.name + (i.param.name[0] == '_')); });
+INSTANTIATE_TEST_SUITE_P(Ways, RemoteForks, testing::ValuesIn(ways),
+                         [](const auto& i) { return std::string(i.param.name + (i.param.name[0] == '_')); });
 #endif
 
 TEST_P(RemoteForks, AChildUsesNeitherRingsNorServiceOfItsParent) {

@@ -149,7 +149,8 @@ TEST_P(Remote, PlainCWritesWhileAnotherThreadSwaps) {
   callbacks.reset = [](u32) -> result<void> { return {}; };
   const auto buffer = must(Buffer::create(options, std::move(callbacks)));
   const auto& blob = buffer->descriptor();
-  auto* const region = static_cast<u8*>(mmap(nullptr, buffer->region_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, buffer->fd(), 0));
+  auto* const region =
+      static_cast<u8*>(mmap(nullptr, buffer->region_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, buffer->fd(), 0));
   ASSERT_EQ(ringside_descriptor_check(blob.data(), blob.size() * 8, buffer->region_bytes()), nullptr);
   std::vector<ringside_page> words(ringside_ring_pages(blob.data(), 0));
   u64 time = 0;
@@ -345,7 +346,8 @@ TEST_P(Remote, RandomWordsInTheRegionNeverCrash) {
       for (u64 n = random() % 3; n != 0; --n) {
         // At sensitive places (headers, footers, the meta-page), else anywhere.
         const u64 page = random() % (w.bytes / 4096) * 4096;
-        const u64 where[] = {page + 8, page + 0, page + 4096 - 32 + random() % 4 * 8, random() % 80 & ~u64{7}, random() % w.bytes & ~u64{7}};
+        const u64 where[] = {page + 8, page + 0, page + 4096 - 32 + random() % 4 * 8, random() % 80 & ~u64{7},
+                             random() % w.bytes & ~u64{7}};
         const u64 values[] = {0, ~u64{0}, random(), u64{1} << random() % 64, 4096, 0x00FFF};
         std::memcpy(w.region + where[random() % 5], &values[random() % 6], random() % 2 == 0 ? 4 : 8);
       }

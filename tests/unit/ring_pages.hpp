@@ -89,7 +89,8 @@ class TestRing {
 
  public:
   u64 time = 1000;
-  Writer<SetClock, Single> writer{Ring{ring.geometry, reinterpret_cast<Control*>(control_.get()), data_.get()}, SetClock{&time}};
+  Writer<SetClock, Single> writer{Ring{ring.geometry, reinterpret_cast<Control*>(control_.get()), data_.get()},
+                                  SetClock{&time}};
   Reader<Single> reader{Ring{ring.geometry, reinterpret_cast<Control*>(control_.get()), data_.get()}};
 };
 

@@ -119,7 +119,8 @@ struct RingSets : testing::TestWithParam<Kind> {
   void start_external() {
     const std::string at = root.path() + "/writer";
     writer = std::make_unique<WriterProcess>([at] {
-      const auto w = std::make_shared<remote::ProcessWriter<>>(remote::ProcessOptions{at, {{1, "ringset", "number", "name: number\nID: 1\n"}}});
+      const auto w = std::make_shared<remote::ProcessWriter<>>(
+          remote::ProcessOptions{at, {{1, "ringset", "number", "name: number\nID: 1\n"}}});
       if (w->error() != 0) _exit(1);
       return [w](u64 n) {
         const u64 payload[] = {1, n};
@@ -368,7 +369,8 @@ TEST_P(RingSets, EventsHaveFormats) {
   writer->write_events(1);
   set->refresh();
   const auto all = set->events();
-  const auto one = std::find_if(all.begin(), all.end(), [](const EventName& e) { return e.system == "ringset" && e.name == "number"; });
+  const auto one =
+      std::find_if(all.begin(), all.end(), [](const EventName& e) { return e.system == "ringset" && e.name == "number"; });
   ASSERT_NE(one, all.end());
   const EventType* const type = set->formats().find(one->id);
   ASSERT_NE(type, nullptr);
@@ -377,8 +379,8 @@ TEST_P(RingSets, EventsHaveFormats) {
   EXPECT_EQ(set->refresh(), now);
 }
 
-// A snapshot and a resize put fresh rings in the places of those that were read: "all later reads see the old file, for the life of the
-// mount".
+// A snapshot and a resize put fresh rings in the places of those that were read: "all later reads see the old file, for the
+// life of the mount".
 TEST_P(RingSets, ARingThatIsReplacedIsFoundAgain) {
   if (GetParam() == Kind::external) return;  // its rings are never replaced
   Instance& instance = static_cast<Mounted&>(*set).instance();
@@ -429,9 +431,12 @@ TEST_P(RingSets, EachRingHasOnePipeAtMost) {
   EXPECT_TRUE(set->open_pipe(1));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RingSets, testing::Values(Kind::thread_rings, Kind::cpu_rings, Kind::external), [](const auto& kind) {
-  return std::string(kind.param == Kind::thread_rings ? "instance_of_threads" : kind.param == Kind::cpu_rings ? "instance_of_cpus" : "external_writer");
-});
+INSTANTIATE_TEST_SUITE_P(All, RingSets, testing::Values(Kind::thread_rings, Kind::cpu_rings, Kind::external),
+                         [](const auto& kind) {
+                           return std::string(kind.param == Kind::thread_rings ? "instance_of_threads"
+                                              : kind.param == Kind::cpu_rings  ? "instance_of_cpus"
+                                                                               : "external_writer");
+                         });
 
 }  // namespace
 }  // namespace ringside::mount::ring_set_test

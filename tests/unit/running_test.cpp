@@ -17,23 +17,28 @@ struct Running : testing::Test {
   RingName mine{7, 4711, 4711, "cc1plus", "cc1plus"};
   Running() {
     formats.add(1, "libc", "malloc", test::malloc_format());
-    formats.add(kernel_ids + 2, "sched", "sched_switch",
-                test::format(2, "sched_switch",
-                             "\tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:long prev_state;\toffset:16;\tsize:8;\tsigned:1;\n"
-                             "\tfield:pid_t next_pid;\toffset:24;\tsize:4;\tsigned:1;\n",
-                             R"("%d", REC->next_pid)"));
+    formats.add(
+        kernel_ids + 2, "sched", "sched_switch",
+        test::format(
+            2, "sched_switch",
+            "\tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:long prev_state;\toffset:16;\tsize:8;\tsigned:1;\n"
+            "\tfield:pid_t next_pid;\toffset:24;\tsize:4;\tsigned:1;\n",
+            R"("%d", REC->next_pid)"));
     formats.add(kernel_ids + 3, "sched", "sched_migrate_task",
-                test::format(3, "sched_migrate_task",
-                             "\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:int orig_cpu;\toffset:12;\tsize:4;\tsigned:1;\n"
-                             "\tfield:int dest_cpu;\toffset:16;\tsize:4;\tsigned:1;\n",
-                             R"("%d", REC->pid)"));
+                test::format(
+                    3, "sched_migrate_task",
+                    "\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:int orig_cpu;\toffset:12;\tsize:4;\tsigned:1;\n"
+                    "\tfield:int dest_cpu;\toffset:16;\tsize:4;\tsigned:1;\n",
+                    R"("%d", REC->pid)"));
   }
   void of_kernel(u32 cpu, const Payload& p, u64 lost = 0) {
     TraceRecord r{1, lost, p, 0, kernel_ids};
     running.see(r, RingName{cpu, 0, 0, "", "", true});
     EXPECT_EQ(r.cpu_in(RingName{cpu, 0, 0, "", "", true}), static_cast<i32>(cpu));
   }
-  void switched(u32 cpu, i32 from, i32 to) { of_kernel(cpu, Payload(2, from).put(from).put(u32{0}).put(u64{0}).put(to).put(u32{0})); }
+  void switched(u32 cpu, i32 from, i32 to) {
+    of_kernel(cpu, Payload(2, from).put(from).put(u32{0}).put(u64{0}).put(to).put(u32{0}));
+  }
   void migrated(u32 cpu, i32 tid, i32 to) { of_kernel(cpu, Payload(3, 1).put(tid).put(i32{0}).put(to)); }
   void lost(u32 cpu) { of_kernel(cpu, Payload(2, 0), 5); }
   i32 cpu(i32 tid = 4711) {

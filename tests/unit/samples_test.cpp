@@ -85,7 +85,8 @@ TEST(PerfRing, MapsHaveTheirBuildIds) {
   struct BuildId {
     u8 size = 20, reserved[3] = {}, id[20] = {0xAB, 1};
   };
-  ring.record(PERF_RECORD_MMAP2, PERF_RECORD_MISC_MMAP_BUILD_ID, pid, tid, u64{0x1000}, u64{0x2000}, u64{0x3000}, BuildId{}, u32{5}, u32{2}, Text8{"/bin/x"}, pid, tid, u64{9});
+  ring.record(PERF_RECORD_MMAP2, PERF_RECORD_MISC_MMAP_BUILD_ID, pid, tid, u64{0x1000}, u64{0x2000}, u64{0x3000}, BuildId{},
+              u32{5}, u32{2}, Text8{"/bin/x"}, pid, tid, u64{9});
   const auto r = ring.from(0).next();
   ASSERT_TRUE(r);
   EXPECT_EQ(r->kind, PerfRecord::Kind::map);
@@ -100,8 +101,10 @@ TEST(PerfRing, MapsHaveTheirBuildIds) {
 TEST(PerfRing, SamplesHaveRegistersAndTheCopyOfTheStack) {
   if (perf_registers == 0) GTEST_SKIP() << "the registers of this processor are not known";
   RingBytes ring;
-  ring.record(PERF_RECORD_SAMPLE, 0, pid, tid, u64{2000}, u64{1}, ~u64{0} - 127, u64{PERF_SAMPLE_REGS_ABI_64}, u64{11}, u64{12}, u64{13}, u64{16}, u64{5}, u64{6}, u64{8});
-  ring.record(PERF_RECORD_SAMPLE, 0, pid, tid, u64{3000}, u64{0}, u64{PERF_SAMPLE_REGS_ABI_NONE}, u64{0});  // a thread of the kernel
+  ring.record(PERF_RECORD_SAMPLE, 0, pid, tid, u64{2000}, u64{1}, ~u64{0} - 127, u64{PERF_SAMPLE_REGS_ABI_64}, u64{11}, u64{12},
+              u64{13}, u64{16}, u64{5}, u64{6}, u64{8});
+  ring.record(PERF_RECORD_SAMPLE, 0, pid, tid, u64{3000}, u64{0}, u64{PERF_SAMPLE_REGS_ABI_NONE},
+              u64{0});  // a thread of the kernel
   PerfRecords records(ring.bytes.data(), ring.bytes.size(), 0, ring.head, true);
 #if defined(__x86_64__)
   auto r = records.next();
@@ -146,7 +149,8 @@ __attribute__((noinline, no_sanitize("address", "thread", "undefined"))) Copy co
   const int n = backtrace(frames, 100);
   for (int i = 0; i < n; ++i) copy.truth.push_back(reinterpret_cast<u64>(frames[i]));
   const auto* const from = reinterpret_cast<const volatile u8*>(copy.sample.registers.sp);
-  if (const u64 above = getauxval(AT_EXECFN) - copy.sample.registers.sp; above < bytes) bytes = above & ~u64{7};  // there the main thread's stack ends
+  if (const u64 above = getauxval(AT_EXECFN) - copy.sample.registers.sp; above < bytes)
+    bytes = above & ~u64{7};  // there the main thread's stack ends
   copy.stack.resize(bytes);
   u8* const to = copy.stack.data();
   for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
@@ -172,7 +176,10 @@ void map_this_process(SampleWalk& walk, const std::string& build_id = "") {
   for (std::string line; std::getline(maps, line);) {
     SampleWalk::Place place;
     char rights[5] = "", path[4096] = "";
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %*s %*s %4095s", &place.start, &place.end, rights, &place.offset, path) >= 4 && rights[2] == 'x') walk.map(pid, place, path, build_id);
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %*s %*s %4095s", &place.start, &place.end, rights, &place.offset, path) >=
+            4 &&
+        rights[2] == 'x')
+      walk.map(pid, place, path, build_id);
   }
 }
 
@@ -188,7 +195,8 @@ TEST(SampleWalk, TheSameAsTheCLibrarys) {
     std::vector<u64> frames;
     EXPECT_EQ(walk.frames(sample, 100, frames), StackEnd::complete);
     ASSERT_GT(frames.size(), 2u);
-    const auto caller = std::find(copy.truth.begin(), copy.truth.end(), frames[1]);  // a sanitizer has a frame of its own inside
+    const auto caller =
+        std::find(copy.truth.begin(), copy.truth.end(), frames[1]);  // a sanitizer has a frame of its own inside
     EXPECT_EQ(std::vector<u64>(frames.begin() + 1, frames.end()), std::vector<u64>(caller, copy.truth.end()));
     frames.clear();
     EXPECT_EQ(walk.frames(sample, 4, frames), StackEnd::depth);
@@ -220,10 +228,14 @@ TEST(SampleWalk, WhatCannotBeFollowedEndsIt) {
   Copy hostile = copy;
   for (int round = 0; round < 20'000; ++round) {
     for (int i = 0; i < 8; ++i) {
-      const u64 word = random() % 2 == 0 ? copy.truth[random() % copy.truth.size()] + random() % 64 : random() % 2 == 0 ? hostile.sample.registers.sp + random() % 8000 : random();
+      const u64 word = random() % 2 == 0   ? copy.truth[random() % copy.truth.size()] + random() % 64
+                       : random() % 2 == 0 ? hostile.sample.registers.sp + random() % 8000
+                                           : random();
       std::memcpy(hostile.stack.data() + random() % (hostile.stack.size() / 8) * 8, &word, 8);
     }
-    hostile.sample.registers = {copy.truth[random() % copy.truth.size()] + random() % 64, copy.sample.registers.sp + random() % 4000, copy.sample.registers.sp + random() % 4000, random()};
+    hostile.sample.registers = {copy.truth[random() % copy.truth.size()] + random() % 64,
+                                copy.sample.registers.sp + random() % 4000, copy.sample.registers.sp + random() % 4000,
+                                random()};
     hostile.sample.stack = {hostile.stack.data(), hostile.stack.size()};
     frames.clear();
     (void)walk.frames(hostile.sample, 64, frames);

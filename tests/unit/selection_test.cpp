@@ -49,7 +49,10 @@ TEST(Selection, KeepsTimesHoweverTheViewsAreCut) {
     u64 time = start;
     while (whole.end() < 3500) {
       const u64 kind = random() % 10;
-      time += kind == 0 ? 0 : kind == 1 ? abi::delta_limit - 1 + random() % 3 : kind == 2 ? random() % (u64{1} << 40) : random() % 1000;
+      time += kind == 0   ? 0
+              : kind == 1 ? abi::delta_limit - 1 + random() % 3
+              : kind == 2 ? random() % (u64{1} << 40)
+                          : random() % 1000;
       Payload payload(static_cast<u16>(1 + random() % 4), 7);
       for (u64 n = random() % (kind == 3 ? 40 : 4); n != 0; --n) payload.put(random());
       whole.event(time, payload);

@@ -1,5 +1,5 @@
-// What source.hpp promises, for each implementation of Source. A new one is proved by its row in the table `kinds`, and by a World
-// (source_worlds.hpp) that makes rings with known events for it.
+// What source.hpp promises, for each implementation of Source. A new one is proved by its row in the table `kinds`, and by a
+// World (source_worlds.hpp) that makes rings with known events for it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,56 +40,156 @@ struct Kind {
 const std::vector<Kind>& kinds() {
   using enum remote::Layout;
   static const std::vector<Kind> all{
-      {.name = "reader_of_a_thread", .make = make<InstanceWorld, Rings::thread, By::reader>, .lags_at_end = true,
-       .why = "the ring of a dead thread may be the next thread's, so the lag is the ring's"},
-      {.name = "reader_of_a_cpu", .make = cpu_world<By::reader>, .lags_at_end = true, .needs = "rings of CPUs",
-       .why = "to know whether a CPU's ring was replaced is no promise about its writers"},
-      {.name = "peek_at_a_thread", .make = make<InstanceWorld, Rings::thread, By::peek>, .counted = Counted::never, .ends = Ends::at_once,
-       .lags_at_end = true, .why = "a peek consumes nothing, and nothing waits for more of it, though a later one may bring more"},
-      {.name = "peek_at_a_cpu", .make = cpu_world<By::peek>, .counted = Counted::never, .ends = Ends::at_once, .lags_at_end = true,
-       .needs = "rings of CPUs", .why = "as a peek at a thread's ring"},
-      {.name = "served_ring_of_a_thread", .make = make<InstanceWorld, Rings::thread, By::server>, .counted = Counted::at_once,
-       .why = "GET_READER counts all that it finds as read"},
-      {.name = "served_ring_of_a_cpu", .make = cpu_world<By::server>, .counted = Counted::at_once, .ends = Ends::never, .needs = "rings of CPUs",
-       .why = "GET_READER counts all that it finds as read; a CPU's ring outlives its writers, and is not replaced while it is mapped"},
-      {.name = "meta_page", .make = make<MetaPageWorld, false, true>, .counted = Counted::at_once, .ends = Ends::never, .books = Books::its_own,
-       .why = "GET_READER counts all that it finds as read; a meta-page does not tell whether there is a writer, and is as it was at the last call"},
-      {.name = "meta_page_copied", .make = make<MetaPageWorld, true, true>, .counted = Counted::at_once, .ends = Ends::never, .books = Books::its_own,
-       .why = "as meta_page"},
-      {.name = "meta_page_without_room", .make = make<MetaPageWorld, false, false>, .counted = Counted::at_once, .ends = Ends::never,
-       .losses = Losses::noticed, .books = Books::its_own,
-       .why = "as meta_page; a full sub-buffer has no room for the number of missed events"},
-      {.name = "external_writer_with_a_meta_page", .make = make<ExternalWorld, meta_page, false>, .counted = Counted::at_once,
-       .why = "what was handed out may be overwritten: a swap tells the writer so"},
-      {.name = "external_writer_with_footers", .make = make<ExternalWorld, footers, false>, .counted = Counted::at_once,
-       .why = "what was handed out may be overwritten: a swap tells the writer so"},
-      {.name = "memory_dump", .make = make<ExternalWorld, footers, true>, .counted = Counted::never, .ends = Ends::at_once, .grows = false,
-       .books = Books::its_own, .why = "a dump does not change, and knows no reader"},
-      {.name = "recording", .make = make<RecordingWorld, Recorded::finished>, .counted = Counted::never, .ends = Ends::at_once, .grows = false,
-       .books = Books::a_recorders, .why = "a file does not change, and knows no reader"},
-      {.name = "unfinished_recording", .make = make<RecordingWorld, Recorded::unfinished>, .counted = Counted::never, .ends = Ends::at_once,
-       .grows = false, .books = Books::none, .why = "as recording; a killed recorder closed no books"},
-      {.name = "trace_dat_6", .make = make<RecordingWorld, Recorded::dat_6>, .counted = Counted::never, .ends = Ends::at_once, .grows = false,
-       .books = Books::none, .why = "as recording; an exported file has no counters"},
-      {.name = "trace_dat_7", .make = make<RecordingWorld, Recorded::dat_7>, .counted = Counted::never, .ends = Ends::at_once, .grows = false,
-       .books = Books::none, .why = "as trace_dat_6"},
-      {.name = "trace_dat_7_zlib", .make = make<RecordingWorld, Recorded::dat_7_zlib>, .counted = Counted::never, .ends = Ends::at_once,
-       .grows = false, .books = Books::none, .why = "as trace_dat_6"},
-      {.name = "trace_dat_7_zstd", .make = make<RecordingWorld, Recorded::dat_7_zstd>, .counted = Counted::never, .ends = Ends::at_once,
-       .grows = false, .books = Books::none, .why = "as trace_dat_6"},
-      {.name = "line", .make = make<LineWorld>, .counted = Counted::never, .books = Books::its_own,
-       .why = "nothing goes back along a line: its writer's reader has counted, and who listens counts what comes"},
-      {.name = "external_writer_in_a_mount", .make = make<MountWorld>, .counted = Counted::never, .ends = Ends::at_once, .grows = false,
-       .losses = Losses::not_told, .books = Books::none, .why = "it shows what the sub-buffers hold at a moment, as `trace` does; the ring's counters are stats'"},
-      {.name = "kernel_by_read", .make = kernel_world<KernelWay::read>, .counted = Counted::at_once, .ends = Ends::never, .needs = "tracefs",
-       .why = "read() counts at once; the kernel does not end"},
-      {.name = "kernel_by_mapping", .make = kernel_world<KernelWay::map>, .counted = Counted::at_once, .ends = Ends::never, .needs = "tracefs",
-       .why = "GET_READER counts at once; the kernel does not end"},
+    {.name = "reader_of_a_thread",
+     .make = make<InstanceWorld, Rings::thread, By::reader>,
+     .lags_at_end = true,
+     .why = "the ring of a dead thread may be the next thread's, so the lag is the ring's"},
+        {.name = "reader_of_a_cpu",
+         .make = cpu_world<By::reader>,
+         .lags_at_end = true,
+         .needs = "rings of CPUs",
+         .why = "to know whether a CPU's ring was replaced is no promise about its writers"},
+        {.name = "peek_at_a_thread",
+         .make = make<InstanceWorld, Rings::thread, By::peek>,
+         .counted = Counted::never,
+         .ends = Ends::at_once,
+         .lags_at_end = true,
+         .why = "a peek consumes nothing, and nothing waits for more of it, though a later one may bring more"},
+        {.name = "peek_at_a_cpu",
+         .make = cpu_world<By::peek>,
+         .counted = Counted::never,
+         .ends = Ends::at_once,
+         .lags_at_end = true,
+         .needs = "rings of CPUs",
+         .why = "as a peek at a thread's ring"},
+        {.name = "served_ring_of_a_thread",
+         .make = make<InstanceWorld, Rings::thread, By::server>,
+         .counted = Counted::at_once,
+         .why = "GET_READER counts all that it finds as read"},
+        {.name = "served_ring_of_a_cpu",
+         .make = cpu_world<By::server>,
+         .counted = Counted::at_once,
+         .ends = Ends::never,
+         .needs = "rings of CPUs",
+         .why =
+             "GET_READER counts all that it finds as read; a CPU's ring outlives its writers, and is not replaced while it is "
+             "mapped"},
+        {.name = "meta_page",
+         .make = make<MetaPageWorld, false, true>,
+         .counted = Counted::at_once,
+         .ends = Ends::never,
+         .books = Books::its_own,
+         .why =
+             "GET_READER counts all that it finds as read; a meta-page does not tell whether there is a writer, and is as it "
+             "was at the last call"},
+        {.name = "meta_page_copied",
+         .make = make<MetaPageWorld, true, true>,
+         .counted = Counted::at_once,
+         .ends = Ends::never,
+         .books = Books::its_own,
+         .why = "as meta_page"},
+        {.name = "meta_page_without_room",
+         .make = make<MetaPageWorld, false, false>,
+         .counted = Counted::at_once,
+         .ends = Ends::never,
+         .losses = Losses::noticed,
+         .books = Books::its_own,
+         .why = "as meta_page; a full sub-buffer has no room for the number of missed events"},
+        {.name = "external_writer_with_a_meta_page",
+         .make = make<ExternalWorld, meta_page, false>,
+         .counted = Counted::at_once,
+         .why = "what was handed out may be overwritten: a swap tells the writer so"},
+        {.name = "external_writer_with_footers",
+         .make = make<ExternalWorld, footers, false>,
+         .counted = Counted::at_once,
+         .why = "what was handed out may be overwritten: a swap tells the writer so"},
+        {.name = "memory_dump",
+         .make = make<ExternalWorld, footers, true>,
+         .counted = Counted::never,
+         .ends = Ends::at_once,
+         .grows = false,
+         .books = Books::its_own,
+         .why = "a dump does not change, and knows no reader"},
+        {.name = "recording",
+         .make = make<RecordingWorld, Recorded::finished>,
+         .counted = Counted::never,
+         .ends = Ends::at_once,
+         .grows = false,
+         .books = Books::a_recorders,
+         .why = "a file does not change, and knows no reader"},
+        {.name = "unfinished_recording",
+         .make = make<RecordingWorld, Recorded::unfinished>,
+         .counted = Counted::never,
+         .ends = Ends::at_once,
+         .grows = false,
+         .books = Books::none,
+         .why = "as recording; a killed recorder closed no books"},
+        {.name = "trace_dat_6",
+         .make = make<RecordingWorld, Recorded::dat_6>,
+         .counted = Counted::never,
+         .ends = Ends::at_once,
+         .grows = false,
+         .books = Books::none,
+         .why = "as recording; an exported file has no counters"},
+        {.name = "trace_dat_7",
+         .make = make<RecordingWorld, Recorded::dat_7>,
+         .counted = Counted::never,
+         .ends = Ends::at_once,
+         .grows = false,
+         .books = Books::none,
+         .why = "as trace_dat_6"},
+        {.name = "trace_dat_7_zlib",
+         .make = make<RecordingWorld, Recorded::dat_7_zlib>,
+         .counted = Counted::never,
+         .ends = Ends::at_once,
+         .grows = false,
+         .books = Books::none,
+         .why = "as trace_dat_6"},
+        {.name = "trace_dat_7_zstd",
+         .make = make<RecordingWorld, Recorded::dat_7_zstd>,
+         .counted = Counted::never,
+         .ends = Ends::at_once,
+         .grows = false,
+         .books = Books::none,
+         .why = "as trace_dat_6"},
+        {.name = "line",
+         .make = make<LineWorld>,
+         .counted = Counted::never,
+         .books = Books::its_own,
+         .why = "nothing goes back along a line: its writer's reader has counted, and who listens counts what comes"},
+        {.name = "external_writer_in_a_mount",
+         .make = make<MountWorld>,
+         .counted = Counted::never,
+         .ends = Ends::at_once,
+         .grows = false,
+         .losses = Losses::not_told,
+         .books = Books::none,
+         .why = "it shows what the sub-buffers hold at a moment, as `trace` does; the ring's counters are stats'"},
+        {.name = "kernel_by_read",
+         .make = kernel_world<KernelWay::read>,
+         .counted = Counted::at_once,
+         .ends = Ends::never,
+         .needs = "tracefs",
+         .why = "read() counts at once; the kernel does not end"},
+        {.name = "kernel_by_mapping",
+         .make = kernel_world<KernelWay::map>,
+         .counted = Counted::at_once,
+         .ends = Ends::never,
+         .needs = "tracefs",
+         .why = "GET_READER counts at once; the kernel does not end"},
 #if defined(__x86_64__)
-      {.name = "guest_with_a_meta_page", .make = guest_world<meta_page>, .counted = Counted::at_once, .grows = false, .needs = "/dev/kvm",
-       .why = "as an external writer; its program writes once"},
-      {.name = "guest_with_footers", .make = guest_world<footers>, .counted = Counted::at_once, .grows = false, .needs = "/dev/kvm",
-       .why = "as an external writer; its program writes once"},
+        {.name = "guest_with_a_meta_page",
+         .make = guest_world<meta_page>,
+         .counted = Counted::at_once,
+         .grows = false,
+         .needs = "/dev/kvm",
+         .why = "as an external writer; its program writes once"},
+        {.name = "guest_with_footers",
+         .make = guest_world<footers>,
+         .counted = Counted::at_once,
+         .grows = false,
+         .needs = "/dev/kvm",
+         .why = "as an external writer; its program writes once"},
 #endif
   };
   return all;
@@ -97,7 +197,8 @@ const std::vector<Kind>& kinds() {
 
 TEST(SourceKinds, ADifferenceHasAReason) {
   for (const Kind& k : kinds()) {
-    const bool differs = k.counted != Counted{} || k.ends != Ends{} || !k.grows || k.losses != Losses{} || k.books != Books{} || k.lags_at_end;
+    const bool differs =
+        k.counted != Counted{} || k.ends != Ends{} || !k.grows || k.losses != Losses{} || k.books != Books{} || k.lags_at_end;
     EXPECT_EQ(differs, *k.why != 0) << k.name;
   }
 }
@@ -143,7 +244,8 @@ class Reading {
       u64 number = 0;
       ASSERT_GE(c.payload().size, world_->number_at + sizeof number);
       std::memcpy(&number, c.payload().data + world_->number_at, sizeof number);
-      if (first && losses_ != Losses::counted && (losses_ == Losses::not_told || v.lost_before != 0)) at_ = number - world_->first;
+      if (first && losses_ != Losses::counted && (losses_ == Losses::not_told || v.lost_before != 0))
+        at_ = number - world_->first;
       ASSERT_LT(at_, world_->written(ring_).size());
       const Event& e = world_->written(ring_)[at_];
       ASSERT_EQ(number, e.number);
@@ -268,7 +370,10 @@ TEST_P(SourceConformance, AViewStaysAsItIsUntilTheNextCall) {
   auto source = world->open(0);
   const auto view = must(source->next());
   ASSERT_TRUE(view);
-  const auto bytes = [&] { return std::string(reinterpret_cast<const char*>(view->sub_buffer) + abi::header_size + view->begin, view->end - view->begin); };
+  const auto bytes = [&] {
+    return std::string(reinterpret_cast<const char*>(view->sub_buffer) + abi::header_size + view->begin,
+                       view->end - view->begin);
+  };
   const std::string before = bytes();
   (void)source->counters();
   (void)source->ended();
@@ -345,9 +450,11 @@ TEST_P(SourceConformance, NameAndClockStayAsTheyAre) {
   EXPECT_EQ(name.ring, world->number_of_ring(0));
   const auto expect_same = [&] {
     const RingName& n = source->name();
-    EXPECT_EQ(std::tie(n.ring, n.pid, n.tid, n.task, n.process, n.kernel, n.buffer, n.cpu), std::tie(name.ring, name.pid, name.tid, name.task, name.process, name.kernel, name.buffer, name.cpu));
+    EXPECT_EQ(std::tie(n.ring, n.pid, n.tid, n.task, n.process, n.kernel, n.buffer, n.cpu),
+              std::tie(name.ring, name.pid, name.tid, name.task, name.process, name.kernel, name.buffer, name.cpu));
     const ClockInfo& c = source->clock();
-    EXPECT_EQ(std::tie(c.kind, c.mult, c.shift, c.base_ticks, c.base_ns), std::tie(clock.kind, clock.mult, clock.shift, clock.base_ticks, clock.base_ns));
+    EXPECT_EQ(std::tie(c.kind, c.mult, c.shift, c.base_ticks, c.base_ns),
+              std::tie(clock.kind, clock.mult, clock.shift, clock.base_ticks, clock.base_ns));
   };
   while (must(source->next())) expect_same();
   world->end();
@@ -421,7 +528,8 @@ TEST_P(SourceConformance, WhatIsConsumedCannotBePutBack) {
 // ---- What those do whose counters are the ring's.
 
 class SourceWithTheRingsBooks : public SourceConformance {};
-INSTANTIATE_TEST_SUITE_P(Sources, SourceWithTheRingsBooks, testing::ValuesIn(kinds_that([](const Kind& k) { return k.books == Books::the_rings; })),
+INSTANTIATE_TEST_SUITE_P(Sources, SourceWithTheRingsBooks,
+                         testing::ValuesIn(kinds_that([](const Kind& k) { return k.books == Books::the_rings; })),
                          name_of_kind);
 
 TEST_P(SourceWithTheRingsBooks, EventsCountAsReadInTime) {
@@ -452,7 +560,8 @@ TEST_P(SourceWithTheRingsBooks, ConsumeCountsThemAtOnce) {
 // ---- What those do that see more than there was when they were opened.
 
 class GrowingSource : public SourceConformance {};
-INSTANTIATE_TEST_SUITE_P(Sources, GrowingSource, testing::ValuesIn(kinds_that([](const Kind& k) { return k.grows; })), name_of_kind);
+INSTANTIATE_TEST_SUITE_P(Sources, GrowingSource, testing::ValuesIn(kinds_that([](const Kind& k) { return k.grows; })),
+                         name_of_kind);
 
 TEST_P(GrowingSource, AnEmptyRingHasNothingNewUntilSomethingIsWritten) {
   auto source = world->open(0);
@@ -504,7 +613,10 @@ TEST_P(GrowingSource, AViewOutlivesTheLapsOfItsWriter) {
   auto source = world->open(0);
   const auto view = must(source->next());
   ASSERT_TRUE(view);
-  const auto bytes = [&] { return std::string(reinterpret_cast<const char*>(view->sub_buffer) + abi::header_size + view->begin, view->end - view->begin); };
+  const auto bytes = [&] {
+    return std::string(reinterpret_cast<const char*>(view->sub_buffer) + abi::header_size + view->begin,
+                       view->end - view->begin);
+  };
   const std::string before = bytes();
   world->write(0, too_many);
   EXPECT_EQ(bytes(), before);

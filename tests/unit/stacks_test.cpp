@@ -35,11 +35,13 @@ std::vector<GdbLine> by_names(const std::string& program, const std::string& arg
     u64 a = 0, b = 0, offset = 0;
     char rights[8] = "", path[4096] = "";
     if (sscanf(line.c_str(), "frame 0x%lx", &a) == 1) frames.push_back(a);
-    if (sscanf(line.c_str(), "map %lx-%lx %7s %lx %*s %*s %4095s", &a, &b, rights, &offset, path) >= 4 && rights[2] == 'x') maps.add(1, 1, {a, b, offset, maps.file(path, "")});
+    if (sscanf(line.c_str(), "map %lx-%lx %7s %lx %*s %*s %4095s", &a, &b, rights, &offset, path) >= 4 && rights[2] == 'x')
+      maps.add(1, 1, {a, b, offset, maps.file(path, "")});
   }
   std::vector<GdbLine> all;
   for (const u64 address : frames) {
-    for (const CodePlace& place : names.at(maps.space(1), address - 1)) all.push_back({names.function(place.function).name, place.line});
+    for (const CodePlace& place : names.at(maps.space(1), address - 1))
+      all.push_back({names.function(place.function).name, place.line});
   }
   return from_capture_to_main(all);
 }
@@ -60,7 +62,11 @@ TEST_P(Walker, EachFrameHasTheNameAndTheLineThatGdbGives) {
   // A function that left by a jump is on no stack; gdb concludes it from what the compiler wrote about the call.
   std::erase_if(gdb, [](const GdbLine& l) { return l.function == "walker::leaves_by_a_jump"; });
   // A coroutine's body and the function that made it have one name; gdb has a frame for each.
-  gdb.erase(std::unique(gdb.begin(), gdb.end(), [](const GdbLine& a, const GdbLine& b) { return a.function == "walker::coroutine" && b.function == a.function; }), gdb.end());
+  gdb.erase(std::unique(gdb.begin(), gdb.end(),
+                        [](const GdbLine& a, const GdbLine& b) {
+                          return a.function == "walker::coroutine" && b.function == a.function;
+                        }),
+            gdb.end());
   ASSERT_GE(gdb.size(), 10u) << name;
   std::string all;
   for (const GdbLine& l : ours) all += l.function + ":" + std::to_string(l.line) + " ";
@@ -72,8 +78,11 @@ TEST_P(Walker, EachFrameHasTheNameAndTheLineThatGdbGives) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stacks, Walker, testing::Values(Walked{"O2", "handler"}, Walked{"O3", "handler"}, Walked{"clang", "handler"}, Walked{"no_debug", "handler"}, Walked{"separate", "handler"},
-                                                                Walked{"static", "handler"}, Walked{"O2", "tail"}, Walked{"clang", "tail"}, Walked{"coroutine", "coroutine"}),
+INSTANTIATE_TEST_SUITE_P(Stacks, Walker,
+                         testing::Values(Walked{"O2", "handler"}, Walked{"O3", "handler"}, Walked{"clang", "handler"},
+                                         Walked{"no_debug", "handler"}, Walked{"separate", "handler"},
+                                         Walked{"static", "handler"}, Walked{"O2", "tail"}, Walked{"clang", "tail"},
+                                         Walked{"coroutine", "coroutine"}),
                          [](const auto& one) { return one.param.program + std::string("_") + one.param.from; });
 
 TEST(Names, AStrippedFileShowsOffsetsThatAreCounted) {
@@ -93,7 +102,9 @@ TEST(Names, AFileThatChangedIsNotUsed) {
   Symbols kernel;
   CodeMaps maps;
   Names names(kernel, maps);
-  maps.add(1, 1, {0x1000, 0x100000, 0x1000, maps.file(RINGSIDE_BUILD_DIR "/tests/walker_O2", "0123456789abcdef0123456789abcdef01234567")});
+  maps.add(
+      1, 1,
+      {0x1000, 0x100000, 0x1000, maps.file(RINGSIDE_BUILD_DIR "/tests/walker_O2", "0123456789abcdef0123456789abcdef01234567")});
   EXPECT_EQ(names.function(names.at(maps.space(1), 0x1300)[0].function).name, "walker_O2+0x1300");
   ASSERT_EQ(names.problems().size(), 1u);
   EXPECT_THAT(names.problems()[0], testing::HasSubstr("is not the file that ran"));
@@ -107,9 +118,11 @@ TEST(Names, WhatIsNoFileHasNoName) {
   const std::string fifo = fs::temp_directory_path() / ("ringside-fifo-" + std::to_string(getpid()));
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   u64 at = 0x1000;
-  for (const std::string& path : {fifo, std::string("/dev/zero"), std::string("/proc"), std::string("/nowhere"), std::string("/etc/passwd")}) {
+  for (const std::string& path :
+       {fifo, std::string("/dev/zero"), std::string("/proc"), std::string("/nowhere"), std::string("/etc/passwd")}) {
     maps.add(1, 1, {at, at + 0x1000, 0, maps.file(path, "")});
-    EXPECT_EQ(names.function(names.at(maps.space(1), at + 0x10)[0].function).name, path.substr(path.rfind('/') + 1) + "+0x10") << path;
+    EXPECT_EQ(names.function(names.at(maps.space(1), at + 0x10)[0].function).name, path.substr(path.rfind('/') + 1) + "+0x10")
+        << path;
     at += 0x1000;
   }
   EXPECT_EQ(names.problems().size(), 5u);
@@ -122,7 +135,8 @@ TEST(Names, CompiledAtRunTimeByPerfMap) {
   Names names(kernel, maps);
   const i32 pid = getpid();
   const std::string file = "/tmp/perf-" + std::to_string(pid) + ".map";
-  std::ofstream(file) << "garbage\n7f0000001000 20 LazyCompile:~parse /app/main.js:12\n7f0000002000 ffffffffffffffff overflows\n 1\n";
+  std::ofstream(file)
+      << "garbage\n7f0000001000 20 LazyCompile:~parse /app/main.js:12\n7f0000002000 ffffffffffffffff overflows\n 1\n";
   maps.add(7, pid, {0x7f0000000000, 0x7f0000010000, 0, maps.file("", "")});
   EXPECT_EQ(names.function(names.at(maps.space(7), 0x7f0000001010)[0].function).name, "LazyCompile:~parse /app/main.js:12");
   EXPECT_EQ(names.function(names.at(maps.space(7), 0x7f0000001020)[0].function).name, "0x7f0000001020");
@@ -131,7 +145,9 @@ TEST(Names, CompiledAtRunTimeByPerfMap) {
 
 TEST(Names, TheKernelsAsItPrintsThem) {
   Symbols kernel;
-  kernel.load("ffffffff81000000 T _stext\nffffffff81000000 T first\nffffffff81000040 t second\nffffffffc0000000 t in_module\t[ext4]\nffffffffc0000080 t end\t[ext4]\n");
+  kernel.load(
+      "ffffffff81000000 T _stext\nffffffff81000000 T first\nffffffff81000040 t second\nffffffffc0000000 t "
+      "in_module\t[ext4]\nffffffffc0000080 t end\t[ext4]\n");
   CodeMaps maps;
   Names names(kernel, maps);
   const CodePlace place = names.at(0, 0xffffffff81000010)[0];
@@ -191,16 +207,35 @@ struct Joined : testing::Test {
   Stacks stacks{formats, tasks};
   RingName program{0, 100, 100, "app", "app"}, kernel{0, 0, 0, "", "", true};
   void SetUp() override {
-    formats.add(1, "app", "work", test::format(1, "work", "\tfield:u64 size;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:ringside_stack stack;\toffset:16;\tsize:8;\tsigned:0;\n", R"("size=%llu", REC->size)"));
-    formats.add(2, "ringside", "stack", test::format(2, "stack", "\tfield:u64 id;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n", R"("id=%llx", REC->id)"));
+    formats.add(
+        1, "app", "work",
+        test::format(
+            1, "work",
+            "\tfield:u64 size;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:ringside_stack stack;\toffset:16;\tsize:8;\tsigned:0;\n",
+            R"("size=%llu", REC->size)"));
+    formats.add(2, "ringside", "stack",
+                test::format(2, "stack",
+                             "\tfield:u64 id;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:__data_loc u64[] "
+                             "frames;\toffset:16;\tsize:4;\tsigned:0;\n",
+                             R"("id=%llx", REC->id)"));
     formats.add(3, "ringside", "code_map",
                 test::format(3, "code_map",
-                             "\tfield:u32 pid;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u64 start;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 size;\toffset:24;\tsize:8;\tsigned:0;\n"
-                             "\tfield:u64 file_offset;\toffset:32;\tsize:8;\tsigned:0;\n\tfield:__data_loc char[] build_id;\toffset:40;\tsize:4;\tsigned:0;\n"
+                             "\tfield:u32 pid;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u64 "
+                             "start;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 size;\toffset:24;\tsize:8;\tsigned:0;\n"
+                             "\tfield:u64 file_offset;\toffset:32;\tsize:8;\tsigned:0;\n\tfield:__data_loc char[] "
+                             "build_id;\toffset:40;\tsize:4;\tsigned:0;\n"
                              "\tfield:__data_loc char[] path;\toffset:44;\tsize:4;\tsigned:0;\n",
                              R"("pid=%u", REC->pid)"));
-    formats.add(4, "ringside", "sample", test::format(4, "sample", "\tfield:ringside_stack stack;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u32 count;\toffset:16;\tsize:4;\tsigned:0;\n", R"("count=%u", REC->count)"));
-    formats.add(kernel_ids + 4, "ftrace", "kernel_stack", test::format(4, "kernel_stack", "\tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:unsigned long caller[8];\toffset:16;\tsize:64;\tsigned:0;\n", R"("stack")"));
+    formats.add(4, "ringside", "sample",
+                test::format(4, "sample",
+                             "\tfield:ringside_stack stack;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u32 "
+                             "count;\toffset:16;\tsize:4;\tsigned:0;\n",
+                             R"("count=%u", REC->count)"));
+    formats.add(kernel_ids + 4, "ftrace", "kernel_stack",
+                test::format(4, "kernel_stack",
+                             "\tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:unsigned long "
+                             "caller[8];\toffset:16;\tsize:64;\tsigned:0;\n",
+                             R"("stack")"));
     formats.symbols().load("ffffffff81000000 T outer\nffffffff81000100 T inner\nffffffff81000200 T end\n");
     tasks.add(program);
     formats.use_stacks(&stacks);
@@ -212,7 +247,16 @@ struct Joined : testing::Test {
     return p;
   }
   static Payload map_event(u32 pid, u64 start, u64 size, const std::string& path) {
-    return Payload(3, static_cast<i32>(pid)).put(pid).put(u32{0}).put(start).put(size).put(u64{0}).put(u32{48}).put(static_cast<u32>(48 | (path.size() + 1) << 16)).text(path).put(u8{0});
+    return Payload(3, static_cast<i32>(pid))
+        .put(pid)
+        .put(u32{0})
+        .put(start)
+        .put(size)
+        .put(u64{0})
+        .put(u32{48})
+        .put(static_cast<u32>(48 | (path.size() + 1) << 16))
+        .text(path)
+        .put(u8{0});
   }
   u32 take(const Payload& payload, const RingName& ring, const Stacks::Behind& behind = {}) {
     TraceRecord record;
@@ -243,7 +287,8 @@ TEST_F(Joined, AStackThatIsNowhereIsLookedForOnceAndCounted) {
     const Payload found = stack_event(0x77, {0x10011});
     s.learn(found, *formats.find(2));
   });
-  const u32 found = take(Payload(1, 100).put(u64{8}).put(u64{0x77}), program), lost = take(Payload(1, 100).put(u64{8}).put(u64{0x78}), program);
+  const u32 found = take(Payload(1, 100).put(u64{8}).put(u64{0x77}), program),
+            lost = take(Payload(1, 100).put(u64{8}).put(u64{0x78}), program);
   EXPECT_THAT(stacks.functions(found), ElementsAre("0x10010"));
   EXPECT_THAT(stacks.functions(lost), ElementsAre("[stack lost]"));
   EXPECT_THAT(stacks.functions(lost), ElementsAre("[stack lost]"));
@@ -258,7 +303,8 @@ TEST_F(Joined, OneIdInTwoProcessesHasTheNamesOfEach) {
   (void)take(stack_event(5, {0x10011}), program);
   (void)take(map_event(100, 0x10000, 0x1000, "/nowhere/app"), program);
   (void)take(map_event(200, 0x10000, 0x1000, "/nowhere/other"), other);
-  const u32 a = take(Payload(1, 100).put(u64{8}).put(u64{5}), program), b = take(Payload(1, 200).put(u64{8}).put(u64{5}), other);
+  const u32 a = take(Payload(1, 100).put(u64{8}).put(u64{5}), program),
+            b = take(Payload(1, 200).put(u64{8}).put(u64{5}), other);
   EXPECT_THAT(stacks.functions(a), ElementsAre("app+0x10"));
   EXPECT_THAT(stacks.functions(b), ElementsAre("other+0x10"));
   // exec: the place has another file from now on.
@@ -270,7 +316,8 @@ TEST_F(Joined, OneIdInTwoProcessesHasTheNamesOfEach) {
 }
 
 TEST_F(Joined, TheKernelsStackIsThatOfTheEventInFrontOfIt) {
-  const Payload event(9, 55), stack = Payload(4, 55).put(i32{2}).put(u32{0}).put(u64{0xffffffff81000110}).put(u64{0xffffffff81000020}).put(u64{0xdead});
+  const Payload event(9, 55),
+      stack = Payload(4, 55).put(i32{2}).put(u32{0}).put(u64{0xffffffff81000110}).put(u64{0xffffffff81000020}).put(u64{0xdead});
   EXPECT_TRUE(Stacks::together(event, stack));
   EXPECT_FALSE(Stacks::together(Payload(9, 56), stack));
   const u32 n = take(event, kernel, {stack, {}});

@@ -109,7 +109,8 @@ Got receive(const std::vector<u8>& bytes, size_t chunk) {
   }
   hear(true);
   for (size_t k = 1; k < got.times.size(); ++k) EXPECT_GT(got.times[k], got.times[k - 1]);
-  got.skipped = frames.skipped(), got.missing = frames.missing(), got.ended = content.ended(), got.events = content.events().size();
+  got.skipped = frames.skipped(), got.missing = frames.missing(), got.ended = content.ended(),
+  got.events = content.events().size();
   if (!content.rings().empty()) got.counters = content.rings()[0].second.counters;
   return got;
 }
@@ -188,7 +189,8 @@ TEST(Streams, ContradictingFramesAreRefused) {
     StreamContent content;
     std::string sentence;
     for (size_t k = 0; k + 1 < board.frames.size(); ++k) {
-      std::vector<u8> one(bytes.begin() + static_cast<std::ptrdiff_t>(board.frames[k]), bytes.begin() + static_cast<std::ptrdiff_t>(board.frames[k + 1]));
+      std::vector<u8> one(bytes.begin() + static_cast<std::ptrdiff_t>(board.frames[k]),
+                          bytes.begin() + static_cast<std::ptrdiff_t>(board.frames[k + 1]));
       if (k == frame) {
         FrameHeader h;
         std::memcpy(&h, one.data(), sizeof h);
@@ -211,7 +213,8 @@ TEST(Streams, ContradictingFramesAreRefused) {
   EXPECT_THAT(refused(1, [](FrameHeader&, Bytes& b) { b[40] = b[41] = 0; }), HasSubstr("impossible number"));
   EXPECT_THAT(refused(2, [](FrameHeader& h, Bytes&) { ++h.events; }), HasSubstr("other events"));
   EXPECT_THAT(refused(2, [](FrameHeader&, Bytes& b) { b[40 + 10] = 0x0F; }), HasSubstr("longer than its frame"));
-  EXPECT_THAT(refused(2, [](FrameHeader&, Bytes& b) { b[40 + 16] = 0, b[40 + 20] = 1, b[40 + 21] = b[40 + 22] = 0; }), HasSubstr("left out"));
+  EXPECT_THAT(refused(2, [](FrameHeader&, Bytes& b) { b[40 + 16] = 0, b[40 + 20] = 1, b[40 + 21] = b[40 + 22] = 0; }),
+              HasSubstr("left out"));
   EXPECT_THAT(refused(2, [](FrameHeader& h, Bytes&) { h.kind = static_cast<FrameKind>(77); }), HasSubstr("unknown kind 77"));
 }
 

@@ -47,8 +47,9 @@ TEST_F(Fixture, ALineWithoutItsTask) {
   formats.add(2, "test", "selftest",
               "name: selftest\nID: 2\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
               "\tfield:unsigned long id;\toffset:2;\tsize:8;\tsigned:0;\n\nprint fmt: \"id=%lu\", REC->id\n");
-  formats.add(3, "test", "bare",
-              "name: bare\nID: 3\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\nprint fmt: \"\"\n");
+  formats.add(
+      3, "test", "bare",
+      "name: bare\nID: 3\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\nprint fmt: \"\"\n");
   TextLines lines(formats, tasks, false, true);
   lines.show_tasks(false);
   const auto line = [&](const TraceRecord& r) {
@@ -80,8 +81,9 @@ TEST_F(Fixture, JsonOfAnEvent) {
 
 // JSON has no number for these.
 TEST_F(Fixture, JsonOfRealsThatJsonHasNot) {
-  formats.add(4, "app", "real", "name: real\nID: 4\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
-                               "\tfield:double value;\toffset:8;\tsize:8;\tsigned:1;\n\nprint fmt: \"value=%f\", REC->value\n");
+  formats.add(4, "app", "real",
+              "name: real\nID: 4\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
+              "\tfield:double value;\toffset:8;\tsize:8;\tsigned:1;\n\nprint fmt: \"value=%f\", REC->value\n");
   for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL})
     EXPECT_NE(json({7, 0, Payload(4, 4711).put(value), 0}).find(R"("fields":{"value":null})"), std::string::npos) << value;
   EXPECT_NE(json({7, 0, Payload(4, 4711).put(0.5), 0}).find(R"("fields":{"value":0.5})"), std::string::npos);

@@ -16,15 +16,19 @@ struct NamesOfThreads : testing::Test {
   ThreadNames names{formats, tasks};
   RingName cpu{0, 0, 0, "", "", true};
   NamesOfThreads() {
-    formats.add(kernel_ids + 1, "task", "task_newtask",
-                test::format(1, "task_newtask",
-                             "\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:char comm[16];\toffset:12;\tsize:16;\tsigned:0;\n"
-                             "\tfield:unsigned long clone_flags;\toffset:32;\tsize:8;\tsigned:0;\n",
-                             R"("%d", REC->pid)"));
+    formats.add(
+        kernel_ids + 1, "task", "task_newtask",
+        test::format(
+            1, "task_newtask",
+            "\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:char comm[16];\toffset:12;\tsize:16;\tsigned:0;\n"
+            "\tfield:unsigned long clone_flags;\toffset:32;\tsize:8;\tsigned:0;\n",
+            R"("%d", REC->pid)"));
     formats.add(kernel_ids + 2, "sched", "sched_process_fork",
                 test::format(2, "sched_process_fork",
-                             "\tfield:char parent_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:pid_t parent_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
-                             "\tfield:char child_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:pid_t child_pid;\toffset:44;\tsize:4;\tsigned:1;\n",
+                             "\tfield:char parent_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:pid_t "
+                             "parent_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
+                             "\tfield:char child_comm[16];\toffset:28;\tsize:16;\tsigned:0;\n\tfield:pid_t "
+                             "child_pid;\toffset:44;\tsize:4;\tsigned:1;\n",
                              R"("%d", REC->child_pid)"));
   }
   static std::string padded(std::string name) {
@@ -32,8 +36,12 @@ struct NamesOfThreads : testing::Test {
     return name;
   }
   void see(const Payload& p) { names.see({1, 0, p, 0, kernel_ids}, cpu); }
-  void newtask(i32 maker, i32 tid, const std::string& name, u64 flags) { see(Payload(1, maker).put(tid).text(padded(name)).put(u32{0}).put(flags)); }
-  void fork(i32 maker, i32 tid, const std::string& name) { see(Payload(2, maker).text(padded(name)).put(maker).text(padded(name)).put(tid)); }
+  void newtask(i32 maker, i32 tid, const std::string& name, u64 flags) {
+    see(Payload(1, maker).put(tid).text(padded(name)).put(u32{0}).put(flags));
+  }
+  void fork(i32 maker, i32 tid, const std::string& name) {
+    see(Payload(2, maker).text(padded(name)).put(maker).text(padded(name)).put(tid));
+  }
   // "name of process, parent"
   std::string of(i32 tid) const {
     const Task* const task = tasks.find(tid, cpu);

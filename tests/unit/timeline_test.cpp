@@ -253,13 +253,15 @@ TEST(Timeline, RunsAreTheSameRecords) {
     std::vector<std::unique_ptr<SubBuffer>> pages;
     Timeline one, other;
     const u32 step = 1 + random() % 30;
-    const ClockInfo clock{ClockKind::tsc, static_cast<u32>(random()) >> (random() % 32), static_cast<u32>(random() % 33), 10, 100};
+    const ClockInfo clock{ClockKind::tsc, static_cast<u32>(random()) >> (random() % 32), static_cast<u32>(random() % 33), 10,
+                          100};
     for (u32 ring = 0; ring < 1 + random() % 4; ++ring) {
       Views views;
       u64 time = random() % 50;
       for (u32 k = 0; k < random() % 4; ++k) {
         auto& page = *pages.emplace_back(std::make_unique<SubBuffer>(time));
-        for (u32 e = 0; e < random() % 40; ++e) page.event(time += random() % step, random() % 9 == 0 ? Payload{1, 1, 2} : Payload{1, 1});
+        for (u32 e = 0; e < random() % 40; ++e)
+          page.event(time += random() % step, random() % 9 == 0 ? Payload{1, 1, 2} : Payload{1, 1});
         views.emplace_back(page.view(random() % 5 == 0 ? 3 : 0));
         time -= random() % 7 == 0 ? std::min<u64>(time, 20) : 0;
       }
@@ -280,7 +282,9 @@ TEST(Timeline, RunsAreTheSameRecords) {
     ASSERT_EQ(got.size(), expected.size());
     for (size_t i = 0; i < got.size(); ++i) {
       const TraceRecord &a = expected[i], &b = got[i];
-      ASSERT_EQ(std::tie(a.time, a.lost, a.source, a.late, a.payload.data, a.payload.size), std::tie(b.time, b.lost, b.source, b.late, b.payload.data, b.payload.size)) << i;
+      ASSERT_EQ(std::tie(a.time, a.lost, a.source, a.late, a.payload.data, a.payload.size),
+                std::tie(b.time, b.lost, b.source, b.late, b.payload.data, b.payload.size))
+          << i;
     }
     EXPECT_EQ(one.late(), other.late());
   }

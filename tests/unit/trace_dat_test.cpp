@@ -43,7 +43,9 @@ struct TraceDatFiles : testing::Test {
       const RingName& ring = timeline.source(r.source).name();
       out += std::to_string(r.time) + " " + std::to_string(ring.ring) + " ";
       const u32 id = std::min<u32>(sizeof(u16), static_cast<u32>(r.payload.size));
-      out += r.lost != 0 ? "lost " + std::to_string(r.lost) : names[r.number()] + std::string(reinterpret_cast<const char*>(r.payload.data) + id, r.payload.size - id);
+      out += r.lost != 0
+                 ? "lost " + std::to_string(r.lost)
+                 : names[r.number()] + std::string(reinterpret_cast<const char*>(r.payload.data) + id, r.payload.size - id);
       out += "\n";
     }
     for (const std::string& p : timeline.problems()) out += "problem: " + p + "\n";
@@ -252,13 +254,18 @@ TEST_F(TraceDatFiles, ContradictingHeadersAreRefused) {
   EXPECT_NE(sentence([](std::string& b) { b[10] = '5'; }).find("version \"5\""), std::string::npos);
   EXPECT_NE(sentence([](std::string& b) { b[12] = 1; }).find("big-endian"), std::string::npos);
   EXPECT_NE(sentence([](std::string& b) { b[14] = 7; }).find("sub-buffers of"), std::string::npos);
-  const auto replace = [](std::string& b, const std::string& from, const std::string& to) { b.replace(b.find(from), from.size(), to); };
-  EXPECT_NE(sentence([&](std::string& b) { replace(b, "offset:8;\tsize:8;\tsigned:1;\n\tfield: int overwrite", "offset:8;\tsize:4;\tsigned:1;\n\tfield: int overwrite"); })
-                .find("longs of 4 bytes"),
+  const auto replace = [](std::string& b, const std::string& from, const std::string& to) {
+    b.replace(b.find(from), from.size(), to);
+  };
+  EXPECT_NE(sentence([&](std::string& b) {
+              replace(b, "offset:8;\tsize:8;\tsigned:1;\n\tfield: int overwrite",
+                      "offset:8;\tsize:4;\tsigned:1;\n\tfield: int overwrite");
+            }).find("longs of 4 bytes"),
             std::string::npos);
   // Both rings in one place.
   const u64 table = good.find("flyrecord") + 10;
-  EXPECT_NE(sentence([&](std::string& b) { b.replace(table + 32, 16, b.substr(table, 16)); }).find("overlap"), std::string::npos);
+  EXPECT_NE(sentence([&](std::string& b) { b.replace(table + 32, 16, b.substr(table, 16)); }).find("overlap"),
+            std::string::npos);
   std::string version_7 = test::compressed(
       [&] {
         test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::both);

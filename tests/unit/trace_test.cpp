@@ -105,8 +105,9 @@ TEST_F(Trace, AnyEventMayGetAStack) {
 }
 
 TEST_F(Trace, StringsOfTheStandardLibrary) {
-  EXPECT_STREQ(run.find("trace_test", "owned")->format_fields,
-               "\tfield:__data_loc char[] path;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u8 tag;\toffset:12;\tsize:1;\tsigned:0;\n");
+  EXPECT_STREQ(
+      run.find("trace_test", "owned")->format_fields,
+      "\tfield:__data_loc char[] path;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u8 tag;\toffset:12;\tsize:1;\tsigned:0;\n");
   run.enable("trace_test", "owned");
   trace_test::owned(std::string(100, 'x'), 7);
   trace_test::owned("short", 8);
@@ -132,8 +133,8 @@ int times_evaluated = 0;
 int counted(int value) { return ++times_evaluated, value; }
 void declared_here(int length, const std::string& text) {
   char* const nothing = nullptr;
-  RINGSIDE_TRACE("trace_here", "packet_in", ("length", counted(length)), ("flow", u64{1} << 40), ("text", text), ("literal", "four"),
-                 ("colour", Colour::red), ("null", nothing), ("at", &times_evaluated));
+  RINGSIDE_TRACE("trace_here", "packet_in", ("length", counted(length)), ("flow", u64{1} << 40), ("text", text),
+                 ("literal", "four"), ("colour", Colour::red), ("null", nothing), ("at", &times_evaluated));
 }
 
 TEST_F(Trace, AnEventDeclaredWhereItIsWritten) {

@@ -1,4 +1,5 @@
-// Walks over stacks: the same frames as the C library's unwinder, however the last walk went; and no harm from stacks that cannot be.
+// Walks over stacks: the same frames as the C library's unwinder, however the last walk went; and no harm from stacks that
+// cannot be.
 #include <execinfo.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +86,14 @@ TEST(Unwind, GarbageDoesNoHarm) {
   std::mt19937_64 random(11);
   std::vector<u64> stack(4096);
   const u64 begin = reinterpret_cast<u64>(stack.data());
-  const u64 code[] = {reinterpret_cast<u64>(&compare) + 5, reinterpret_cast<u64>(&roomy) + 20, reinterpret_cast<u64>(&aligned) + 20, reinterpret_cast<u64>(&backtrace) + 9, 0, ~u64{0}, 8, begin};
+  const u64 code[] = {reinterpret_cast<u64>(&compare) + 5,
+                      reinterpret_cast<u64>(&roomy) + 20,
+                      reinterpret_cast<u64>(&aligned) + 20,
+                      reinterpret_cast<u64>(&backtrace) + 9,
+                      0,
+                      ~u64{0},
+                      8,
+                      begin};
   u64 ends[4] = {};
   for (int n = 0; n < 20000; ++n) {
     const auto value = [&]() -> u64 {
@@ -117,11 +125,14 @@ TEST(Unwind, AnyBytesAreAnExpression) {
     u8 code[24];
     for (u8& byte : code) byte = static_cast<u8>(random());
     u64 result = 0;
-    (void)evaluate(code, random() % sizeof code, {1, 2, 3, 4}, random() % 2 == 0, 5, [](void*, u64, u64& value) noexcept { return value = 6, true; }, nullptr, result);
+    (void)evaluate(
+        code, random() % sizeof code, {1, 2, 3, 4}, random() % 2 == 0, 5,
+        [](void*, u64, u64& value) noexcept { return value = 6, true; }, nullptr, result);
   }
 #if defined(__x86_64__)
   u64 result = 0;
-  const u8 plt[] = {0x77, 8, 0x80, 0, 0x3F, 0x1A, 0x3B, 0x2A, 0x33, 0x24, 0x22};  // of a PLT entry: sp + 8 + ((pc & 15) >= 11) * 8
+  const u8 plt[] = {0x77, 8,    0x80, 0,    0x3F, 0x1A,
+                    0x3B, 0x2A, 0x33, 0x24, 0x22};  // of a PLT entry: sp + 8 + ((pc & 15) >= 11) * 8
   const LoadWord none = [](void*, u64, u64&) noexcept { return false; };
   EXPECT_TRUE(evaluate(plt, sizeof plt, {0x100B, 1000, 0, 0}, false, 0, none, nullptr, result));
   EXPECT_EQ(result, 1016u);

@@ -151,7 +151,8 @@ TEST_F(WhereTest, Nothing) {
   fs::create_directory("empty");
   ASSERT_EQ(mkfifo("pipe", 0600), 0);
   fs::create_symlink("nowhere", "dangling");
-  for (const char* text : {"", ".", "..", "/", "missing", "./missing", "missing/", "/nowhere/at/all", "empty", "./empty", "pipe", "dangling", "a b"})
+  for (const char* text : {"", ".", "..", "/", "missing", "./missing", "missing/", "/nowhere/at/all", "empty", "./empty",
+                           "pipe", "dangling", "a b"})
     EXPECT_EQ(kind(text), Kind::nothing) << text;
   EXPECT_TRUE(not_the_kernels("missing"));
 }

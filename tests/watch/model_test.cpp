@@ -363,7 +363,8 @@ TEST_F(Watch, HostileNamesDriveNoTerminal) {
 
 // As sys_enter_epoll_ctl has one.
 TEST_F(Watch, AFieldThatIsCalledEvent) {
-  host.formats.add(3, "app", "odd", test::format(3, "odd", "\tfield:u32 event;\toffset:8;\tsize:4;\tsigned:0;\n", R"("event=%u", REC->event)"));
+  host.formats.add(3, "app", "odd",
+                   test::format(3, "odd", "\tfield:u32 event;\toffset:8;\tsize:4;\tsigned:0;\n", R"("event=%u", REC->event)"));
   host.give(1'990'000'000, 0, Payload(3, 4711).put(u32{77}));
   ASSERT_TRUE(host.count({}, true));
   EXPECT_EQ(row(host.model->picture(""), "app:odd").count, 1u);

@@ -139,8 +139,8 @@ class EventCursor {
   Malformed malformed_ = Malformed::no;
 };
 
-// Those behind a cursor's event that are small and as long as the last small one. Their walk has only a place and a time as its state, so a loop
-// over them keeps it in registers.
+// Those behind a cursor's event that are small and as long as the last small one. Their walk has only a place and a time as its
+// state, so a loop over them keeps it in registers.
 //
 //   AlikeEvents alike(cursor);
 //   while (alike.next()) use(alike.delta(), alike.payload());    // delta: ticks since the event before
@@ -148,7 +148,11 @@ class EventCursor {
 class AlikeEvents {
  public:
   RINGSIDE_INLINE explicit AlikeEvents(const EventCursor& c) noexcept  // which has come to an event, or to the end
-      : at_(c.data_ + c.at_), last_(c.at_ < c.end_ && c.guessed_size_ <= c.end_ - c.at_ ? c.data_ + c.end_ - c.guessed_size_ : nullptr), type_(c.guess_), size_(c.guessed_size_), time_(c.time_) {}
+      : at_(c.data_ + c.at_),
+        last_(c.at_ < c.end_ && c.guessed_size_ <= c.end_ - c.at_ ? c.data_ + c.end_ - c.guessed_size_ : nullptr),
+        type_(c.guess_),
+        size_(c.guessed_size_),
+        time_(c.time_) {}
 
   RINGSIDE_INLINE bool next() noexcept {
     if (at_ > last_) return false;

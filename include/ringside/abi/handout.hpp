@@ -23,9 +23,9 @@ inline constexpr u32 most_rings = 65536, most_events = 4095;
 inline constexpr u64 longest_wait_ns = u64{3600} * 1'000'000'000;
 
 enum class Kind : u16 {
-  hello = 1,    // first of all
-  list_rings,   // ring: the first number of interest; answers one ring and where to go on
-  open_ring,    // ring; the answer brings the descriptor; the ring counts as mapped until close_ring or the end of the connection
+  hello = 1,   // first of all
+  list_rings,  // ring: the first number of interest; answers one ring and where to go on
+  open_ring,  // ring; the answer brings the descriptor; the ring counts as mapped until close_ring or the end of the connection
   get_reader,   // ring, which this client has opened
   wait,         // percent, argument: timeout in ns; for any ring that this client has opened
   counters,     // ring, which this client has opened

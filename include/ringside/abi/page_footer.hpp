@@ -10,10 +10,10 @@
 //   -16     8     pages_touched   its position: sub-buffers entered before it
 //   -8      8     overrun         events lost before it in all, when it became the reader's
 //
-// The writer clears READER when it enters a sub-buffer, and stores entries and pages_touched when its commit position gets there.
-// The writer's side of a swap stores overrun and READER in the new page, then clears READER in the old one. update_footers
-// stores HEAD and COMMIT, which are hints. So while `commit` of a sub-buffer is not 0, entries and pages_touched belong to the
-// events in it; and READER is right at any moment at which the writer may die.
+// The writer clears READER when it enters a sub-buffer, and stores entries and pages_touched when its commit position gets
+// there. The writer's side of a swap stores overrun and READER in the new page, then clears READER in the old one.
+// update_footers stores HEAD and COMMIT, which are hints. So while `commit` of a sub-buffer is not 0, entries and pages_touched
+// belong to the events in it; and READER is right at any moment at which the writer may die.
 #pragma once
 #include <ringside/abi/sub_buffer.hpp>
 
@@ -29,7 +29,8 @@ struct PageFooter {
 inline constexpr u32 footer_size = 32;
 static_assert(sizeof(PageFooter) == footer_size && offsetof(PageFooter, overrun) == 24);
 
-inline constexpr u32 footer_head = 1, footer_reader = 2, footer_commit = 4;  // the bits of the first external-writer form (2023)
+inline constexpr u32 footer_head = 1, footer_reader = 2,
+                     footer_commit = 4;  // the bits of the first external-writer form (2023)
 inline constexpr u32 footer_magic = 0x52530000, footer_magic_mask = 0xFFFF0000;
 inline constexpr u32 footer_rings = 1u << 24;  // ids are below this
 

@@ -17,7 +17,8 @@ namespace ringside::detail {
 // write(2), under a name that no header of the C library declares.
 extern "C" long ringside_write_line(int fd, const void* from, size_t size) __asm__("write");
 
-[[noreturn, gnu::cold, gnu::noinline, gnu::visibility("hidden")]] inline void check_failed(const char* where, const char* words) noexcept {
+[[noreturn, gnu::cold, gnu::noinline, gnu::visibility("hidden")]] inline void check_failed(const char* where,
+                                                                                           const char* words) noexcept {
   char line[512];
   size_t size = 0;
   const auto add = [&](const char* text) {

@@ -12,7 +12,9 @@ struct SingleContext : Hardware {
     store(p, desired, Order::relaxed);
     return true;
   }
-  RINGSIDE_INLINE static void add_local(u64* p, u64 delta) noexcept { store(p, load(p, Order::relaxed) + delta, Order::relaxed); }
+  RINGSIDE_INLINE static void add_local(u64* p, u64 delta) noexcept {
+    store(p, load(p, Order::relaxed) + delta, Order::relaxed);
+  }
 };
 
 static_assert(Memory<SingleContext>);

@@ -24,7 +24,8 @@ constexpr bool is_instruction([[maybe_unused]] ClockKind kind) noexcept {
 
 // Can a program of this processor read it at all? Signal-safe. An unknown clock: no.
 constexpr bool is_readable_here(u32 kind) noexcept {
-  return kind <= last_clock_kind && (!counts_ticks(static_cast<ClockKind>(kind)) || is_instruction(static_cast<ClockKind>(kind)));
+  return kind <= last_clock_kind &&
+         (!counts_ticks(static_cast<ClockKind>(kind)) || is_instruction(static_cast<ClockKind>(kind)));
 }
 
 // The counter, on processors that have one; otherwise 0.

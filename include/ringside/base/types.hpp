@@ -12,7 +12,8 @@ using u64 = uint64_t;
 using i32 = int32_t;
 using i64 = int64_t;
 
-inline constexpr u32 page_size = 4096;  // what files and sub-buffers are counted in; the kernel's pages may be larger: sys::page_bytes
+inline constexpr u32 page_size =
+    4096;  // what files and sub-buffers are counted in; the kernel's pages may be larger: sys::page_bytes
 #if defined(__x86_64__) || defined(__i386__)
 inline constexpr u32 largest_page = 4096;  // of any kernel for this processor: what has a page of its own is aligned to it
 #else

@@ -214,7 +214,9 @@ struct Plan {
   constexpr bool valid() const noexcept {
     return Geometry(subbuf_size, nr_pages).valid() && nr_rings != 0 && nr_rings <= 65536 && descriptor_bytes() <= 1u << 30;
   }
-  constexpr u64 ring_bytes() const noexcept { return u64{subbuf_size} * (u64{nr_pages} + 1); }  // as a mapping: meta-page, sub-buffers
+  constexpr u64 ring_bytes() const noexcept {
+    return u64{subbuf_size} * (u64{nr_pages} + 1);
+  }  // as a mapping: meta-page, sub-buffers
   constexpr u64 region_bytes() const noexcept { return ring_bytes() * nr_rings; }
   constexpr u64 descriptor_bytes() const noexcept {
     return sizeof(DescriptorHeader) + u64{nr_rings} * (sizeof(RingHeader) + u64{nr_pages} * 8);
@@ -225,8 +227,15 @@ struct Plan {
 inline void pack(const Plan& plan, void* to) noexcept {
   auto* const blob = static_cast<u8*>(to);
   auto& h = *reinterpret_cast<DescriptorHeader*>(blob);
-  h = {descriptor_magic, descriptor_version, static_cast<u32>(plan.descriptor_bytes()), static_cast<u32>(plan.layout), plan.clock,
-       plan.subbuf_size, plan.nr_rings, plan.region_bytes(), 0};
+  h = {descriptor_magic,
+       descriptor_version,
+       static_cast<u32>(plan.descriptor_bytes()),
+       static_cast<u32>(plan.layout),
+       plan.clock,
+       plan.subbuf_size,
+       plan.nr_rings,
+       plan.region_bytes(),
+       0};
   u8* at = blob + sizeof h;
   for (u32 ring = 0; ring < plan.nr_rings; ++ring) {
     auto& r = *reinterpret_cast<RingHeader*>(at);

@@ -14,10 +14,11 @@
 //     | -- TextRequest{write, ring} ---------------> |   if the writer can (can_write): it makes an event of the text
 //     | -- (end of the connection) ----------------> |   disabled, detached, unmapped
 //
-// One reader at a time: a second one is answered EBUSY. A request has 32 bytes, and behind them a text if it is a TextRequest; an
-// answer has 32 or those of an EventAnswer. An answer carries the request's sequence number; error is 0 or an errno. The kernel
-// tells who the other side is (SO_PEERCRED). A writer closes the connection on a request that it does not know, so a reader sends
-// optional requests only if the answers to attach and to event, also one with an error, have the bit for it in `id`.
+// One reader at a time: a second one is answered EBUSY. A request has 32 bytes, and behind them a text if it is a TextRequest;
+// an answer has 32 or those of an EventAnswer. An answer carries the request's sequence number; error is 0 or an errno. The
+// kernel tells who the other side is (SO_PEERCRED). A writer closes the connection on a request that it does not know, so a
+// reader sends optional requests only if the answers to attach and to event, also one with an error, have the bit for it in
+// `id`.
 #pragma once
 #include <ringside/base/types.hpp>
 
@@ -62,6 +63,7 @@ struct EventAnswer {
   char system[64], name[64];
   char format[format_room];  // NUL-terminated, as the others
 };
-static_assert(sizeof(Request) == 32 && sizeof(TextRequest) == 32 + most_text && sizeof(Answer) == 32 && sizeof(EventAnswer) == 4000);
+static_assert(sizeof(Request) == 32 && sizeof(TextRequest) == 32 + most_text && sizeof(Answer) == 32 &&
+              sizeof(EventAnswer) == 4000);
 
 }  // namespace ringside::remote

@@ -75,9 +75,9 @@ inline std::string announced_path(const std::string& name) {
 struct ProcessOptions {
   std::string path;  // of the socket; mode 0600: for readers of this user and of root
   std::vector<ProcessEvent> events;
-  // Requests that a program may take, or leave empty: a reader then does not offer them. They are called on the service's thread,
-  // which has no handlers and none of the program's descriptors; they must be quick and throw nothing. Each answers 0 or an
-  // errno, which is the reader's answer.
+  // Requests that a program may take, or leave empty: a reader then does not offer them. They are called on the service's
+  // thread, which has no handlers and none of the program's descriptors; they must be quick and throw nothing. Each answers 0
+  // or an errno, which is the reader's answer.
   //
   // Makes an event of a text and writes it into this ring, which must then belong to the service's thread, or passes it to the
   // ring's thread. The ring is there, but perhaps not enabled. The text is the reader's: up to most_text bytes of any value.
@@ -130,7 +130,8 @@ class ProcessWriter {
       void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       if (at == MAP_FAILED) return;
       at_ = static_cast<u8*>(at);
-      if (madvise(at, align_up(wiped, page_bytes()), MADV_WIPEONFORK) == 0) start_ = at_ + align_up(wiped, page_bytes()) - wiped;
+      if (madvise(at, align_up(wiped, page_bytes()), MADV_WIPEONFORK) == 0)
+        start_ = at_ + align_up(wiped, page_bytes()) - wiped;
     }
     ~Zeros() {
       if (at_ != nullptr) munmap(at_, bytes_);
@@ -188,7 +189,8 @@ class ProcessWriter {
           from += part;
           offset += part;
           if ((offset % piece() == 0 || offset == bytes_) &&
-              mmap(at(offset - 1) + 1, page_, both, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+              mmap(at(offset - 1) + 1, page_, both, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | MAP_FIXED | MAP_NORESERVE, -1,
+                   0) == MAP_FAILED)
             return errno;
         }
       }
@@ -204,7 +206,8 @@ class ProcessWriter {
     Region region;
     Descriptor descriptor;
     std::vector<u64> blob;
-    std::vector<std::unique_ptr<Zeros>> memory;  // control words: fork wipes the gate, and copies all from the writer's words on
+    std::vector<std::unique_ptr<Zeros>>
+        memory;  // control words: fork wipes the gate, and copies all from the writer's words on
     std::vector<std::unique_ptr<Writer>> rings;
   };
 
@@ -271,7 +274,8 @@ class ProcessWriter {
     void own_descriptors() const noexcept {
 #if defined(SYS_close_range) && !defined(RS_TSAN)
       const unsigned stop = static_cast<unsigned>(stop_);
-      if (syscall(SYS_close_range, stop + 1, ~0u, CLOSE_RANGE_UNSHARE) == 0 && stop != 0) syscall(SYS_close_range, 0u, stop - 1, 0u);
+      if (syscall(SYS_close_range, stop + 1, ~0u, CLOSE_RANGE_UNSHARE) == 0 && stop != 0)
+        syscall(SYS_close_range, 0u, stop - 1, 0u);
 #endif
     }
 
@@ -377,7 +381,9 @@ class ProcessWriter {
           a.head.error = s == nullptr ? ENODEV : switch_event(q);
           break;
         case Ask::write:
-          a.head.error = !options_.write ? EOPNOTSUPP : has_ring ? errno_of(options_.write(q.ring, {asked.text, static_cast<size_t>(q.argument)})) : ENODEV;
+          a.head.error = !options_.write ? EOPNOTSUPP
+                         : has_ring      ? errno_of(options_.write(q.ring, {asked.text, static_cast<size_t>(q.argument)}))
+                                         : ENODEV;
           break;
         default:
           return Next::gone;
@@ -400,7 +406,9 @@ class ProcessWriter {
       e.format.copy(a.format, sizeof a.format - 1);
       return true;
     }
-    u32 abilities() const noexcept { return (options_.write ? can_write : 0) | (options_.switch_event ? can_switch_events : 0); }
+    u32 abilities() const noexcept {
+      return (options_.write ? can_write : 0) | (options_.switch_event ? can_switch_events : 0);
+    }
     static int errno_of(int answer) noexcept { return answer >= 0 && answer <= 4095 ? answer : EIO; }
     int switch_event(const Request& q) {
       if (!options_.switch_event) return EOPNOTSUPP;
@@ -438,7 +446,8 @@ class ProcessWriter {
           if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
             for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0) && files.n < most_files; at += sizeof(int))
               std::memcpy(&files.fd[files.n++], CMSG_DATA(c) + at, sizeof(int));
-      if (n < static_cast<ssize_t>(sizeof q) || q.magic != message_magic || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return Next::gone;
+      if (n < static_cast<ssize_t>(sizeof q) || q.magic != message_magic || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+        return Next::gone;
       const u64 text = static_cast<u64>(n) - sizeof q;
       return text == (q.ask == Ask::write ? q.argument : 0) ? Next::served : Next::gone;
     }
@@ -455,7 +464,9 @@ class ProcessWriter {
         const int seals = fcntl(files.fd[k], F_GET_SEALS);
         if (seals < 0 || (seals & sized) != sized) return EPERM;
         if (fstat(files.fd[k], &st) != 0) return EBADF;
-        if (st.st_size <= 0 || static_cast<u64>(st.st_size) % page_bytes() != 0 || st.st_size > INT64_MAX - static_cast<i64>(region_bytes)) return EINVAL;
+        if (st.st_size <= 0 || static_cast<u64>(st.st_size) % page_bytes() != 0 ||
+            st.st_size > INT64_MAX - static_cast<i64>(region_bytes))
+          return EINVAL;
         region_bytes += static_cast<u64>(st.st_size);
       }
       return 0;
@@ -491,7 +502,8 @@ class ProcessWriter {
         constexpr u64 wiped = offsetof(Control, tail);  // the gate among them
         s.memory.push_back(std::make_unique<Zeros>(wiped, Writer::private_bytes(ring) - wiped));
         if (s.memory.back()->get() == nullptr) return ENOMEM;
-        s.rings.push_back(std::make_unique<Writer>(s.descriptor, ring, [&](u64 offset) { return s.region.at(offset); }, s.memory.back()->get(), clock));
+        s.rings.push_back(std::make_unique<Writer>(
+            s.descriptor, ring, [&](u64 offset) { return s.region.at(offset); }, s.memory.back()->get(), clock));
       }
       sessions_.push_back(std::move(session));
       Hardware::store(&now_, sessions_.back().get(), session_publish);

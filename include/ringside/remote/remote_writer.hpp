@@ -114,7 +114,8 @@ struct MemoryOf<Nesting::none> {
   using type = SingleContext;
 };
 
-template <RingClock C, Nesting N = Nesting::handlers, Memory M = typename MemoryOf<N>::type, Orders O = Orders{.rings_of_cpus = false}>
+template <RingClock C, Nesting N = Nesting::handlers, Memory M = typename MemoryOf<N>::type,
+          Orders O = Orders{.rings_of_cpus = false}>
 class RemoteWriter {
  public:
   static constexpr u64 private_bytes(const RingLayout& r) noexcept {

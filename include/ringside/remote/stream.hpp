@@ -71,7 +71,8 @@ class StreamWriter {
     send(FrameKind::hello, 0, 0, 0, {{&h, sizeof h}});
   }
   void event(u32 id, const char* system, const char* name, const char* format) noexcept {
-    send(FrameKind::event, 0, 0, 0, {{&id, sizeof id}, {system, length(system)}, {name, length(name)}, {format, length(format)}});
+    send(FrameKind::event, 0, 0, 0,
+         {{&id, sizeof id}, {system, length(system)}, {name, length(name)}, {format, length(format)}});
   }
   // Sends what the reader finds: sub-buffers that the writer has left; with `unfinished` also what stands on the one that it is
   // on.
@@ -82,7 +83,8 @@ class StreamWriter {
       const u8* const page = reader.ring().subbuf(v.id);
       const u64 stamp = reinterpret_cast<const abi::SubBufferHeader*>(page)->time_stamp;
       const abi::SubBufferHeader header{abi::time_before(page + abi::header_size, 0, v.begin, stamp), v.end - v.begin};
-      send(FrameKind::sub_buffer, ring, v.first_index, v.events, {{&header, sizeof header}, {page + abi::header_size + v.begin, v.end - v.begin}});
+      send(FrameKind::sub_buffer, ring, v.first_index, v.events,
+           {{&header, sizeof header}, {page + abi::header_size + v.begin, v.end - v.begin}});
       reader.consume(v.end - v.begin, v.events);
     }
   }

@@ -48,7 +48,8 @@ const char* broken(const Ring& ring, Watched* before = nullptr) noexcept {
   const Committed done = published_about<M, Orders{}>(ring, commit.id);
   const u64 word = get(rec.reserve);
   if (done.bytes > g.capacity()) return "committed bytes fit in the sub-buffer";
-  if (ring.kind == RingKind::thread && commit == tail && !is_closed(word) && !left_at(get(rec.real_end), tail.position) && done.bytes > reserve_offset(word))
+  if (ring.kind == RingKind::thread && commit == tail && !is_closed(word) && !left_at(get(rec.real_end), tail.position) &&
+      done.bytes > reserve_offset(word))
     return "nothing is committed that is not reserved";
   if (before != nullptr) {
     if (tail.position < before->tail || commit.position < before->commit || get(c.reader_generation) < before->generation)

@@ -106,7 +106,8 @@ struct alignas(64) Control {
 
   // The reader's, under reader_lock.
   u64 reader_lock;        // 0, or its holder
-  u64 reader_generation;  // state[generation & 1] holds; one store moves the reader on, so a death leaves the old state or the new one
+  u64 reader_generation;  // state[generation & 1] holds; one store moves the reader on, so a death leaves the old state or the
+                          // new one
   u64 intent;             // ReaderPlace of the swap under way
   u64 mapped;             // mappers other than the owner's own consumer
   ReaderState state[2];
@@ -155,7 +156,19 @@ inline constexpr u64 gate_cpu_open = 1;     // a CPU's; zeros stand where its me
 // Why an event was refused. no_memory: there is none for the next sub-buffer. no_ring: in a CPU's ring, the thread is not
 // registered with the kernel, or its CPU's ring cannot be mapped; in an external writer's, this process is a child of fork.
 // interrupted: in a CPU's ring, every try was.
-enum class Refused : u8 { no, too_big, disabled, frozen, moved, full, commit_overrun, corrupt, no_memory, no_ring, interrupted };
+enum class Refused : u8 {
+  no,
+  too_big,
+  disabled,
+  frozen,
+  moved,
+  full,
+  commit_overrun,
+  corrupt,
+  no_memory,
+  no_ring,
+  interrupted
+};
 
 // The two regions, and where things are in them.
 struct Ring {
@@ -167,7 +180,9 @@ struct Ring {
 
   RINGSIDE_INLINE Record& record(u32 id) const noexcept { return reinterpret_cast<Record*>(control + 1)[id]; }
   RINGSIDE_INLINE u8* subbuf(u32 id) const noexcept { return places == nullptr ? data + geometry.offset_of(id) : places[id]; }
-  RINGSIDE_INLINE abi::SubBufferHeader& header(u32 id) const noexcept { return *reinterpret_cast<abi::SubBufferHeader*>(subbuf(id)); }
+  RINGSIDE_INLINE abi::SubBufferHeader& header(u32 id) const noexcept {
+    return *reinterpret_cast<abi::SubBufferHeader*>(subbuf(id));
+  }
 };
 
 }  // namespace ringside

@@ -71,14 +71,18 @@ class CpuWriter {
   static Refused read_words(const Ring& ring, u32 cpu, Seen& seen) noexcept {
     const Control& c = *ring.control;
     if (const u64 gate = M::load(&c.gate, unordered); gate != gate_cpu_open)
-      return (gate & gate_moved) != 0 || gate == 0 ? Refused::moved : (gate & gate_corrupt) != 0 ? Refused::corrupt : Refused::disabled;
+      return (gate & gate_moved) != 0 || gate == 0 ? Refused::moved
+             : (gate & gate_corrupt) != 0          ? Refused::corrupt
+                                                   : Refused::disabled;
     seen.cpu = cpu;
     seen.tail = M::load(&c.commit, O.advance_observe);
     seen.place = place_of(seen.tail);
     if (!ring.geometry.holds(seen.place.id)) return give_up(ring);
     const Record& rec = ring.record(seen.place.id);
     const abi::SubBufferHeader& header = ring.header(seen.place.id);
-    seen.commit = M::load(&header.commit, O.commit_observe);  // it may have the reader's flags; then the tail has moved on, which is seen with them
+    seen.commit =
+        M::load(&header.commit,
+                O.commit_observe);  // it may have the reader's flags; then the tail has moved on, which is seen with them
     if (seen.commit > ring.geometry.capacity() || seen.commit % 4 != 0) {
       // If the tail has moved on, these are the flags of the reader that has the sub-buffer; otherwise it is damage.
       if (M::load(&c.commit, unordered) == seen.tail) return give_up(ring);
@@ -118,7 +122,8 @@ class CpuWriter {
       a.delta_mask = 0;
       a.limit = u64{1} << 63;
     } else if (now - seen.last >= abi::delta_limit) {
-      if (now - seen.last >= u64{1} << 59) return false;  // more than an extend can hold; the first event of a sub-buffer needs none
+      if (now - seen.last >= u64{1} << 59)
+        return false;  // more than an extend can hold; the first event of a sub-buffer needs none
       a.extend = 1;
       a.delta_mask = 0;
       a.limit = u64{1} << 59;
@@ -138,7 +143,8 @@ class CpuWriter {
   }
 
   // Refused::no: look again.
-  RINGSIDE_NOINLINE static Refused next_sub_buffer(const CpuPlace& here, i64 area, const Seen& seen, const Doorbell& bell) noexcept {
+  RINGSIDE_NOINLINE static Refused next_sub_buffer(const CpuPlace& here, i64 area, const Seen& seen,
+                                                   const Doorbell& bell) noexcept {
     const Ring& ring = here.ring;
     const Geometry& g = ring.geometry;
     Control& c = *ring.control;
@@ -163,7 +169,8 @@ class CpuWriter {
       if (!M::cas(&ring.record(k).slot, slot, pack_slot(k, lap, id) | entered_bit)) return Refused::no;
     }
     fence_of<M, O.enter_publish>();  // pairs: ENTER
-    if (M::load(&c.punched, unordered) != punched) return Refused::no;  // the place is marked by now, but its memory may be gone
+    if (M::load(&c.punched, unordered) != punched)
+      return Refused::no;  // the place is marked by now, but its memory may be gone
     Record &old = ring.record(seen.place.id), &fresh = ring.record(id);
     const auto at = static_cast<u32>(seen.commit);
     const u32 left = g.capacity() - at;
@@ -189,7 +196,8 @@ class CpuWriter {
     e.last = seen.last;
     if (S::enter(area, e) == Sequence::done) {
       M::fence_light();  // pairs: WAKE
-      if (const u64 percent = M::load(bell.percent, unordered); percent != 0 && is_full<M>(ring, percent - 1)) bell.ring(bell.context);
+      if (const u64 percent = M::load(bell.percent, unordered); percent != 0 && is_full<M>(ring, percent - 1))
+        bell.ring(bell.context);
     }
     return Refused::no;
   }

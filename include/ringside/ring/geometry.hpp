@@ -18,9 +18,9 @@ class Geometry {
   // sub-buffers that start outside the ring, for Reader::give_back. footer: bytes at the end of each that hold no events. Sizes
   // that do not fit leave it invalid.
   constexpr Geometry(u32 subbuf_size, u32 nr_subbufs, u32 spares = 0, u32 footer = 0) noexcept {
-    const bool good = footer <= abi::smallest_subbuf / 2 && footer % 4 == 0 && is_power_of_two(subbuf_size) && subbuf_size >= abi::smallest_subbuf &&
-                      subbuf_size <= abi::largest_subbuf && nr_subbufs <= most_subbufs && spares < nr_subbufs &&
-                      nr_subbufs - spares >= fewest_subbufs;
+    const bool good = footer <= abi::smallest_subbuf / 2 && footer % 4 == 0 && is_power_of_two(subbuf_size) &&
+                      subbuf_size >= abi::smallest_subbuf && subbuf_size <= abi::largest_subbuf && nr_subbufs <= most_subbufs &&
+                      spares < nr_subbufs && nr_subbufs - spares >= fewest_subbufs;
     if (!good) return;
     subbuf_size_ = subbuf_size;
     nr_subbufs_ = nr_subbufs;
@@ -43,7 +43,8 @@ class Geometry {
   constexpr bool holds(u32 id) const noexcept { return id < nr_subbufs_; }
 
   friend constexpr bool operator==(const Geometry& a, const Geometry& b) noexcept {
-    return a.subbuf_size_ == b.subbuf_size_ && a.nr_subbufs_ == b.nr_subbufs_ && a.nr_slots_ == b.nr_slots_ && a.capacity_ == b.capacity_;
+    return a.subbuf_size_ == b.subbuf_size_ && a.nr_subbufs_ == b.nr_subbufs_ && a.nr_slots_ == b.nr_slots_ &&
+           a.capacity_ == b.capacity_;
   }
 
  private:

@@ -70,7 +70,9 @@ Committed published(const Ring& ring, u32 id, bool left, Committed from) noexcep
   if (left) {
     const Committed now = cpu_committed_of(M::load(&rec.committed, O.commit_observe));
     const u64 end = M::load(&rec.real_end, unordered);
-    return {now.events, now.bytes <= ring.geometry.capacity() && (end & abi::commit_mask) == now.bytes ? closed_commit(end, ring.geometry.capacity()) : now.bytes};
+    return {now.events, now.bytes <= ring.geometry.capacity() && (end & abi::commit_mask) == now.bytes
+                            ? closed_commit(end, ring.geometry.capacity())
+                            : now.bytes};
   }
   const u32 bytes = abi::commit_size(M::load(&ring.header(id).commit, O.commit_observe));  // pairs: COMMIT
   if (bytes > ring.geometry.capacity() || bytes < from.bytes) return {from.events, bytes};

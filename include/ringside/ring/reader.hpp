@@ -28,8 +28,8 @@
 //   9. Look at the new page as in 1 and 2. If it has only padding, and the writer has left it, go on with r + 1 at 3.
 //
 // A reader that dies before 7 has changed nothing; an intent whose slot does not hold the reader page is no swap. One that dies
-// between 7 and 8 has left slot[r % n].id == the reader page of the state: the repair does 8 for it. Consuming is step 8 alone, so a
-// death leaves the old state or the new one.
+// between 7 and 8 has left slot[r % n].id == the reader page of the state: the repair does 8 for it. Consuming is step 8 alone,
+// so a death leaves the old state or the new one.
 #pragma once
 #include <ringside/base/cxx20.hpp>
 
@@ -142,7 +142,9 @@ class Reader {
       const u32 k = static_cast<u32>(position % g.nr_slots());
       u64 slot = M::load(&ring_.record(k).slot, O.slot_observe);
       const u32 id = slot_id(k, slot);
-      if (slot_lap(slot) != position / g.nr_slots() || slot_entered(slot) || !g.holds(id) || get(ring_.record(id).real_end) == 0) continue;
+      if (slot_lap(slot) != position / g.nr_slots() || slot_entered(slot) || !g.holds(id) ||
+          get(ring_.record(id).real_end) == 0)
+        continue;
       const u32 own = spare();
       M::store(&ring_.record(own).real_end, u64{0}, unordered);  // it is empty
       M::store(&ctl().exchange, pack_exchange(k, id), O.intent_publish);
@@ -210,7 +212,8 @@ class Reader {
       oldest = get(ring_.record(slot_id(k, slot)).base);
       break;
     }
-    u64 first = at.expected, behind = at.expected;  // index of the reader page's first unread event, and of the first one behind the page
+    u64 first = at.expected,
+        behind = at.expected;  // index of the reader page's first unread event, and of the first one behind the page
     if (own.next != 0 && g.holds(own.id)) {
       const u64 base = get(ring_.record(own.id).base);
       first = base + at.events;
@@ -240,7 +243,8 @@ class Reader {
     // The same for an exchange of the spare sub-buffer.
     const u64 exchange = get(ctl().exchange);
     const Place place = exchange_of(exchange);
-    if (exchange == 0 || !is_of_cpu<O>(ring_) || place.position >= ring_.geometry.nr_slots() || !ring_.geometry.holds(place.id)) return;
+    if (exchange == 0 || !is_of_cpu<O>(ring_) || place.position >= ring_.geometry.nr_slots() || !ring_.geometry.holds(place.id))
+      return;
     const auto k = static_cast<u32>(place.position);
     if (slot_id(k, M::load(&ring_.record(k).slot, O.slot_observe)) == spare()) set_spare(place.id);
     M::store(&ctl().exchange, u64{0}, O.intent_publish);
@@ -339,7 +343,8 @@ class Reader {
       }
       const ReaderPlace wanted{position + 1, id};
       if constexpr (O.bug != Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), O.intent_publish);
-      if (!M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap + 1, reader_of(at.page).id))) continue;  // pairs: SWAP publishes
+      if (!M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap + 1, reader_of(at.page).id)))
+        continue;  // pairs: SWAP publishes
       if constexpr (O.bug == Bug::swap_before_intent) M::store(&ctl().intent, pack_reader(wanted), O.intent_publish);
       settle(at, wanted);
       const bool left = observe_commit().position > position;
@@ -363,7 +368,8 @@ class Reader {
   void flag_missed() noexcept {
     const u64 end = get(ring_.record(view_.id).real_end) & abi::commit_mask;
     const u32 data = static_cast<u32>(end < view_.end ? end : view_.end) & ~3u;
-    if (is_of_cpu<O>(ring_)) M::store(&ring_.record(view_.id).real_end, get(ring_.record(view_.id).real_end) | unpadded, unordered);
+    if (is_of_cpu<O>(ring_))
+      M::store(&ring_.record(view_.id).real_end, get(ring_.record(view_.id).real_end) | unpadded, unordered);
     // Before the padding is written over: an iterator that copies the page looks here again.
     if (!is_of_cpu<O>(ring_))
       M::store(&ring_.record(view_.id).committed, pack_committed({view_.events, data}), unordered);

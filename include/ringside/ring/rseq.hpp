@@ -53,7 +53,7 @@ RINGSIDE_INLINE const CpuPlace& place_in(const CpuRings& rings, u32 cpu) noexcep
 // An event without its time.
 struct Shape {
   u64 grow;        // 1 << 32 | its bytes: what it adds to `committed`
-  u64 head;        // its first 8 bytes: the header, then array[0] of a large event, or the first bytes of a payload below 8 bytes
+  u64 head;  // its first 8 bytes: the header, then array[0] of a large event, or the first bytes of a payload below 8 bytes
   u64 payload_at;  // 4 or 8
   u64 size;        // bytes of payload that are copied: a multiple of 8
   u64 tail_bytes;  // its last 8 bytes, stored before head and payload: the payload's rest, and zeros
@@ -74,7 +74,7 @@ struct Append {
   u64 given;             // if not 0, now is this
   u64* time;             // = now: of the two times, the one that the last event did not use
   u64* stamp;            // = now: the header's time_stamp for the first event, otherwise `time` once more
-  u8* at;                // where the event goes; if `extend` is not 0, a time extend of now - last goes there, and the event behind it
+  u8* at;  // where the event goes; if `extend` is not 0, a time extend of now - last goes there, and the event behind it
   u64 extend;
   u64 head, delta_mask;  // first 8 bytes: head | (now - last & delta_mask) << 5
   u64 tail_bytes;        // of its shape
@@ -167,23 +167,26 @@ struct Rseq {
 #if defined(__x86_64__)
     asm volatile("movl %%fs:4(%[area]), %[cpu]" : [cpu] "=r"(cpu) : [area] "r"(area));
 #else
-    asm volatile("mrs %[t], tpidr_el0\n\tadd %[t], %[t], %[area]\n\tldr %w[t], [%[t], #4]" : [t] "=&r"(area) : [area] "r"(area));
+    asm volatile("mrs %[t], tpidr_el0\n\tadd %[t], %[t], %[area]\n\tldr %w[t], [%[t], #4]"
+                 : [t] "=&r"(area)
+                 : [area] "r"(area));
     cpu = static_cast<u32>(area);
 #endif
     return cpu;
   }
 
 #define RS_FIELD(T, member) [member] "i"(offsetof(T, member))
-#define RS_APPEND_FIELDS                                                                                                        \
-  RS_FIELD(Append, control), RS_FIELD(Append, tail), RS_FIELD(Append, commit), RS_FIELD(Append, before), RS_FIELD(Append, after), \
-      RS_FIELD(Append, last), RS_FIELD(Append, limit), RS_FIELD(Append, given), RS_FIELD(Append, time), RS_FIELD(Append, stamp),  \
-      RS_FIELD(Append, at), RS_FIELD(Append, extend), RS_FIELD(Append, head), RS_FIELD(Append, delta_mask), RS_FIELD(Append, tail_bytes), RS_FIELD(Append, to), \
-      RS_FIELD(Append, from), RS_FIELD(Append, size), RS_FIELD(Append, committed), RS_FIELD(Append, committed_after)
-#define RS_ENTER_FIELDS                                                                                                       \
-  RS_FIELD(Enter, control), RS_FIELD(Enter, tail), RS_FIELD(Enter, next_tail), RS_FIELD(Enter, commit), RS_FIELD(Enter, before), \
-      RS_FIELD(Enter, committed), RS_FIELD(Enter, committed_final), RS_FIELD(Enter, real_end), RS_FIELD(Enter, end),             \
-      RS_FIELD(Enter, pad0), RS_FIELD(Enter, pad1), RS_FIELD(Enter, padding), RS_FIELD(Enter, fresh), RS_FIELD(Enter, base),     \
-      RS_FIELD(Enter, header), RS_FIELD(Enter, last)
+#define RS_APPEND_FIELDS                                                                                                       \
+  RS_FIELD(Append, control), RS_FIELD(Append, tail), RS_FIELD(Append, commit), RS_FIELD(Append, before),                       \
+      RS_FIELD(Append, after), RS_FIELD(Append, last), RS_FIELD(Append, limit), RS_FIELD(Append, given),                       \
+      RS_FIELD(Append, time), RS_FIELD(Append, stamp), RS_FIELD(Append, at), RS_FIELD(Append, extend), RS_FIELD(Append, head), \
+      RS_FIELD(Append, delta_mask), RS_FIELD(Append, tail_bytes), RS_FIELD(Append, to), RS_FIELD(Append, from),                \
+      RS_FIELD(Append, size), RS_FIELD(Append, committed), RS_FIELD(Append, committed_after)
+#define RS_ENTER_FIELDS                                                                                                     \
+  RS_FIELD(Enter, control), RS_FIELD(Enter, tail), RS_FIELD(Enter, next_tail), RS_FIELD(Enter, commit),                     \
+      RS_FIELD(Enter, before), RS_FIELD(Enter, committed), RS_FIELD(Enter, committed_final), RS_FIELD(Enter, real_end),     \
+      RS_FIELD(Enter, end), RS_FIELD(Enter, pad0), RS_FIELD(Enter, pad1), RS_FIELD(Enter, padding), RS_FIELD(Enter, fresh), \
+      RS_FIELD(Enter, base), RS_FIELD(Enter, header), RS_FIELD(Enter, last)
 #define RS_REFUSE_FIELDS RS_FIELD(Refuse, control), RS_FIELD(Refuse, tail), RS_FIELD(Refuse, word)
 #define RS_USUAL_FIELDS                                                                                                       \
   [nr] "i"(offsetof(CpuRings, nr_usual)), [places] "i"(offsetof(CpuRings, place)), RS_FIELD(CpuPlace, control),               \
@@ -201,12 +204,16 @@ struct Rseq {
   RINGSIDE_INLINE static Sequence spin(i64 area, const u32* word, u32& seen, u32 rounds) noexcept {
     u32 result;
 #if defined(__x86_64__)
-    asm volatile(RS_RSEQ_BEGIN "movl (%[word]), %[seen]\n5:\n\tcmpl %[seen], (%[word])\n\tjne 6f\n\tdecl %[rounds]\n\tjne 5b\n\tjmp 9f\n" RS_RSEQ_END
-                 : [result] "=&r"(result), [rounds] "+&r"(rounds), [seen] "+&r"(seen)
-                 : [area] "r"(area), [word] "r"(word)
-                 : "rax", "memory", "cc");
+    asm volatile(
+        RS_RSEQ_BEGIN
+        "movl (%[word]), %[seen]\n5:\n\tcmpl %[seen], (%[word])\n\tjne 6f\n\tdecl %[rounds]\n\tjne 5b\n\tjmp 9f\n" RS_RSEQ_END
+        : [result] "=&r"(result), [rounds] "+&r"(rounds), [seen] "+&r"(seen)
+        : [area] "r"(area), [word] "r"(word)
+        : "rax", "memory", "cc");
 #else
-    asm volatile(RS_RSEQ_BEGIN "ldr %w[seen], [%[word]]\n5:\n\tldr w10, [%[word]]\n\tcmp w10, %w[seen]\n\tb.ne 6f\n\tsubs %w[rounds], %w[rounds], #1\n\tb.ne 5b\n\tb 9f\n" RS_RSEQ_END
+    asm volatile(RS_RSEQ_BEGIN
+                 "ldr %w[seen], [%[word]]\n5:\n\tldr w10, [%[word]]\n\tcmp w10, %w[seen]\n\tb.ne 6f\n\tsubs %w[rounds], "
+                 "%w[rounds], #1\n\tb.ne 5b\n\tb 9f\n" RS_RSEQ_END
                  : [result] "=&r"(result), [rounds] "+&r"(rounds), [seen] "+&r"(seen)
                  : [area] "r"(area), [word] "r"(word)
                  : "x9", "x10", "memory", "cc");
@@ -249,60 +256,68 @@ struct Rseq {
   // moved: it is not usual. known: the payload's size, if it is known at compile time and at most most_known; head and size of
   // the shape are made from it.
   template <u32 known = 0>
-  RINGSIDE_INLINE static Sequence append_usual(i64 area, const CpuRings& rings, const Shape& shape, const void* payload) noexcept {
+  RINGSIDE_INLINE static Sequence append_usual(i64 area, const CpuRings& rings, const Shape& shape,
+                                               const void* payload) noexcept {
     static_assert(known % 4 == 0 && known <= most_known);
     u32 result;
 #if defined(__x86_64__)
     if constexpr (known != 0) {
-      asm volatile(RS_RSEQ_BEGIN RS_USUAL_FIND RS_USUAL_STAMP
+      asm volatile(
+          RS_RSEQ_BEGIN RS_USUAL_FIND RS_USUAL_STAMP
           "shll $5, %%eax\n\torl %[head], %%eax\n\tmovl %%eax, %c[data](%%r11)\n\t"
           ".if %c[bytes] - 4 - %c[size]\n\tmovl $0, %c[data] - 4 + %c[bytes](%%r11)\n\t.endif\n\t"
           ".set .Lringside_at, 0\n\t.rept %c[size] / 8\n\tmovq .Lringside_at(%[from]), %%rax\n\t"
           "movq %%rax, %c[data] + 4 + .Lringside_at(%%r11)\n\t.set .Lringside_at, .Lringside_at + 8\n\t.endr\n\t"
-          ".if %c[size] & 4\n\tmovl .Lringside_at(%[from]), %%eax\n\tmovl %%eax, %c[data] + 4 + .Lringside_at(%%r11)\n\t.endif\n\t"
-          RS_USUAL_PUBLISH RS_RSEQ_END
+          ".if %c[size] & 4\n\tmovl .Lringside_at(%[from]), %%eax\n\tmovl %%eax, %c[data] + 4 + "
+          ".Lringside_at(%%r11)\n\t.endif\n\t" RS_USUAL_PUBLISH RS_RSEQ_END
           : [result] "=&a"(result), [area] "+&r"(area)
           : [rings] "r"(&rings), [from] "r"(payload), [size] "i"(known), [bytes] "i"(abi::event_size(known)),
-            [grow] "i"(u64{1} << 32 | abi::event_size(known)), [head] "i"(abi::event_word((abi::event_size(known) - 4) / 4, 0)), RS_USUAL_FIELDS
+            [grow] "i"(u64{1} << 32 | abi::event_size(known)), [head] "i"(abi::event_word((abi::event_size(known) - 4) / 4, 0)),
+            RS_USUAL_FIELDS
           : "rdx", "r8", "r9", "r10", "r11", "memory", "cc");
     } else {
       // The shape is one operand: five would need more registers than Clang has left at -O0.
-      static_assert(offsetof(Shape, head) == 8 && offsetof(Shape, payload_at) == 16 && offsetof(Shape, size) == 24 && offsetof(Shape, tail_bytes) == 32);
+      static_assert(offsetof(Shape, head) == 8 && offsetof(Shape, payload_at) == 16 && offsetof(Shape, size) == 24 &&
+                    offsetof(Shape, tail_bytes) == 32);
       asm volatile(RS_RSEQ_BEGIN RS_USUAL_FIND RS_USUAL_STAMP
-          "movq 32(%[shape]), %%rdx\n\tmovq %%rdx, 8(%%r10,%%r8)\n\t"
-          "shlq $5, %%rax\n\torq 8(%[shape]), %%rax\n\tmovq %%rax, %c[data](%%r11)\n\t"
-          "movq 24(%[shape]), %%rdx\n\taddq 16(%[shape]), %%r11\n\taddq %%rdx, %[from]\n\taddq %%rdx, %%r11\n\tnegq %%rdx\n\tje 8f\n"
-          "5:\n\tmovq (%[from],%%rdx), %%rax\n\tmovq %%rax, %c[data](%%r11,%%rdx)\n\taddq $8, %%rdx\n\tjne 5b\n8:\n\t"
-          RS_USUAL_PUBLISH RS_RSEQ_END
-          : [result] "=&a"(result), [area] "+&r"(area), [from] "+&r"(payload)
-          : [rings] "r"(&rings), [bytes] "m"(shape.grow), [grow] "m"(shape.grow), [shape] "r"(&shape), RS_USUAL_FIELDS
-          : "rdx", "r8", "r9", "r10", "r11", "memory", "cc");
+                   "movq 32(%[shape]), %%rdx\n\tmovq %%rdx, 8(%%r10,%%r8)\n\t"
+                   "shlq $5, %%rax\n\torq 8(%[shape]), %%rax\n\tmovq %%rax, %c[data](%%r11)\n\t"
+                   "movq 24(%[shape]), %%rdx\n\taddq 16(%[shape]), %%r11\n\taddq %%rdx, %[from]\n\taddq %%rdx, %%r11\n\tnegq "
+                   "%%rdx\n\tje 8f\n"
+                   "5:\n\tmovq (%[from],%%rdx), %%rax\n\tmovq %%rax, %c[data](%%r11,%%rdx)\n\taddq $8, %%rdx\n\tjne "
+                   "5b\n8:\n\t" RS_USUAL_PUBLISH RS_RSEQ_END
+                   : [result] "=&a"(result), [area] "+&r"(area), [from] "+&r"(payload)
+                   : [rings] "r"(&rings), [bytes] "m"(shape.grow), [grow] "m"(shape.grow), [shape] "r"(&shape), RS_USUAL_FIELDS
+                   : "rdx", "r8", "r9", "r10", "r11", "memory", "cc");
     }
 #else
     asm volatile(RS_RSEQ_BEGIN
-        "ldr w10, [x9, #4]\n\tldr w11, [%[rings], %[nr]]\n\tcmp w10, w11\n\tb.hs 6f\n\t"
-        "add x11, %[rings], %[places]\n\tldr x12, [x11, x10, lsl #3]\n\t"
-        "ldr x13, [x12, %[control]]\n\tldr x10, [x13, %[gate]]\n\tcmp x10, %[open]\n\tb.ne 6f\n\t"
-        "ldr w10, [x13, %[place]]\n\tand w10, w10, %[id_mask]\n\teor w10, w10, #1\n\tldr x11, [x12, %[nr_subbufs]]\n\tcmp x10, x11\n\tb.hs 6f\n\t"
-        "ldr x14, [x12, %[stride]]\n\tldr x11, [x12, %[first]]\n\tmadd x14, x14, x10, x11\n\t"
-        "mov x11, %[record_size]\n\tmadd x13, x10, x11, x13\n\tadd x13, x13, %[records]\n\t"
-        "ldr x15, [x14, #8]\n\tcbz x15, 6f\n\tldr w10, [%[shape], %[grow]]\n\tadds x10, x10, x15\n\tb.cs 6f\n\tldr x11, [x12, %[capacity]]\n\tcmp x10, x11\n\tb.hi 6f\n\t"
-        "ldr x16, [x13, %[r_committed]]\n\tcmp w16, w15\n\tb.ne 6f\n\t"
-        "ubfx x10, x16, #32, #1\n\tadd x11, x13, %[r_times]\n\tldr x12, [x11, x10, lsl #3]\n\teor x10, x10, #1\n\tadd x11, x11, x10, lsl #3\n\t"
-        "add x15, x14, x15\n\tadd x15, x15, %[data]\n\t"
-        "isb\n\tmrs x10, cntvct_el0\n\tstr x10, [x11]\n\t"
-        "sub x10, x10, x12\n\tmov x11, %[delta_limit]\n\tcmp x10, x11\n\tb.hs 6f\n\t"
-        "ldr x11, [%[shape], %[head]]\n\torr x10, x11, x10, lsl #5\n\t"
-        "ldr x11, [%[shape], %[grow]]\n\tadd x16, x16, x11\n\tadd x13, x13, %[r_committed]\n\tstlr x16, [x13]\n\tmov w16, w16\n\t"
-        "ldr x11, [%[shape], %[tail_bytes]]\n\tadd x12, x14, x16\n\tstr x11, [x12, #8]\n\tstr x10, [x15]\n\t"
-        "ldr x10, [%[shape], %[payload_at]]\n\tadd x15, x15, x10\n\tldr x12, [%[shape], %[size]]\n\t"
-        "lsr x12, x12, #3\n\tcbz x12, 8f\n"
-        "5:\n\tldr x10, [%[from]], #8\n\tstr x10, [x15], #8\n\tsub x12, x12, #1\n\tcbnz x12, 5b\n8:\n\t"
-        "add x14, x14, #8\n\tstlr x16, [x14]\n"
-        RS_RSEQ_END
-        : [result] "=&r"(result), [from] "+&r"(payload)
-        : [area] "r"(area), [rings] "r"(&rings), [shape] "r"(&shape), RS_USUAL_FIELDS, RS_SHAPE_FIELDS
-        : "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "memory", "cc");
+                 "ldr w10, [x9, #4]\n\tldr w11, [%[rings], %[nr]]\n\tcmp w10, w11\n\tb.hs 6f\n\t"
+                 "add x11, %[rings], %[places]\n\tldr x12, [x11, x10, lsl #3]\n\t"
+                 "ldr x13, [x12, %[control]]\n\tldr x10, [x13, %[gate]]\n\tcmp x10, %[open]\n\tb.ne 6f\n\t"
+                 "ldr w10, [x13, %[place]]\n\tand w10, w10, %[id_mask]\n\teor w10, w10, #1\n\tldr x11, [x12, "
+                 "%[nr_subbufs]]\n\tcmp x10, x11\n\tb.hs 6f\n\t"
+                 "ldr x14, [x12, %[stride]]\n\tldr x11, [x12, %[first]]\n\tmadd x14, x14, x10, x11\n\t"
+                 "mov x11, %[record_size]\n\tmadd x13, x10, x11, x13\n\tadd x13, x13, %[records]\n\t"
+                 "ldr x15, [x14, #8]\n\tcbz x15, 6f\n\tldr w10, [%[shape], %[grow]]\n\tadds x10, x10, x15\n\tb.cs 6f\n\tldr "
+                 "x11, [x12, %[capacity]]\n\tcmp x10, x11\n\tb.hi 6f\n\t"
+                 "ldr x16, [x13, %[r_committed]]\n\tcmp w16, w15\n\tb.ne 6f\n\t"
+                 "ubfx x10, x16, #32, #1\n\tadd x11, x13, %[r_times]\n\tldr x12, [x11, x10, lsl #3]\n\teor x10, x10, #1\n\tadd "
+                 "x11, x11, x10, lsl #3\n\t"
+                 "add x15, x14, x15\n\tadd x15, x15, %[data]\n\t"
+                 "isb\n\tmrs x10, cntvct_el0\n\tstr x10, [x11]\n\t"
+                 "sub x10, x10, x12\n\tmov x11, %[delta_limit]\n\tcmp x10, x11\n\tb.hs 6f\n\t"
+                 "ldr x11, [%[shape], %[head]]\n\torr x10, x11, x10, lsl #5\n\t"
+                 "ldr x11, [%[shape], %[grow]]\n\tadd x16, x16, x11\n\tadd x13, x13, %[r_committed]\n\tstlr x16, [x13]\n\tmov "
+                 "w16, w16\n\t"
+                 "ldr x11, [%[shape], %[tail_bytes]]\n\tadd x12, x14, x16\n\tstr x11, [x12, #8]\n\tstr x10, [x15]\n\t"
+                 "ldr x10, [%[shape], %[payload_at]]\n\tadd x15, x15, x10\n\tldr x12, [%[shape], %[size]]\n\t"
+                 "lsr x12, x12, #3\n\tcbz x12, 8f\n"
+                 "5:\n\tldr x10, [%[from]], #8\n\tstr x10, [x15], #8\n\tsub x12, x12, #1\n\tcbnz x12, 5b\n8:\n\t"
+                 "add x14, x14, #8\n\tstlr x16, [x14]\n" RS_RSEQ_END
+                 : [result] "=&r"(result), [from] "+&r"(payload)
+                 : [area] "r"(area), [rings] "r"(&rings), [shape] "r"(&shape), RS_USUAL_FIELDS, RS_SHAPE_FIELDS
+                 : "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "memory", "cc");
 #endif
     return static_cast<Sequence>(result);
   }
@@ -343,30 +358,30 @@ struct Rseq {
         : "rax", "rcx", "rdx", "r8", "r9", "memory", "cc");
 #else
     asm volatile(RS_RSEQ_BEGIN RS_RSEQ_SAME_CPU
-        "ldr x12, [%[a], %[control]]\n\t"
-        "ldr x10, [x12, %[gate]]\n\tcmp x10, %[open]\n\tb.ne 6f\n\t"
-        "ldr x10, [%[a], %[tail]]\n\tldr x11, [x12, %[place]]\n\tcmp x10, x11\n\tb.ne 6f\n\t"
-        "ldr x12, [%[a], %[commit]]\n\t"
-        "ldr x10, [%[a], %[before]]\n\tldr x11, [x12]\n\tcmp x10, x11\n\tb.ne 6f\n\t"
-        "ldr x13, [%[a], %[given]]\n\tcbnz x13, 5f\n\tisb\n\tmrs x13, cntvct_el0\n5:\n\t"
-        "ldr x10, [%[a], %[last]]\n\tsub x14, x13, x10\n\tldr x10, [%[a], %[limit]]\n\tcmp x14, x10\n\tb.hs 9f\n\t"
-        "ldr x10, [%[a], %[time]]\n\tstr x13, [x10]\n\t"
-        "ldr x10, [%[a], %[stamp]]\n\tstr x13, [x10]\n\t"
-        "ldr x11, [%[a], %[after]]\n\tldr x10, [%[a], %[tail_bytes]]\n\tstr x10, [x12, x11]\n\t"
-        "ldr x15, [%[a], %[at]]\n\t"
-        "ldr x10, [%[a], %[extend]]\n\tcbz x10, 5f\n\t"
-        "lsl w10, w14, #5\n\torr w10, w10, #28\n\torr w10, w10, #2\n\tstr w10, [x15]\n\t"
-        "lsr x10, x14, #27\n\tstr w10, [x15, #4]\n\tadd x15, x15, #8\n5:\n\t"
-        "ldr x10, [%[a], %[delta_mask]]\n\tand x14, x14, x10\n\tldr x10, [%[a], %[head]]\n\torr x14, x10, x14, lsl #5\n\tstr x14, [x15]\n\t"
-        "ldr x15, [%[a], %[to]]\n\tldr x13, [%[a], %[from]]\n\tldr x14, [%[a], %[size]]\n\t"
-        "lsr x14, x14, #3\n\tcbz x14, 8f\n"
-        "5:\n\tldr x10, [x13], #8\n\tstr x10, [x15], #8\n\tsub x14, x14, #1\n\tcbnz x14, 5b\n8:\n\t"
-        "ldr x15, [%[a], %[committed]]\n\tldr x10, [%[a], %[committed_after]]\n\tstlr x10, [x15]\n\t"
-        "ldr x10, [%[a], %[after]]\n\tstlr x10, [x12]\n"
-        RS_RSEQ_END
-        : [result] "=&r"(result)
-        : [area] "r"(area), [a] "r"(&a), RS_APPEND_FIELDS, RS_CONTROL_FIELDS
-        : "x9", "x10", "x11", "x12", "x13", "x14", "x15", "memory", "cc");
+                 "ldr x12, [%[a], %[control]]\n\t"
+                 "ldr x10, [x12, %[gate]]\n\tcmp x10, %[open]\n\tb.ne 6f\n\t"
+                 "ldr x10, [%[a], %[tail]]\n\tldr x11, [x12, %[place]]\n\tcmp x10, x11\n\tb.ne 6f\n\t"
+                 "ldr x12, [%[a], %[commit]]\n\t"
+                 "ldr x10, [%[a], %[before]]\n\tldr x11, [x12]\n\tcmp x10, x11\n\tb.ne 6f\n\t"
+                 "ldr x13, [%[a], %[given]]\n\tcbnz x13, 5f\n\tisb\n\tmrs x13, cntvct_el0\n5:\n\t"
+                 "ldr x10, [%[a], %[last]]\n\tsub x14, x13, x10\n\tldr x10, [%[a], %[limit]]\n\tcmp x14, x10\n\tb.hs 9f\n\t"
+                 "ldr x10, [%[a], %[time]]\n\tstr x13, [x10]\n\t"
+                 "ldr x10, [%[a], %[stamp]]\n\tstr x13, [x10]\n\t"
+                 "ldr x11, [%[a], %[after]]\n\tldr x10, [%[a], %[tail_bytes]]\n\tstr x10, [x12, x11]\n\t"
+                 "ldr x15, [%[a], %[at]]\n\t"
+                 "ldr x10, [%[a], %[extend]]\n\tcbz x10, 5f\n\t"
+                 "lsl w10, w14, #5\n\torr w10, w10, #28\n\torr w10, w10, #2\n\tstr w10, [x15]\n\t"
+                 "lsr x10, x14, #27\n\tstr w10, [x15, #4]\n\tadd x15, x15, #8\n5:\n\t"
+                 "ldr x10, [%[a], %[delta_mask]]\n\tand x14, x14, x10\n\tldr x10, [%[a], %[head]]\n\torr x14, x10, x14, lsl "
+                 "#5\n\tstr x14, [x15]\n\t"
+                 "ldr x15, [%[a], %[to]]\n\tldr x13, [%[a], %[from]]\n\tldr x14, [%[a], %[size]]\n\t"
+                 "lsr x14, x14, #3\n\tcbz x14, 8f\n"
+                 "5:\n\tldr x10, [x13], #8\n\tstr x10, [x15], #8\n\tsub x14, x14, #1\n\tcbnz x14, 5b\n8:\n\t"
+                 "ldr x15, [%[a], %[committed]]\n\tldr x10, [%[a], %[committed_after]]\n\tstlr x10, [x15]\n\t"
+                 "ldr x10, [%[a], %[after]]\n\tstlr x10, [x12]\n" RS_RSEQ_END
+                 : [result] "=&r"(result)
+                 : [area] "r"(area), [a] "r"(&a), RS_APPEND_FIELDS, RS_CONTROL_FIELDS
+                 : "x9", "x10", "x11", "x12", "x13", "x14", "x15", "memory", "cc");
 #endif
     return static_cast<Sequence>(result);
   }

@@ -62,7 +62,9 @@ constexpr ReaderPlace reader_of(u64 word) noexcept { return {word >> id_bits, st
 // The intent to exchange the spare sub-buffer for `id`, which stands in slot k. Never 0. Answered as a Place whose position is
 // k.
 constexpr u64 pack_exchange(u32 k, u32 id) noexcept { return u64{1} << 63 | u64{k} << id_bits | id; }
-constexpr Place exchange_of(u64 word) noexcept { return {(word & ~(u64{1} << 63)) >> id_bits, static_cast<u32>(word & id_mask)}; }
+constexpr Place exchange_of(u64 word) noexcept {
+  return {(word & ~(u64{1} << 63)) >> id_bits, static_cast<u32>(word & id_mask)};
+}
 
 // The reserve word of a sub-buffer: low 48 bits of the last event's time, offset / 4. See docs/design.md 3.2.
 inline constexpr u64 closed = 0xFFFF;

@@ -4,9 +4,10 @@
 //   if (Reservation s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }
 //
 // reserve, commit, discard: safe in signal handlers at any depth, never block, never allocate, make no system call, have no
-// lock prefix (but one locked CAS for each sub-buffer that is overwritten). The code that reserved an event commits or discards it,
-// handlers before the code that they interrupted. Cost: about 2 ns on top of reading the clock. Not for two threads. A thread
-// and its handlers share one object, because it holds words that they share; it lives as long as the thread has the ring.
+// lock prefix (but one locked CAS for each sub-buffer that is overwritten). The code that reserved an event commits or discards
+// it, handlers before the code that they interrupted. Cost: about 2 ns on top of reading the clock. Not for two threads. A
+// thread and its handlers share one object, because it holds words that they share; it lives as long as the thread has the
+// ring.
 //
 // The algorithm. The letters stand in the code, and in docs/design.md 3.2 and 3.3. "Handler" means a signal handler of this
 // thread that writes; it may come between any two instructions and nest to any depth, and has ended when the interrupted code
@@ -266,7 +267,8 @@ class Writer {
       M::store(&here_, address(&nowhere_), unordered);
       M::fence_light();
     }
-    if (u64 gate = M::load(&ctl().gate, unordered); gate != Show::gate_open && !pass_gate(gate)) return leave_closed(slot, gate);
+    if (u64 gate = M::load(&ctl().gate, unordered); gate != Show::gate_open && !pass_gate(gate))
+      return leave_closed(slot, gate);
     for (;;) {
       /*B*/ const u64 tail = M::load(&ctl().tail, unordered);
       const Place place = place_of(tail);

@@ -1,6 +1,6 @@
-// Whether Perfetto's importer finds each slice of a track again. It sorts begins and ends by time, those of equal times by their
-// order in the file; an end closes the slice that began last and is open. So a slice may contain others and stand beside others,
-// but must not overlap one, nor begin at the time of one that is in the file already and lasted longer than no time.
+// Whether Perfetto's importer finds each slice of a track again. It sorts begins and ends by time, those of equal times by
+// their order in the file; an end closes the slice that began last and is open. So a slice may contain others and stand beside
+// others, but must not overlap one, nor begin at the time of one that is in the file already and lasted longer than no time.
 //
 // Memory: bounded. What is forgotten counts as one slice from the beginning of time.
 #pragma once

@@ -1,4 +1,5 @@
-// A sequence of packets of a Perfetto trace, and what its packets call by numbers: names, stacks, and all that stands in stacks.
+// A sequence of packets of a Perfetto trace, and what its packets call by numbers: names, stacks, and all that stands in
+// stacks.
 //
 //   sequence.make_room();                                    // before the numbers of an event
 //   u64 name = sequence.text(Sequence::name, "request");     // the same number for the same text
@@ -27,7 +28,8 @@ class Sequence {
   enum Text : u32 { category = 1, name = 2, annotation = 3, function = 5, build_id = 16, path = 17, source = 18 };
 
   // defaults: a message TracePacketDefaults; empty: none.
-  explicit Sequence(u32 id, std::string defaults = "", size_t room = most) : id_(id), room_(room), defaults_(std::move(defaults)) {}
+  explicit Sequence(u32 id, std::string defaults = "", size_t room = most)
+      : id_(id), room_(room), defaults_(std::move(defaults)) {}
 
   void make_room() {
     if (last_ >= room_) [[unlikely]] clear();

@@ -28,8 +28,8 @@ namespace trace {
 constexpr u32 packet = 1;
 }
 namespace in_packet {
-constexpr u32 ftrace_events = 1, process_tree = 2, clock_snapshot = 6, track_event = 11, ftrace_stats = 34, system_info = 45, compressed = 50,
-              track_descriptor = 60, perf_sample = 66;
+constexpr u32 ftrace_events = 1, process_tree = 2, clock_snapshot = 6, track_event = 11, ftrace_stats = 34, system_info = 45,
+              compressed = 50, track_descriptor = 60, perf_sample = 66;
 }
 namespace in_bundle {
 constexpr u32 cpu = 1, event = 2, lost = 3, descriptors = 11;
@@ -38,7 +38,8 @@ namespace in_ftrace {
 constexpr u32 timestamp = 1, pid = 2, generic = 327;
 }
 namespace in_event {  // TrackEvent
-constexpr u32 category = 3, annotations = 4, type = 9, name = 10, track = 11, counter = 30, flow = 47, callstack = 56, weight = 57;
+constexpr u32 category = 3, annotations = 4, type = 9, name = 10, track = 11, counter = 30, flow = 47, callstack = 56,
+              weight = 57;
 constexpr u32 slice_begin = 1, slice_end = 2, instant = 3, counter_sample = 4;
 }
 namespace in_sample {  // PerfSample
@@ -68,7 +69,8 @@ constexpr Row rows[] = {
 };
 
 const Row* row_of(std::string_view name) {
-  const auto* const found = std::lower_bound(std::begin(rows), std::end(rows), name, [](const Row& row, std::string_view n) { return row.name < n; });
+  const auto* const found =
+      std::lower_bound(std::begin(rows), std::end(rows), name, [](const Row& row, std::string_view n) { return row.name < n; });
   return found != std::end(rows) && name == found->name ? found : nullptr;
 }
 
@@ -182,7 +184,8 @@ result<void> PerfettoWriter::begin(u64 first_ns) {
     clock_gettime(CLOCK_BOOTTIME, &boot);
     const auto ns = [](const timespec& t) { return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec); };
     const u64 at = first_ns + options_.boot_offset_ns;
-    for (const auto& [clock, time] : {std::pair<u32, u64>{boottime, at}, {monotonic, first_ns}, {realtime, ns(real) - ns(boot) + at}}) {
+    for (const auto& [clock, time] :
+         {std::pair<u32, u64>{boottime, at}, {monotonic, first_ns}, {realtime, ns(real) - ns(boot) + at}}) {
       pbf_writer one(snapshot, 1);
       one.add_uint32(1, clock);
       one.add_uint64(2, time);
@@ -230,7 +233,9 @@ void PerfettoWriter::describe(Event& e, u32 cpu) {
     e.message = row->message;
     for (const Field& f : e.type->fields) {
       const Typed t = typed_field(*row, f.name);
-      const bool fits = t.kind == 's' ? is_text(f) : t.kind == 'd' ? f.kind == FieldKind::floating : f.kind == FieldKind::integer;
+      const bool fits = t.kind == 's'   ? is_text(f)
+                        : t.kind == 'd' ? f.kind == FieldKind::floating
+                                        : f.kind == FieldKind::integer;
       if (fits) e.carry(f, t);
     }
     return;
@@ -238,14 +243,18 @@ void PerfettoWriter::describe(Event& e, u32 cpu) {
   if (e.type->fields.size() > generic_fields) return;
   // Numbers of a file are unique; the first definition of one holds.
   e.message = next_field_++;
-  constexpr u32 in_descriptor_name = 1, in_descriptor_field = 2, optional = 1, type_double = 1, type_int64 = 3, type_uint64 = 4, type_string = 9;
+  constexpr u32 in_descriptor_name = 1, in_descriptor_field = 2, optional = 1, type_double = 1, type_int64 = 3, type_uint64 = 4,
+                type_string = 9;
   std::string descriptor;
   {
     pbf_writer d(descriptor);
     d.add_string(in_descriptor_name, e.type->full);
     u32 number = 0;
     for (const Field& f : e.type->fields) {
-      const u32 type = is_text(f) || is_array(f) ? type_string : f.kind == FieldKind::floating ? type_double : f.is_signed ? type_int64 : type_uint64;
+      const u32 type = is_text(f) || is_array(f)       ? type_string
+                       : f.kind == FieldKind::floating ? type_double
+                       : f.is_signed                   ? type_int64
+                                                       : type_uint64;
       e.carry(f, {++number, type == type_string ? 's' : type == type_double ? 'd' : f.is_signed ? 'i' : 'u'});
       pbf_writer field(d, in_descriptor_field);
       field.add_string(1, f.name);
@@ -308,7 +317,8 @@ void PerfettoWriter::own_fields(const Event& e, Bytes payload) {
     out += protozero::add_varint_to_buffer(out, s.tag);
     const bool whole = u64{s.offset} + s.size <= payload.size;
     if (s.kind == 'i' || s.kind == 'u') {
-      out += protozero::add_varint_to_buffer(out, whole ? static_cast<u64>(element_integer(payload.data + s.offset, s.size, s.is_signed)) : 0);
+      out += protozero::add_varint_to_buffer(
+          out, whole ? static_cast<u64>(element_integer(payload.data + s.offset, s.size, s.is_signed)) : 0);
     } else if (s.kind == 'd') {
       const double value = read_floating(payload, *s.field);
       std::memcpy(out, &value, sizeof value);
@@ -589,7 +599,8 @@ void PerfettoWriter::add_sample(const TraceRecord& record, const RingName& ring,
     sample.add_uint32(in_sample::tid, static_cast<u32>(seen));
     if (stack != 0) sample.add_uint64(in_sample::callstack, stack);
     sample.add_uint32(in_sample::mode, ring.kernel ? in_sample::kernel : in_sample::user);
-    sample.add_uint64(in_sample::count, samples.counts[on] += e.part == Stacks::Part::sample ? options_.stacks->sample_count(record) : 1);
+    sample.add_uint64(in_sample::count,
+                      samples.counts[on] += e.part == Stacks::Part::sample ? options_.stacks->sample_count(record) : 1);
   }
   packet(packet_);
 }
@@ -637,7 +648,8 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
   if (e.category != 0) pbf_writer(scratch_).add_uint64(in_event::category, e.category);
   switch (e.role.role) {
     case Role::counter: {
-      const std::string_view name = e.role.track != nullptr ? read_text(record.payload, *e.role.track) : std::string_view(e.name);
+      const std::string_view name =
+          e.role.track != nullptr ? read_text(record.payload, *e.role.track) : std::string_view(e.name);
       const u64 counter = track(own, std::string(name), true);
       pbf_writer(scratch_).add_int64(in_event::counter, read_integer(record.payload, *e.role.value));
       annotate(e, record.payload, scratch_);
@@ -656,7 +668,8 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
       } else {
         const std::string_view name = read_text(record.payload, *e.role.name);
         add_flow(record, e, scratch_);
-        track_event(record.time, slice ? in_event::slice_begin : in_event::instant, where, name.empty() ? e.own_name : sequence_.text(Sequence::name, name), scratch_);
+        track_event(record.time, slice ? in_event::slice_begin : in_event::instant, where,
+                    name.empty() ? e.own_name : sequence_.text(Sequence::name, name), scratch_);
       }
       return;
     }
@@ -687,8 +700,10 @@ void PerfettoWriter::lose(const TraceRecord& record, const RingName& ring) {
     cpu(ring.place()).gap = true;
     cpu(ring.place()).lost += record.lost;
   }
-  const std::string whose = ring.kernel || ring.cpu >= 0 ? fmt::format("lost: CPU {}", ring.place()) : fmt::format("lost: {}-{}", ring.task, ring.tid);
-  if (r.track == 0) r.track = new_track(0, (ring.kernel ? "kernel " : "") + whose, false);  // rings of several WHEREs may have one name
+  const std::string whose = ring.kernel || ring.cpu >= 0 ? fmt::format("lost: CPU {}", ring.place())
+                                                         : fmt::format("lost: {}-{}", ring.task, ring.tid);
+  if (r.track == 0)
+    r.track = new_track(0, (ring.kernel ? "kernel " : "") + whose, false);  // rings of several WHEREs may have one name
   const u64 begin = r.seen && r.last < record.time ? r.last : record.time;
   r.last = std::max(r.last, record.time);  // a further loss may follow
   r.seen = true;
@@ -701,7 +716,8 @@ void PerfettoWriter::lose(const TraceRecord& record, const RingName& ring) {
     one.add_uint64(in_annotation::name, name);
     one.add_uint64(in_annotation::uint, record.lost);
   }
-  track_event(begin, in_event::slice_begin, r.track, sequence_.text(Sequence::name, fmt::format("{} events lost", record.lost)), scratch_);
+  track_event(begin, in_event::slice_begin, r.track, sequence_.text(Sequence::name, fmt::format("{} events lost", record.lost)),
+              scratch_);
   track_event(record.time, in_event::slice_end, r.track, 0, "");
 }
 
@@ -732,7 +748,8 @@ result<void> PerfettoWriter::flush(bool all) {
   }
   std::string packed(compressBound(batch_.size()), '\0');
   uLongf size = packed.size();
-  if (compress2(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(batch_.data()), batch_.size(), 1) != Z_OK)
+  if (compress2(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(batch_.data()), batch_.size(),
+                1) != Z_OK)
     return refuse(std::errc::not_enough_memory, "zlib cannot compress a part of the trace");
   std::string out;
   {

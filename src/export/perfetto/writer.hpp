@@ -9,9 +9,9 @@
 // Kernel events become ftrace events: in Perfetto's own messages where it has them (events.inc), else in messages that
 // describe themselves, or that name each field where there are more than 31. Programs' events become track events of their
 // threads: spans and events with a duration as slices, counters as counters, all others as instants, with their fields as
-// annotations. A slice that overlaps another one of its thread has a track below it, "overlapping"; where 256 overlap, the next one
-// is an instant, and so are spans below 400 open ones, and their ends. A loss is a slice on a track of its own, with its number,
-// from the ring's last event before it to the next one; the bundle of ftrace events behind it is flagged as well.
+// annotations. A slice that overlaps another one of its thread has a track below it, "overlapping"; where 256 overlap, the next
+// one is an instant, and so are spans below 400 open ones, and their ends. A loss is a slice on a track of its own, with its
+// number, from the ring's last event before it to the next one; the bundle of ftrace events behind it is flagged as well.
 //
 // Stacks stand at the track events that have them, with a weight. ringside:sample, and events that can carry no stack (the
 // kernel's, counters) have perf samples, with a counter for each type of event. The events that are stacks themselves, or tell
@@ -107,7 +107,7 @@ class PerfettoWriter {
   std::map<std::pair<Tasks::Key, u32>, u64> threads_;  // tracks
   std::map<std::pair<u64, std::string>, u64> tracks_;
   std::unordered_map<u64, std::vector<Lane>> lanes_;  // by the thread's track
-  std::vector<u64> named_;                              // threads of the kernel's events, by TID: 1 + Tasks::renamed() when names were compared
+  std::vector<u64> named_;  // threads of the kernel's events, by TID: 1 + Tasks::renamed() when names were compared
   std::unordered_map<i32, std::string> written_names_;  // theirs, and their processes
   std::unordered_set<i32> named_processes_;
   Sequence sequence_{1};

@@ -1,7 +1,7 @@
-// A guest that computes and takes timer interrupts: each step of the computation is an event that stays open while it is computed,
-// so that many interrupts' events are nested in it. Argument 0: the number of steps (0: until it is stopped); 1: 1 for steps
-// that compute nothing, to measure the writing alone; 2: measures (results: loops, and the ticks that they took for rdtsc, for
-// an event of 16 bytes, for an exit; loops of exits).
+// A guest that computes and takes timer interrupts: each step of the computation is an event that stays open while it is
+// computed, so that many interrupts' events are nested in it. Argument 0: the number of steps (0: until it is stopped); 1: 1
+// for steps that compute nothing, to measure the writing alone; 2: measures (results: loops, and the ticks that they took for
+// rdtsc, for an event of 16 bytes, for an exit; loops of exits).
 #include <ringside/guest/guest.hpp>
 
 namespace ringside::guest {
@@ -57,7 +57,8 @@ u64 volatile_load(const u64& word) noexcept { return __atomic_load_n(&word, __AT
 void count(u64& word) noexcept { __atomic_store_n(&word, volatile_load(word) + 1, __ATOMIC_RELAXED); }
 
 void tell(Guest& g) noexcept {
-  const u64 numbers[] = {volatile_load(books.tried), volatile_load(books.refused), volatile_load(books.ticks), volatile_load(books.nested)};
+  const u64 numbers[] = {volatile_load(books.tried), volatile_load(books.refused), volatile_load(books.ticks),
+                         volatile_load(books.nested)};
   for (u32 n = 0; n < 4; ++n) g.result(n, numbers[n]);
 }
 
@@ -128,7 +129,8 @@ int program(Guest& g) {
     __atomic_store_n(&books.open, 1, __ATOMIC_RELAXED);
     const u32 steps = bare ? 0 : collatz(n);
     if (steps > record) record = steps, longest = n;
-    const Step step{{.type = step_id, .pid = g.task()}, n, longest, steps, static_cast<u32>(volatile_load(books.ticks) - before)};
+    const Step step{
+        {.type = step_id, .pid = g.task()}, n, longest, steps, static_cast<u32>(volatile_load(books.ticks) - before)};
     __builtin_memcpy(slot.payload, &step, sizeof step);
     __atomic_store_n(&books.open, 0, __ATOMIC_RELAXED);
     g.ring().commit(slot);

@@ -56,7 +56,8 @@ void patch(u8* at, u32 bits) {
 ssize_t write_answer(int fd, iovec* parts, int count, void*) {
   // A short answer goes out in one piece: the kernel pins the memory of each piece by itself.
   u8 all[small_answer];
-  if (count != 2 || parts[0].iov_len != header_size || parts[1].iov_len > sizeof all - header_size) return writev(fd, parts, count);
+  if (count != 2 || parts[0].iov_len != header_size || parts[1].iov_len > sizeof all - header_size)
+    return writev(fd, parts, count);
   u8* const body = all + header_size;
   const size_t size = parts[1].iov_len;
   std::memcpy(all, parts[0].iov_base, header_size);
@@ -145,8 +146,8 @@ void reply_entry(fuse_req_t request, const result<Stat>& found) {
 
 void on_init(void*, fuse_conn_info* connection) {
   connection->want |= connection->capable & FUSE_CAP_ATOMIC_O_TRUNC;
-  connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_ASYNC_READ |
-                                             FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_READDIRPLUS);
+  connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
+                                             FUSE_CAP_ASYNC_READ | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_READDIRPLUS);
   connection->max_readahead = 0;
   connection->max_write = largest_write;
   answering_init = true;
@@ -220,7 +221,8 @@ void on_readdir(fuse_req_t r, fuse_ino_t, size_t size, off_t offset, fuse_file_i
     struct stat st {};
     st.st_ino = 0xFFFFFFFF;  // libfuse's value for "not known"
     st.st_mode = all[i].directory ? S_IFDIR : S_IFREG;
-    const size_t n = fuse_add_direntry(r, out.data() + used, out.size() - used, all[i].name.c_str(), &st, static_cast<off_t>(i + 1));
+    const size_t n =
+        fuse_add_direntry(r, out.data() + used, out.size() - used, all[i].name.c_str(), &st, static_cast<off_t>(i + 1));
     if (n > out.size() - used) break;
     used += n;
   }
@@ -257,13 +259,14 @@ void on_open(fuse_req_t r, fuse_ino_t inode, fuse_file_info* file) {
 }
 void on_read(fuse_req_t r, fuse_ino_t, size_t size, off_t offset, fuse_file_info* file) {
   // A read of the page cache has no owner, a program's read has one.
-  server_of(r).read(file->fh, static_cast<u64>(offset), size, (file->flags & O_NONBLOCK) != 0, file->lock_owner == 0, client_of(r),
-                    token_of(r), std::make_unique<FuseReply>(r));
+  server_of(r).read(file->fh, static_cast<u64>(offset), size, (file->flags & O_NONBLOCK) != 0, file->lock_owner == 0,
+                    client_of(r), token_of(r), std::make_unique<FuseReply>(r));
 }
 void on_write(fuse_req_t r, fuse_ino_t, const char* bytes, size_t size, off_t, fuse_file_info* file) {
   auto done = server_of(r).write(file->fh, {bytes, size}, client_of(r));
   if (auto job = done ? server_of(r).job(file->fh) : nullptr)
-    server_of(r).when(std::move(job), [r, n = *done](int error) { error != 0 ? fuse_reply_err(r, error) : fuse_reply_write(r, n); });
+    server_of(r).when(std::move(job),
+                      [r, n = *done](int error) { error != 0 ? fuse_reply_err(r, error) : fuse_reply_write(r, n); });
   else if (done)
     fuse_reply_write(r, *done);
   else
@@ -375,14 +378,16 @@ std::string absolute(const std::string& dir) {
 result<void> make_way(const std::string& dir) {
   for (int i = 0; i < 16 && is_ours(dir); ++i) {
     struct statvfs st {};  // the kernel may remember a file's status without its server, but not this
-    if (statvfs(dir.c_str(), &st) == 0) return refuse(std::errc::device_or_resource_busy, dir + " is mounted already, and its server is there");
+    if (statvfs(dir.c_str(), &st) == 0)
+      return refuse(std::errc::device_or_resource_busy, dir + " is mounted already, and its server is there");
     if (errno != ENOTCONN) break;
     if (!unmount_lazily(dir)) return fail(errno, "cannot unmount " + dir + ", whose server is gone");
   }
   // A server that searches for instances at its own mount point would wait for itself; not even SIGKILL ends that.
   const std::string root = absolute(instances_root());
   if (dir == root || dir.rfind(root + "/", 0) == 0)
-    return refuse(std::errc::invalid_argument, "cannot mount at " + dir + ": " + root + " is where instances live; choose a directory outside");
+    return refuse(std::errc::invalid_argument,
+                  "cannot mount at " + dir + ": " + root + " is where instances live; choose a directory outside");
   struct stat st {};
   if (stat(dir.c_str(), &st) != 0) return fail(errno, "cannot mount at " + dir);
   if (!S_ISDIR(st.st_mode)) return fail(ENOTDIR, "cannot mount at " + dir);
@@ -395,7 +400,8 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
   const std::string dir = absolute(wanted);
   RS_TRY(make_way(dir));
   if (access("/dev/fuse", F_OK) != 0) return fail(errno, "/dev/fuse is missing (modprobe fuse)");
-  if (access("/dev/fuse", R_OK | W_OK) != 0) return fail(errno, "/dev/fuse is not open to this user (its mode is 0666 elsewhere)");
+  if (access("/dev/fuse", R_OK | W_OK) != 0)
+    return fail(errno, "/dev/fuse is not open to this user (its mode is 0666 elsewhere)");
   std::unique_ptr<Session> session(new Session);
   session->dir_ = dir;
   session->automatic_ = options.automatic;
@@ -413,7 +419,9 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
     ioctl(fuse_session_fd(s->session_), backing_close, &number);
   };
   session->server_ = RS_TRY(Server::create(options.server, std::move(backing)));
-  std::vector<std::string> words{"ringside", "-o", std::string("fsname=ringside,subtype=ringside,default_permissions") + (options.others ? ",allow_other" : "")};
+  std::vector<std::string> words{
+      "ringside", "-o",
+      std::string("fsname=ringside,subtype=ringside,default_permissions") + (options.others ? ",allow_other" : "")};
   std::vector<char*> argv;
   for (std::string& w : words) argv.push_back(w.data());
   fuse_args args = FUSE_ARGS_INIT(static_cast<int>(argv.size()), argv.data());
@@ -422,14 +430,16 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
   if (session->session_ == nullptr) return refuse(std::errc::invalid_argument, "libfuse does not make a session");
   if (fuse_session_mount(session->session_, dir.c_str()) != 0)
     return refuse(std::errc::operation_not_permitted,
-                  "cannot mount at " + dir + (options.others && geteuid() != 0 ? " (--allow-other wants user_allow_other in /etc/fuse.conf)" : "") +
+                  "cannot mount at " + dir +
+                      (options.others && geteuid() != 0 ? " (--allow-other wants user_allow_other in /etc/fuse.conf)" : "") +
                       "; without root it takes fusermount3, of the package fuse3");
   session->mounted_ = true;
   fuse_custom_io io{};
   io.writev = write_answer;
   io.read = read_request;
   const int fd = fuse_session_fd(session->session_);
-  if (const int done = fuse_session_custom_io(session->session_, &io, fd); done != 0) return fail(-done, "libfuse takes no hook");
+  if (const int done = fuse_session_custom_io(session->session_, &io, fd); done != 0)
+    return fail(-done, "libfuse takes no hook");
   session->requests_ = RS_TRY(sys::quiet_thread("that answers", [s] { s->answer(); }));
   return session;
 }
@@ -497,7 +507,8 @@ std::string Session::unmapped() {
 
 result<bool> Session::turn(int timeout_ms) {
   pollfd ready{server_->wake_fd(), POLLIN, 0};
-  if (poll(&ready, 1, automatic_ ? std::min(timeout_ms, 200) : timeout_ms) < 0 && errno != EINTR) return fail(errno, "cannot wait for requests");
+  if (poll(&ready, 1, automatic_ ? std::min(timeout_ms, 200) : timeout_ms) < 0 && errno != EINTR)
+    return fail(errno, "cannot wait for requests");
   const std::lock_guard lock(mutex_);
   if (over_) return false;
   server_->turn(ready.revents != 0);
