@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 
 #include "cli/json.hpp"
 #include "export/units.hpp"
@@ -106,23 +105,6 @@ bool AnalysisRun::has_parts(const std::vector<Column>& columns) {
   return std::none_of(columns.begin(), columns.end(), [&](const Column& column) {
     return column.shows_names() || (reading_->in_order(column.field()) && !column.of_fields());
   });
-}
-
-std::vector<std::unique_ptr<Reading>> AnalysisRun::parts(const std::vector<Column>& columns) {
-  if (!has_parts(columns)) return {};
-  auto seams = reading_->seams(jobs_of(*reading_, options_.jobs));
-  if (seams.empty()) return {};
-  seams.push_back(~u64{0});
-  std::vector<std::unique_ptr<Reading>> parts(seams.size());
-  std::atomic<bool> good{true};
-  sys::parallel(static_cast<u32>(parts.size()), [&](u32 n) {
-    auto opened = Reading::open(again_);
-    if (!opened) return good.store(false);
-    parts[n] = std::move(*opened);
-    parts[n]->go_to(n == 0 ? 0 : seams[n - 1], seams[n], false);
-  });
-  if (!good) parts.clear();
-  return parts;
 }
 
 void AnalysisRun::check_columns(const std::vector<Column>& columns) const {

@@ -63,40 +63,38 @@ class AnalysisRun {
   void say_new_problems() { if (!screen_) say_problems(*reading_); }
 
   // Fills `table`: make(trace) an empty one, add(table, record, ring) for every wanted event. A large recording is cut into
-  // parts, one for each job, whose tables are added up, if nothing depends on the order: not the columns, not the filter, no
-  // key is given up.
+  // parts. Each job has a table for those that it reads, and these are added up, if nothing depends on the order: not the
+  // columns, not the filter, no key is given up.
   template <class Table, class Make, class Add, class Picture>
   int add_up(Table& table, u64 most_keys, const std::vector<Column>& columns, const Make& make, const Add& add,
              const Picture& picture) {
     check_columns(columns);
     find_mixtures(columns);
-    const auto all_parts = parts(columns);
-    if (!all_parts.empty()) {
-      std::vector<std::optional<Table>> tables(all_parts.size());
-      sys::parallel(static_cast<u32>(all_parts.size()), [&](u32 n) {
-        Reading& part = *all_parts[n];
-        if (auto made = make(part.trace())) tables[n].emplace(std::move(*made));
-        else return;
-        part.take_rest([&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
-          if (got == Reading::Got::event) add(*tables[n], record, ring);
-        });
+    const u32 jobs = has_parts(columns) ? jobs_of(*reading_, options_.jobs) : 1;
+    std::vector<std::unique_ptr<Table>> tables(jobs);  // apart: each event changes one, and no cache line is to belong to two
+    std::atomic<bool> good{true};
+    const auto part = [&](u32 job, Reading& reading, size_t) {
+      if (tables[job] == nullptr) {
+        auto made = make(reading.trace());
+        if (!made) return good = false;
+        tables[job] = std::make_unique<Table>(std::move(*made));
+      }
+      Table& mine = *tables[job];
+      reading.take_rest([&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
+        if (got == Reading::Got::event) add(mine, record, ring);
       });
-      u64 keys = 0;
-      bool good = true;
-      for (size_t n = 0; n < tables.size(); ++n) {
-        good = good && tables[n] && tables[n]->evicted().keys == 0 && all_parts[n]->trace().timeline.problems().empty() &&
-               all_parts[n]->totals().late == 0;
-        if (good) keys += tables[n]->size();
-      }
-      if (good && keys <= most_keys) {
-        for (size_t n = 0; n < tables.size(); ++n) {
-          table.merge(*tables[n]);
-          reading_->add(*all_parts[n]);
-        }
-        return end(picture);
-      }
-    }
-    return go([&](const TraceRecord& record, const RingName& ring) { add(table, record, ring); }, picture);
+      if (mine.evicted().keys != 0 || !is_sound(reading)) good = false;
+      return good && !reading.cut();
+    };
+    const auto readings = in_parts(seams_for(*reading_, jobs, 64 << 20), jobs, part, [&] { good = false; });
+    std::erase(tables, nullptr);
+    u64 keys = 0;
+    for (const auto& one : tables) keys += one->size();
+    if (readings.empty() || !good || keys > most_keys)
+      return go([&](const TraceRecord& record, const RingName& ring) { add(table, record, ring); }, picture);
+    for (const auto& one : tables) table.merge(*one);
+    take_over(readings);
+    return end(picture);
   }
 
   // The same for what depends on the order: make(part) makes something of each part of a large recording, and join(it) takes
@@ -109,33 +107,19 @@ class AnalysisRun {
     if (std::any_of(conditions.begin(), conditions.end(), [&](const Filter* filter) { return reading_->in_order(*filter); }))
       return false;
     const u32 jobs = jobs_of(*reading_, options_.jobs);
-    const auto seams = seams_for(*reading_, jobs, 8 << 20);
-    if (seams.empty()) return false;
     using Part = typename std::invoke_result_t<Make, Reading&>::value_type;
     InOrder<Part> parts(2 * jobs, join);
-    std::vector<std::unique_ptr<Reading>> readings(jobs);
-    std::atomic<size_t> next{0};
-    sys::parallel(jobs, [&](u32 job) {
-      auto opened = Reading::open(again_);
-      if (!opened) return parts.end_before(0);
-      Reading& reading = *(readings[job] = std::move(*opened));
-      if (reading_->joins_stacks()) reading.join_stacks();
-      for (size_t n; (n = next++) <= seams.size();) {
-        try {
-          reading.go_to(n == 0 ? 0 : seams[n - 1], n == seams.size() ? Timeline::forever : seams[n], false);
-          auto part = make(reading);
-          if (!part || !reading.trace().timeline.problems().empty() || reading.totals().late != 0) return parts.end_before(0);
-          if (!parts.add(n, std::move(*part))) return;
-          if (reading.cut()) return parts.end_before(n + 1);
-        } catch (...) {
-          parts.end_before(0);
-          throw;
-        }
-      }
-    });
-    if (parts.end() == 0) return false;
-    for (const auto& reading : readings)
-      if (reading != nullptr) reading_->add(*reading);
+    const auto fail = [&] { parts.end_before(0); };
+    const auto part = [&](u32, Reading& reading, size_t n) {
+      auto made = make(reading);
+      if (!made || !is_sound(reading)) return fail(), false;
+      if (!parts.add(n, std::move(*made))) return false;
+      if (reading.cut()) parts.end_before(n + 1);
+      return !reading.cut();
+    };
+    const auto readings = in_parts(seams_for(*reading_, jobs, 8 << 20), jobs, part, fail);
+    if (readings.empty() || parts.end() == 0) return false;
+    take_over(readings);
     return true;
   }
 
@@ -177,10 +161,41 @@ class AnalysisRun {
  private:
   static constexpr u64 look_every_ns = 10'000'000;
   bool has_parts(const std::vector<Column>& columns);  // it is a recording, and nothing here depends on the order
-  // A reading of each part; none: the recording is read as one.
-  std::vector<std::unique_ptr<Reading>> parts(const std::vector<Column>& columns);
+  using Readings = std::vector<std::unique_ptr<Reading>>;
+  // Several threads read what the seams cut, each with a reading of its own: part(job, reading, n) takes the events of the
+  // n-th; false: it is the thread's last one. fail(): something is missing. Returns the readings; none: there are no seams.
+  template <class Part, class Fail>
+  Readings in_parts(const std::vector<u64>& seams, u32 jobs, const Part& part, const Fail& fail) {
+    if (seams.empty()) return {};
+    Readings readings(jobs);
+    std::atomic<size_t> next{0};
+    sys::parallel(jobs, [&](u32 job) {
+      try {
+        auto opened = Reading::open(again_);
+        if (!opened) return fail();
+        Reading& reading = *(readings[job] = std::move(*opened));
+        if (reading_->joins_stacks()) reading.join_stacks();
+        for (size_t n; (n = next++) <= seams.size();) {
+          reading.go_to(n == 0 ? 0 : seams[n - 1], n == seams.size() ? Timeline::forever : seams[n], false);
+          if (!part(job, reading, n)) return;
+        }
+      } catch (...) {
+        fail();
+        throw;
+      }
+    });
+    return readings;
+  }
+  static bool is_sound(const Reading& reading) {
+    return reading.trace().timeline.problems().empty() && reading.totals().late == 0;
+  }
+  void take_over(const Readings& readings) {
+    for (const auto& reading : readings)
+      if (reading != nullptr) reading_->add(*reading);
+  }
   void check_columns(
       const std::vector<Column>& columns) const;  // a UsageError, if no event of -e has one of them, and later ones cannot come
+  void find_mixtures(const std::vector<Column>& columns);  // a remark about each column that is a field of some events only
   std::string awaited() const;  // a sentence about events of -e that are not there yet; empty: all are
   double due();  // the seconds of the picture that is due now
   bool show(std::string picture);
