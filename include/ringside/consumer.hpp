@@ -208,9 +208,9 @@ class Consumer {
    public:
     struct Counts {
       u64 pairs = 0, doubtful = 0;  // a loss fell into doubtful ones
-      u64 repeated = 0, evicted = 0, negative = 0,
-          waiting = 0;              // starts that were not measured: started again, too many, from the future, still open
-      u64 unmatched = 0;            // ends
+      // Starts that were not measured: started again, too many, from the future, still open.
+      u64 repeated = 0, evicted = 0, negative = 0, waiting = 0;
+      u64 unmatched = 0;  // ends
     };
     struct Group {
       std::string key;

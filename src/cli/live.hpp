@@ -193,9 +193,8 @@ class AnalysisRun {
     for (const auto& reading : readings)
       if (reading != nullptr) reading_->add(*reading);
   }
-  void check_columns(
-      const std::vector<Column>& columns) const;  // a UsageError, if no event of -e has one of them, and later ones cannot come
-  void find_mixtures(const std::vector<Column>& columns);  // a remark about each column that is a field of some events only
+  // A UsageError, if no event of -e has one of them, and later ones cannot come.
+  void check_columns(const std::vector<Column>& columns) const;
   std::string awaited() const;  // a sentence about events of -e that are not there yet; empty: all are
   double due();  // the seconds of the picture that is due now
   bool show(std::string picture);

@@ -212,8 +212,8 @@ class Reader {
       oldest = get(ring_.record(slot_id(k, slot)).base);
       break;
     }
-    u64 first = at.expected,
-        behind = at.expected;  // index of the reader page's first unread event, and of the first one behind the page
+    // Index of the reader page's first unread event, and of the first one behind the page.
+    u64 first = at.expected, behind = at.expected;
     if (own.next != 0 && g.holds(own.id)) {
       const u64 base = get(ring_.record(own.id).base);
       first = base + at.events;
