@@ -228,13 +228,14 @@ TEST_F(CpuInstance, AVforkLeavesTheSignalMaskAsItIs) {
         return false;
     return true;
   };
+  static bool same;  // no local variable, which vfork might change
   sigset_t some, before;
   sigemptyset(&some);
   for (const int signal : {SIGUSR2, SIGRTMAX}) sigaddset(&some, signal);
   sigprocmask(SIG_SETMASK, &some, &before);
   const pid_t child = vfork();
   if (child == 0) {
-    const bool same = mask_is({SIGUSR2, SIGRTMAX});
+    same = mask_is({SIGUSR2, SIGRTMAX});
     sigaddset(&some, SIGHUP);
     sigprocmask(SIG_SETMASK, &some, nullptr);
     const pid_t grandchild = vfork();
