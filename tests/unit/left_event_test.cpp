@@ -252,7 +252,7 @@ TEST_P(LeftEvent, IsCountedOnceWhileItsThreadAttaches) {
   };
   for (const auto& detach : detaching) {
     detach();
-    const int steps = steps_of_an_event(), middle = steps / 2;
+    const int steps = steps_of_an_event();
     ASSERT_GT(steps, 100);
     u64 noted = 0;
     for (int step = 1; step <= steps; step += 29) {
@@ -263,8 +263,10 @@ TEST_P(LeftEvent, IsCountedOnceWhileItsThreadAttaches) {
       ASSERT_LE(noted, one);
       ASSERT_LE(one, 1u);
       noted = one;
-      if (step < middle / 4) continue;
-      ASSERT_EQ(one, 1u);
+      if (one == 0) {  // it had not noted itself yet, which it does before it attaches
+        ASSERT_LT(step, steps / 4);
+        continue;
+      }
       detach();
       u64 tried = 0;
       const u64 all = counted([&] { tried = interrupt_at(step, {30}); });
