@@ -149,8 +149,8 @@ TEST_F(NewcomerWords, HistWithoutItsKey) {
           "\"s.data\" is a recording or a file, and hist takes KEY before it, such as event or EVENT/FIELD: ringside hist "
           "event s.data");
   EXPECT_EQ(ringside("hist event s.data").code, 0);
-  refuses("hist sched_switch s.data", "this is an event; name one of its fields, as in sched:sched_switch/", 1);
-  refuses("hist sched:sched_switch s.data", "prev_comm, prev_pid, next_comm, next_pid", 1);
+  refuses("hist sched_switch s.data", "this is an event; name one of its fields, as in sched:sched_switch/");
+  refuses("hist sched:sched_switch s.data", "prev_comm, prev_pid, next_comm, next_pid");
   refuses("hist next_comm prev_pid s.data", "; two keys take a comma: next_comm,prev_pid", 1);
   EXPECT_EQ(ringside("hist next_comm,prev_pid s.data").code, 0);
 }
