@@ -38,7 +38,7 @@ class Groups {
   // times: the record stands for that number of them.
   Cell* at(const TraceRecord& record, const RingName& ring, u64 times = 1) {
     KeyWords key{};
-    if (!two_ && columns_.data()->quick_key(record, key[0])) [[likely]] {  // no text, so none to forget
+    if (!two_ && table_.evicted().keys == forgotten_ && columns_.data()->quick_key(record, key[0])) [[likely]] {
       if (Cell* const cell = table_.known(key)) [[likely]] return cell;
     }
     return at_any(record, ring, times);
