@@ -113,7 +113,8 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
       return mistyped(std::errc::invalid_argument,
                       "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
     patterns = RS_TRY(EventPatterns::parse(events));
-    if (!any_matches(formats, patterns)) return refuse(std::errc::no_such_file_or_directory, none_matches(events, formats));
+    if (!any_matches(formats, patterns))
+      return mistyped(std::errc::no_such_file_or_directory, none_matches(events, formats));
     if (test.empty()) return {};
     condition = RS_TRY(Filter::compile(test, formats, tasks));
     return {};

@@ -139,7 +139,7 @@ result<int> run_plot(PlotOptions options) {
       plot.add(record, ring, part == Stacks::Part::sample ? stacks.sample_count(record) : 1);
     else if (states) plot.see(record, ring);
   }
-  if (plot.events() == 0 && plot.lost() == 0) {
+  if (plot.events() == 0) {
     (void)say_problems(reading);
     return refuse(std::errc::no_message,
                   RS_TRY(why_empty(options)) + "; " + (options.to == "-" ? "no page" : options.to) + " was not written");

@@ -138,7 +138,7 @@ TEST_F(Cli, FiltersChooseEvents) {
   EXPECT_EQ(top["rows"].size(), 1u);
   for (const char* command : {"report", "top", "hist size"}) {
     const Outcome o = ringside(std::string(command) + " -F 'size > 1 && lenght == 3'");
-    EXPECT_EQ(o.code, 1) << command;
+    EXPECT_EQ(o.code, 2) << command;
     EXPECT_EQ(o.out, "") << command;
     EXPECT_EQ(o.err, "ringside: filter: no event here has a field \"lenght\"; did you mean length?\n"
                      "  size > 1 && lenght == 3\n              ^\n") << command;

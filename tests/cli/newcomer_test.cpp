@@ -148,7 +148,7 @@ TEST_F(NewcomerAsRoot, AMistypedEventEndsBeforeAnythingIsRunOrReplaced) {
 TEST_F(NewcomerAsRoot, AFieldOfTheKernelThatTheRecordingLacks) {
   ASSERT_EQ(ringside("record --libc io dd if=/etc/hostname of=copy").code, 0);
   const Outcome o = ringside("hist prev_comm");
-  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_EQ(o.code, 2) << o.err;
   EXPECT_THAT(o.err, HasSubstr("no event here has a field \"prev_comm\""));
   EXPECT_THAT(o.err, HasSubstr("add -e sched:sched_switch"));
   EXPECT_THAT(ringside("hist no_such_field_anywhere").err, Not(HasSubstr("add -e")));

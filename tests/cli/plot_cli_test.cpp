@@ -140,9 +140,9 @@ TEST_F(PlotCli, HostileNamesAreData) {
 TEST_F(PlotCli, AnEmptyTrace) {
   record({}, "t", "malloc", true);
   const Outcome o = ringside("plot");
-  EXPECT_EQ(o.code, 0) << o.err;
-  EXPECT_NE(o.err.find("no event"), std::string::npos) << o.err;
-  EXPECT_EQ(test::page_json(test::slurp(dir + "/ringside.html"))["events"], 0);
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("no event is in ringside.data; ringside.html was not written"), std::string::npos) << o.err;
+  EXPECT_FALSE(fs::exists(dir + "/ringside.html"));
 }
 
 TEST_F(PlotCli, HugeTimes) {

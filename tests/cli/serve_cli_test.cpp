@@ -71,8 +71,8 @@ TEST_F(ServeCli, LossesAreCounted) {
   const Outcome o = beside(tool + "hist event s --once --json");
   EXPECT_EQ(o.code, 0) << o.err;
   const json all = json::parse(o.out);
-  EXPECT_GT(all["events"].get<u64>(), 0u) << o.out;
-  EXPECT_EQ(all["events"].get<u64>() + all["lost"].get<u64>(), 20'000u) << o.out;
+  EXPECT_GT(all["count"].get<u64>(), 0u) << o.out;
+  EXPECT_EQ(all["count"].get<u64>() + all["lost"].get<u64>(), 20'000u) << o.out;
 }
 
 // Events and rings that appear while the socket is read.

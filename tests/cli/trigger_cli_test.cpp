@@ -89,7 +89,7 @@ TEST_F(TriggerCli, MistakesAreExplained) {
   fails("'pid == 1' --latency wakeup", 2, "latency > TIME");
   fails("'latency > 5ms' --latency sched:sched_switch", 2, "START END");
   fails("'pid == 1' --key pid", 2, "--latency");
-  fails("'n == ' -- true", 1, "the text ends");
+  fails("'n == ' -- true", 2, "the text ends");
   fails("'n == 1' -i nobody", 1, "nobody");
   fails("'n == 1' --libc nonsense -- true", 2, "nonsense");
   ASSERT_EQ(run("mkdir mine && touch mine/letter").code, 0);
@@ -203,10 +203,10 @@ TEST_F(KernelTrigger, MistakesAreExplained) {
   };
   fails("'sig == 9' -e signal:signal_nonsense", "the kernel has no such event", 2);
   fails("'signal:signal_nonsense'", "signal:signal_nonsense");
-  fails("'sig == 9' -e sched:sched_switch", "no event here has a field \"sig\"");
+  fails("'sig == 9' -e sched:sched_switch", "no event here has a field \"sig\"", 2);
   fails("'event == signal_generate' -e sched:sched_switch", "none of the events of -e can meet");
   fails("'signal:signal_generate if sg == 9'", "did you mean sig", 2);
-  fails("'latency > 5ms' --latency wakeup -k nonsense", "nonsense");
+  fails("'latency > 5ms' --latency wakeup -k nonsense", "nonsense", 2);
 }
 
 }  // namespace
