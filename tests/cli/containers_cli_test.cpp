@@ -367,7 +367,7 @@ TEST_P(Cgroups, AreAColumnLiveAndRecorded) {
   EXPECT_EQ(counts[name], 20) << table;
   EXPECT_EQ(counts.size(), 2u) << table;
   EXPECT_TRUE(holds(ringside("hist cgroup r").out, name)) << ringside("hist cgroup r").out << test::slurp(dir + "/err");
-  EXPECT_EQ(ringside("report -F 'cgroup > 3' r").code, 1);
+  EXPECT_EQ(ringside("report -F 'cgroup > 3' r").code, 2);
   // Unknown is an empty text.
   json meta = json::parse(test::slurp(dir + "/r/meta.json"));
   for (const char* list : {"threads", "rings"})
