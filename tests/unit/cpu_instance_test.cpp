@@ -171,7 +171,7 @@ TEST_F(CpuInstance, ThreadsAndChildrenShareTheRings) {
 TEST_F(CpuInstance, ChildrenOfABusyParentLoseNothing) {
   auto instance = make(8 << 20);
   std::atomic<bool> stop{false};
-  std::atomic<u64> written{0}, most{0};  // so many that all of them fit, however long the children take
+  std::atomic<u64> written{0}, most{0};  // all of them fit, however long the children take
   std::thread busy([&] {
     while (!stop) {
       if (written == most || written % 64 == 0) usleep(50);
