@@ -80,8 +80,8 @@ std::unique_ptr<Process> attach(const std::string& path, Layout layout = Layout:
   options.buffer.size = size;
   for (int tries = 0;; ++tries) {
     auto p = Process::attach(path, options);
-    if (p || tries == 500) return must(std::move(p));
-    usleep(2000);  // it exists, but does not listen yet
+    if (p || tries == 30'000) return must(std::move(p));
+    usleep(2000);  // it does not listen yet, as its machine may be busy
   }
 }
 
