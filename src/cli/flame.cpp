@@ -315,10 +315,7 @@ Command add_flame(CLI::App& app) {
                 "START END, or a NAME of ringside latency")
       ->expected(1, 2)
       ->type_name("START END");
-  c->add_option(
-       "-k,--key", options->keys,
-       "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")
-      ->type_name("FIELD");
+  add_key(*c, options->keys);
   c->add_flag("--leaks", options->leaks, "what was allocated and not freed, by bytes (record --stack --libc malloc)");
   c->add_flag("--contention", options->contention,
               "waits for mutexes by the stack that waited, and on top of it that of the thread that locked it last before "

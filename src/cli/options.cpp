@@ -133,6 +133,13 @@ void add_input(CLI::App& app, std::vector<std::string>& inputs) {
   app.add_option("-i,--input", inputs, "the same as WHERE")->type_name("WHERE")->allow_extra_args(false);
 }
 
+void add_key(CLI::App& app, std::string& keys) {
+  app.add_option(
+         "-k,--key", keys,
+         "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")
+      ->type_name("FIELD");
+}
+
 void add_window(CLI::App& app, Window& window) {
   app.add_option_function<std::vector<std::string>>(
          "-C,--cpu",

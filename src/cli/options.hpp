@@ -27,6 +27,9 @@ void check_wanted(const EventPatterns& patterns, const Window& window, Reading& 
 
 // -i: recordings, trace.dats and instances, as WHERE.
 void add_input(CLI::App& app, std::vector<std::string>& inputs);
+
+// -k of the commands that take --latency START END.
+void add_key(CLI::App& app, std::string& keys);
 // -C, --cpu LIST, --time FROM..TO
 void add_window(CLI::App& app, Window& window);
 // -n, --max-count

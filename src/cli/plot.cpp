@@ -175,10 +175,7 @@ Command add_plot(CLI::App& app) {
                 "a heat map of the time between two events: START END, or a NAME of ringside latency")
       ->expected(1, 2)
       ->type_name("START END");
-  c->add_option(
-       "-k,--key", options->keys,
-       "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")
-      ->type_name("FIELD");
+  add_key(*c, options->keys);
   add_input(*c, options->inputs);
   add_window(*c, options->window);
   add_moment(*c, "--from", options->window.from, "from this time of the trace on; +300ms: after the first event");

@@ -628,10 +628,7 @@ Command add_trigger(CLI::App& app) {
   c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")
       ->expected(1, 2)
       ->type_name("START END");
-  c->add_option(
-       "-k,--key", options->keys,
-       "what START and END have in common: FIELD, or FIELD=FIELD; up to three with commas (default: the thread that ran)")
-      ->type_name("FIELD");
+  add_key(*c, options->keys);
   c->add_option("-o,--snapshot,--output", options->snapshot,
                 "directory of the recording, %n in it is its number; an older recording is replaced")
       ->expected(0, 1)
