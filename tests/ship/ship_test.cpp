@@ -8,6 +8,7 @@
 
 #include "consumer/reading.hpp"
 #include "consumer/shipped.hpp"
+#include "cpu_rings.hpp"
 #include "ship/ship.hpp"
 
 namespace ringside::test::ship_test {
@@ -794,8 +795,11 @@ TEST_F(Ship, TheKernelsFunctionsHaveTheirNames) {
 // `latency`.
 TEST_F(Ship, TheTenQuestionsHaveAnswers) {
   fs::create_directories(dir + "/spool");
+  const auto cpus = allowed_cpus();
+  const bool one_cpu = cpus.size() == 1;
   const Outcome recorded = ringside(
-      "record -q -a -e 'sched,raw_syscalls' -o spool/part.1 -- sh -c 'for n in 1 2 3; do /bin/true; sleep 0.01; done'");
+      "record -q -a -e 'sched,raw_syscalls' -o spool/part.1 -- "
+      "sh -c 'for cpu in " + fmt::format("{}", fmt::join(cpus, " ")) + "; do taskset -pc $cpu $$; /bin/true; sleep 0.01; done'");
   if (recorded.code != 0) GTEST_SKIP() << "no events of the kernel here: " << recorded.err;
   ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.1 " + dir + "/kept").c_str()), 0);
   ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
@@ -805,7 +809,7 @@ TEST_F(Ship, TheTenQuestionsHaveAnswers) {
   for (size_t at = text.find("```sql\n"); at != std::string::npos; at = text.find("```sql\n", at + 1)) {
     const std::string sql = text.substr(at + 7, text.find("```", at + 7) - at - 7);
     const auto blocks = client->select(sql, answer);
-    EXPECT_TRUE(blocks) << sql << blocks.error().sentence;
+    EXPECT_TRUE(blocks || (one_cpu && sql.find("sched_migrate_task") != std::string::npos)) << sql << blocks.error().sentence;
     rows_of.push_back(0);
     u64 wakeups = 0;
     for (const auto& block : blocks ? *blocks : std::vector<clickhouse::BlockIn>{}) {
@@ -820,7 +824,7 @@ TEST_F(Ship, TheTenQuestionsHaveAnswers) {
   }
   ASSERT_EQ(rows_of.size(), 10u);
   for (size_t n = 0; n < rows_of.size(); ++n) {
-    if (n != 1 && n != 8) {  // nothing may be lost, no thread move
+    if (n != 1 && !(n == 8 && one_cpu)) {  // nothing may be lost; with one CPU no thread moves
       EXPECT_GT(rows_of[n], 0u) << "question " << n + 1;
     }
   }

@@ -487,7 +487,6 @@ function start(model: Model) {
   by("notes").onclick = toggleAbout;
 
   // --- and off ------------------------------------------------------------------------------------------------------------
-  if (!raw.events && !raw.lost) panes.append(Object.assign(make("div", "No event is in here."), { id: "empty" }));
   function rebuild() {
     look = theme();
     lanes.retheme(look);
