@@ -48,6 +48,22 @@ std::string wall_time(u64 ns) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", parts);
 }
 
+// What was shipped: each machine's clock, and how far apart two of them may be.
+void about_clocks(const Trace& trace, plot::About& about) {
+  u64 worst = 0, second = 0;
+  for (const OpenedTrace& o : trace.opened) {
+    if (o.shipped == nullptr) return;
+    const u64 error = o.machine.error_ns;
+    const bool known = error < o.machine.unknown;
+    about.facts.emplace_back("clock of " + o.machine.host,
+                             known ? "time of day ±" + format_time(static_cast<double>(error)) : "time of day, not synchronised");
+    second = std::max(second, std::min(worst, error));
+    worst = std::max(worst, error);
+  }
+  if (trace.opened.size() < 2) return;
+  about.apart_ns = worst < trace.first().machine.unknown ? worst + second : plot::About::unknown;
+}
+
 plot::Facts facts_of(const PlotOptions& options, const OpenedTrace& opened) {
   plot::Facts facts;
   const auto fact = [&](const char* label, std::string text) {
@@ -144,7 +160,9 @@ result<int> run_plot(PlotOptions options) {
     return refuse(std::errc::no_message,
                   RS_TRY(why_empty(options)) + "; " + (options.to == "-" ? "no page" : options.to) + " was not written");
   }
-  const auto page = RS_TRY(plot::page(plot.json(options.where, facts_of(options, trace.first()), trace.raw_times())));
+  plot::About about{options.where, facts_of(options, trace.first()), trace.raw_times()};
+  about_clocks(trace, about);
+  const auto page = RS_TRY(plot::page(plot.json(about)));
   if (options.to == "-") {
     if (!put(page)) return exit_failure;
   } else {

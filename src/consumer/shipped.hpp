@@ -32,6 +32,7 @@ class ShippedAsRecording {
   enum class Times : u8 { mono, wall };  // mono: of that boot, as the machine's own recordings have them
 
   struct Machine {
+    static constexpr u64 unknown = ~u32{0};  // an error: the clock is not synchronised
     std::string host, boot_id;
     u64 boot = 0;      // its hash, as the rows have it
     u64 error_ns = 0;  // how far its times of day may be off

@@ -192,7 +192,6 @@ std::string microseconds(u64 ns) { return fmt::format("{:.3g} us", static_cast<d
 
 // Of what was shipped: each row has its time of day.
 result<void> agree_on_time_of_day(Trace& trace) {
-  constexpr u64 unknown = ~u32{0};
   for (const OpenedTrace& o : trace.opened) {
     if (o.shipped == nullptr)
       return refuse(
@@ -200,7 +199,7 @@ result<void> agree_on_time_of_day(Trace& trace) {
           o.where.text +
               " has times of a clock that began with its machine, and what was shipped has times of day; show each alone");
     trace.notices.push_back(o.origin.label + ": times of day, " +
-                            (o.machine.error_ns >= unknown
+                            (o.machine.error_ns >= o.machine.unknown
                                  ? "by a clock that is not synchronised: how far they are off is not known"
                                  : "±" + microseconds(o.machine.error_ns)));
   }

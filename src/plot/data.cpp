@@ -328,7 +328,7 @@ void Plot::print_rings(fmt::memory_buffer& out) const {
   });
 }
 
-std::string Plot::json(const std::string& where, const Facts& facts, bool raw_times) {
+std::string Plot::json(const About& about) {
   finish();
   const u64 origin = first_ > last_ ? 0 : first_;
   fmt::memory_buffer lanes, stack_counts;
@@ -342,9 +342,12 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
 
   fmt::memory_buffer out;
   append(out, "{\"where\":");
-  append_json_text(where, out);
+  append_json_text(about.where, out);
   key(out, "raw_times");
-  append(out, raw_times ? "true" : "false");
+  append(out, about.raw_times ? "true" : "false");
+  key(out, "apart");
+  if (about.apart_ns == About::unknown) append(out, "null");
+  else number(out, about.apart_ns);
   key(out, "origin");
   fmt::format_to(std::back_inserter(out), "\"{}\"", origin);  // text: JavaScript's numbers are exact up to 2^53
   key(out, "duration");
@@ -358,7 +361,7 @@ std::string Plot::json(const std::string& where, const Facts& facts, bool raw_ti
   key(out, "state_merge_ns");
   number(out, states_.lanes().merges() ? u64{1} << states_.lanes().shift() : 0);
   key(out, "facts");
-  list(out, facts, [&](const auto& fact) {
+  list(out, about.facts, [&](const auto& fact) {
     out.push_back('[');
     append_json_text(fact.first, out);
     out.push_back(',');

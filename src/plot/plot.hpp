@@ -4,7 +4,7 @@
 //   Plot plot(formats, tasks, {});
 //   while (trace.next(record)) plot.add(record, source.name());
 //   plot.heat_map("wakeup latency").add(time_ns, value_ns);           // from any analysis
-//   write(page(plot.json(facts)));                                    // page.hpp
+//   write(page(plot.json({where, facts})));                           // page.hpp
 //
 // Lanes: a processor's shows the threads that ran, from sched:sched_switch; a thread's its states (states.hpp), its durations
 // (an event with an integer field NAME_ns ends at its time and lasted that long; spans; system calls, from enter to exit) and
@@ -42,6 +42,15 @@ struct Options {
 // The page's facts about the recording, as label and text.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
+// What the page says beside the events.
+struct About {
+  static constexpr u64 unknown = ~u64{0};
+  std::string where{};     // its title
+  Facts facts{};
+  bool raw_times = false;  // not nanoseconds, but numbers
+  u64 apart_ns = 0;        // how far apart events of two machines may be that have the same time, at most; or `unknown`
+};
+
 class Plot {
  public:
   static constexpr u32 most_lanes = 4096, most_counters = 512, most_heat_maps = 64, most_names = 4096, most_stacks = 65'536;
@@ -62,8 +71,8 @@ class Plot {
   u64 events() const { return events_; }
   u64 lost() const { return lost_; }
 
-  // Once, at the end. `where` is the page's title; `raw_times`: not nanoseconds, but numbers.
-  std::string json(const std::string& where, const Facts& facts, bool raw_times);
+  // Once, at the end.
+  std::string json(const About& about);
   // After json(): the bounds that were reached.
   const std::vector<std::string>& notes() const { return notes_; }
 

@@ -308,8 +308,27 @@ try {
     return { x: p.x, y: p.y - window.ringside.lanes.middle(lane, "slices") + row.height - 7, count: b.count };
   });
   assert.ok((await tip(few, bin, "merged")).startsWith(`${number(bin.count)} merged`));
-  await few.close();
   done("merged slices are counted and said");
+
+  // Beside the hair: where events of another machine's clock may belong; here as if there were one.
+  const band = () => few.evaluate(() => {
+    const style = getComputedStyle(document.getElementById("hair"), "::before");
+    return [-parseFloat(style.left), -parseFloat(style.right)];
+  });
+  assert.equal(await few.locator("#apart").count(), 0);
+  const middle = await few.evaluate(() => {
+    const { view, place } = window.ringside, t = (view.begin + view.end) / 2, apart = (view.end - view.begin) / 20;
+    window.ringside.model.raw.apart = Math.round(apart);
+    return { ...place("as-4712", t), wide: place("as-4712", t + apart).x - place("as-4712", t).x };
+  });
+  await few.mouse.move(middle.x, middle.y);
+  for (const side of await band()) assert.ok(Math.abs(side - middle.wide) < 2, `${side}, not ${middle.wide}`);
+  await few.evaluate(() => { window.ringside.model.raw.apart = null; });
+  await few.mouse.move(middle.x - 100, middle.y);
+  const everywhere = await band();
+  assert.ok(everywhere[1] - everywhere[0] > 190 && everywhere[0] > 200, `${everywhere}`);  // all of the view
+  await few.close();
+  done("a band as wide as the clocks are apart");
 
   const huge = await open("huge");
   assert.equal((await huge.locator("#chips .chip").first().innerText()), "3 events");

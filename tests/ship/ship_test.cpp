@@ -9,6 +9,7 @@
 #include "consumer/reading.hpp"
 #include "consumer/shipped.hpp"
 #include "cpu_rings.hpp"
+#include "plot_page.hpp"
 #include "ship/ship.hpp"
 
 namespace ringside::test::ship_test {
@@ -396,7 +397,11 @@ TEST_F(Ship, WhatWasShippedReadsAsTheRecordingDid) {
     EXPECT_EQ(local.out == shipped.out, true) << command << first_difference(local.out, shipped.out) << shipped.err;
     EXPECT_GT(local.out.size(), 100u) << command << local.err;
   }
-  EXPECT_EQ(ringside("plot -o plot.html '" + url() + "'").code, 0);
+  const auto plot_of = [&](const std::string& range) {
+    EXPECT_EQ(ringside("plot -o plot.html '" + url() + range + "'").code, 0);
+    return page_json(slurp(dir + "/plot.html"));
+  };
+  EXPECT_EQ(plot_of("")["lost"], 0);
   // A range of the time of day.
   const u64 middle = number("SELECT toUInt64(quantileExact(0.5)(time_ns)) FROM \"app:numbers\"");
   const u64 later =
@@ -412,6 +417,12 @@ TEST_F(Ship, WhatWasShippedReadsAsTheRecordingDid) {
   // Two machines, by time of day.
   part(1, 4, 50, "other");
   ASSERT_EQ(ringside("ship -q --spool other --host there " + url()).code, 0);
+  EXPECT_EQ(plot_of("?hosts=here")["apart"], 0);  // of one clock
+  std::vector<u64> errors;
+  for (const std::string host : {"here", "there"})
+    errors.push_back(number("SELECT max(error_ns) FROM merge(currentDatabase(), '^app:') WHERE host = '" + host + "'"));
+  const bool known = std::max(errors[0], errors[1]) < ~u32{0};
+  EXPECT_EQ(plot_of("?hosts=here,there")["apart"], known ? nlohmann::json(errors[0] + errors[1]) : nlohmann::json());
   const Outcome both = ringside("report --json '" + url() + "?hosts=here,there'");
   EXPECT_EQ(both.code, 0) << both.err;
   EXPECT_NE(both.err.find("there: times of day, "), std::string::npos) << both.err;

@@ -95,7 +95,7 @@ struct PlotTest : testing::Test {
     name.resize(15);
     return Payload(3, 4711).put(kind).text(name);
   }
-  json page() { return json::parse(plot->json("here", {{"clock", "mono"}}, false)); }
+  json page() { return json::parse(plot->json({"here", {{"clock", "mono"}}})); }
 
   static std::vector<Row> rows(const json& j, const std::string& kind, u32 number) {
     std::vector<Row> out;
@@ -508,7 +508,7 @@ TEST_F(PlotTest, StacksOfSlicesAndHowOftenTheyCame) {
   with(2000, 124, 5);
   with(4000, 0, 1);
   with(5000, 123, 1);
-  const json page = json::parse(plot->json("here", {}, false));
+  const json page = json::parse(plot->json({"here"}));
   // As "outermost;...;innermost".
   const auto path = [&](size_t stack) {
     std::string out;

@@ -9,7 +9,7 @@ interface RawLane {
 interface RawCounter { name: string; thread: number; type: number; at: number[]; value: number[]; merged: number[] }
 interface Thread { tid: number; pid: number; events: number; name: string; process: string; shown?: string; parent?: number; names?: [number | null, string][] }
 interface Raw {
-  where: string; raw_times: boolean; origin: string; duration: number; events: number; lost: number; merge_ns: number; state_merge_ns: number;
+  where: string; raw_times: boolean; apart: number | null; origin: string; duration: number; events: number; lost: number; merge_ns: number; state_merge_ns: number;
   facts: [string, string][]; notes: string[];
   types: { name: string; count: number; rate: Sparse }[];
   rates: Grid & { lost: Sparse };

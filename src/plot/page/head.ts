@@ -14,6 +14,12 @@ export function showHead(model: Model) {
   const lostChip = make("span", raw.lost ? `lost ${count(raw.lost)}` : "nothing lost", raw.lost ? "chip lost" : "chip");
   lostChip.id = "lost";
   chips.append(lostChip);
+  if (raw.apart !== 0) {
+    const chip = make("span", raw.apart === null ? "clocks not synchronised" : `clocks ±${time(raw.apart)}`, "chip");
+    chip.id = "apart";
+    chip.title = "How far apart events of two machines may be that have the same time: the band beside the pointer";
+    chips.append(chip);
+  }
   const notes = [...raw.notes];
   const tooDeep = model.lanes.reduce((s, l) => s + l.tooDeep, 0);
   if (tooDeep) notes.push(`${count(tooDeep)} slices lie deeper than 12 levels and are not drawn`);

@@ -118,7 +118,15 @@ function start(model: Model) {
     charts.draw();
     drawLabels(height);
     drawChosen(width);
+    drawBand(hair.offsetLeft);
     if (!pane.chosen) pane.draw();
+  }
+
+  // Beside the hair: what another machine did at its moment may be anywhere in the band.
+  function drawBand(x: number) {
+    const width = areaWidth(), apart = ((raw.apart ?? Infinity) / (view.end - view.begin)) * width;
+    hair.style.setProperty("--before", Math.min(apart, x - gutter) + "px");
+    hair.style.setProperty("--after", Math.min(apart, gutter + width - x) + "px");
   }
 
   function drawChosen(width: number) {
@@ -275,6 +283,7 @@ function start(model: Model) {
     const x = e.clientX - left;
     hair.style.display = x > gutter ? "block" : "none";
     hair.style.left = x + "px";
+    drawBand(x);
     if (!drag) {
       point(e);
       return;
