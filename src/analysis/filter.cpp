@@ -10,6 +10,7 @@
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "decode/syscalls.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -24,7 +25,7 @@ Error error_at(std::string_view text, size_t at, const std::string& why, std::er
   constexpr size_t around = 60;
   const size_t begin = at > around ? at - around : 0;
   std::string line;
-  for (const char c : text.substr(begin, 2 * around)) line += static_cast<u8>(c) < 0x20 || c == 0x7F ? ' ' : c;
+  for (const char c : text.substr(begin, 2 * around)) line += sys::is_control(c) ? ' ' : c;
   return mistyped(code, "filter: " + why + "\n  " + line + "\n  " + std::string(at - begin, ' ') + "^").value();
 }
 

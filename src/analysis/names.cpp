@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analysis/mistyped.hpp"
+#include "sys/text.hpp"
 
 namespace ringside {
 namespace {
@@ -198,9 +199,7 @@ tl::unexpected<Error> mistyped(std::errc code, std::string sentence) {
 bool is_mistyped(const Error& error) { return error.code.category() == mistyped_category; }
 
 std::string in_quotes(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text.substr(0, 64)) out += static_cast<u8>(c) < 0x20 || c == 0x7F ? '?' : c;
-  return out + (text.size() > 64 ? "...\"" : "\"");
+  return "\"" + sys::printable(text.substr(0, 64)) + (text.size() > 64 ? "...\"" : "\"");
 }
 
 std::string event_list(const Formats& formats) {

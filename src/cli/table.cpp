@@ -2,19 +2,9 @@
 
 #include <algorithm>
 
+#include "sys/text.hpp"
+
 namespace ringside::cli {
-namespace {
-
-// A cell must neither break the table nor control the terminal.
-std::string tame(const std::string& cell) {
-  std::string out = cell;
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-  }
-  return out;
-}
-
-}  // namespace
 
 size_t text_width(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -30,7 +20,7 @@ std::string Table::render(bool colour) const {
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text;
     for (size_t i = 0; i < columns_.size(); ++i) {
-      const std::string cell = i < cells.size() ? tame(cells[i]) : "";
+      const std::string cell = i < cells.size() ? sys::printable(cells[i]) : "";
       const std::string space(widths[i] - std::min(widths[i], text_width(cell)), ' ');
       if (i != 0) text += "  ";
       text += columns_[i].align == right ? space + cell : cell + space;

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "sys/text.hpp"
+
 namespace ringside {
 namespace {
 
@@ -477,10 +479,9 @@ void append_list(const Field& field, Bytes bytes, const std::string& between, fm
 
 // A text of the traced program is printed within one line and often on a terminal: no control characters.
 void append_text(std::string_view text, fmt::memory_buffer& out) {
-  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
-  if (std::none_of(text.begin(), text.end(), control)) return append(out, text);
+  if (std::none_of(text.begin(), text.end(), sys::is_control)) return append(out, text);
   for (const char c : text) {
-    if (!control(c))
+    if (!sys::is_control(c))
       out.push_back(c);
     else
       fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(c));

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "decode/print_steps.hpp"
+#include "sys/text.hpp"
 
 namespace ringside {
 namespace {
@@ -120,7 +121,7 @@ void append_json_text(std::string_view text, fmt::memory_buffer& out) {
     } else if (c == '"' || c == '\\') {
       out.push_back('\\');
       out.push_back(c);
-    } else if (static_cast<u8>(c) < 0x20 || c == 0x7F) {
+    } else if (sys::is_control(c)) {
       fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
     } else {
       append(out, text.substr(0, length));

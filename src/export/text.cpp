@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sys/text.hpp"
+
 namespace ringside {
 namespace {
 
@@ -17,13 +19,6 @@ void append_time(u64 ns, fmt::memory_buffer& out) {
   append(out, {micros, sizeof micros - 1});
 }
 
-// A thread may have any name; a line must stay one line.
-std::string printable(std::string_view name) {
-  std::string out;
-  for (const char c : name) out += static_cast<u8>(c) < 0x20 || c == 0x7F ? '?' : c;
-  return out;
-}
-
 }  // namespace
 
 const std::string& TextLines::prefix(const TraceRecord& record, i32 tid, const RingName& ring) {
@@ -35,8 +30,8 @@ const std::string& TextLines::prefix(const TraceRecord& record, i32 tid, const R
     p.source = source;
     p.cpu = cpu;
     p.renamed = tasks_.renamed();
-    p.text = ring.buffer.empty() ? "" : printable(ring.buffer) + ": ";
-    p.text += fmt::format("{:>16}-{:<7} ", printable(tasks_.name(tid, ring)), tasks_.show(tasks_.key(tid, ring)));
+    p.text = ring.buffer.empty() ? "" : sys::printable(ring.buffer) + ": ";
+    p.text += fmt::format("{:>16}-{:<7} ", sys::printable(tasks_.name(tid, ring)), tasks_.show(tasks_.key(tid, ring)));
     if (processes_) {
       const i32 process = tasks_.seen_process(tid, ring);
       p.text += process > 0 ? fmt::format("({:7}) ", process) : "(-------) ";
@@ -52,7 +47,7 @@ bool TextLines::print_marker(const EventType& type, Bytes payload, fmt::memory_b
   if (type.name == "print") {
     const std::string_view text(reinterpret_cast<const char*>(payload.data) + 16, payload.size - 16);
     append(out, "tracing_mark_write: ");
-    append(out, printable(text.substr(0, std::min(text.find('\n'), text.find('\0')))));
+    append(out, sys::printable(text.substr(0, std::min(text.find('\n'), text.find('\0')))));
     return true;
   }
   if (type.name != "raw_data") return false;
@@ -86,10 +81,10 @@ void TextLines::print_stack(const EventType& type, const TraceRecord& record, fm
     } else if (symbol == nullptr) {
       fmt::format_to(std::back_inserter(out), "{:#x}", address);
     } else {
-      append(out, printable(symbol->name));
+      append(out, sys::printable(symbol->name));
       fmt::format_to(std::back_inserter(out), "+{:#x}/{:#x}", address - symbol->address,
                      symbols.end_of(*symbol) - symbol->address);
-      if (!symbol->module.empty()) fmt::format_to(std::back_inserter(out), " [{}]", printable(symbol->module));
+      if (!symbol->module.empty()) fmt::format_to(std::back_inserter(out), " [{}]", sys::printable(symbol->module));
     }
     out.push_back('\n');
   }

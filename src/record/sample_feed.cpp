@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "schema/format_text.hpp"
-#include "sys/hex.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 #include "writer/process.hpp"
 #include "writer/stack.hpp"

@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-#include "sys/hex.hpp"
+#include "sys/text.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {

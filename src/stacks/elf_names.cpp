@@ -16,7 +16,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "sys/hex.hpp"
+#include "sys/text.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -143,10 +143,7 @@ std::string demangled(const char* name) {
   }
   if (out.empty()) out.assign(name, strnlen(name, longest_name));
   if (out.size() > longest_name) out.erase(longest_name);
-  for (char& c : out) {
-    if (static_cast<u8>(c) < 0x20 || c == 0x7F) c = '?';
-  }
-  return out;
+  return sys::printable(out);
 }
 
 struct ElfNames::Inside {

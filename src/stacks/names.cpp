@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "sys/sys.hpp"
+#include "sys/text.hpp"
 
 namespace ringside {
 namespace {
@@ -23,14 +24,6 @@ std::string base_name(const std::string& path) {
 
 bool is_file(const std::string& path) {
   return !path.empty() && (path[0] == '/' || path == "[vdso]") && path.rfind("//", 0) != 0 && path.rfind("/memfd:", 0) != 0;
-}
-
-std::string printable(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (static_cast<u8>(c) < 0x20 || c == 0x7F) c = '?';
-  }
-  return out;
 }
 
 // A regular file, as a whole; empty: it cannot be read.
@@ -131,7 +124,7 @@ Names::Span Names::look_up(u32 space, u64 address) {
 Names::Span Names::in_kernel(u64 address) {
   const Symbols::Symbol* const symbol = kernel_.find_first(address);
   if (symbol == nullptr) return unnamed(fmt::format("[kernel]+{:#x}", address), "[kernel]");
-  CodeFunction function{printable(symbol->name), printable(symbol->module), "", "", CodeFunction::Kind::kernel};
+  CodeFunction function{sys::printable(symbol->name), sys::printable(symbol->module), "", "", CodeFunction::Kind::kernel};
   function.path = function.module.empty() ? "[kernel]" : "[" + function.module + "]";
   const u64 size = kernel_.end_of(*symbol) - symbol->address;
   return keep({{intern(std::move(function)), 0, address - symbol->address, size, 0, false}});
@@ -146,7 +139,7 @@ Names::Span Names::by_perf_map(i32 pid, u64 address) {
   if (pid > 0) {
     if (const PerfMap::Entry* entry = perf_map(pid).find(address)) {
       const std::string path = "/tmp/perf-" + std::to_string(pid) + ".map";
-      return keep({{intern({printable(entry->name), "[jit]", path, "", CodeFunction::Kind::jit}), 0, address - entry->begin,
+      return keep({{intern({sys::printable(entry->name), "[jit]", path, "", CodeFunction::Kind::jit}), 0, address - entry->begin,
                     entry->end - entry->begin, 0, false}});
     }
   }
@@ -176,7 +169,7 @@ Names::Span Names::in_file(u32 file, u64 offset) {
   const auto [at, fresh] = in_files_.try_emplace({file, offset});
   if (!fresh) return at->second;
   const CodeFile& code = maps_.file(file);
-  const std::string path = printable(code.path), module = base_name(path);
+  const std::string path = sys::printable(code.path), module = base_name(path);
   std::vector<CodePlace> places;
   ElfNames* const names = elf_of(file);
   for (ElfPlace& p : names != nullptr ? names->at(offset) : std::vector<ElfPlace>()) {

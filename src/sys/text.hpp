@@ -1,10 +1,23 @@
-// Bytes as hexadecimal digits: how build ids are written.
+// How bytes and foreign texts are shown.
 #pragma once
+#include <algorithm>
 #include <ringside/base/types.hpp>
 #include <string>
+#include <string_view>
 
 namespace ringside::sys {
 
+// These would break a line or control the terminal.
+inline bool is_control(char c) { return static_cast<u8>(c) < 0x20 || c == 0x7F; }
+
+// A thread, a file, a function may have any name; a line must stay one line.
+inline std::string printable(std::string_view text) {
+  std::string out(text);
+  std::replace_if(out.begin(), out.end(), is_control, '?');
+  return out;
+}
+
+// As build ids are written.
 inline std::string hex(Bytes bytes) {
   constexpr char digits[] = "0123456789abcdef";
   std::string out;
