@@ -16,6 +16,7 @@
 
 #include "bench.hpp"
 #include "rival.hpp"
+#include "threads.hpp"
 #include "writer/cpu_rings.hpp"
 #include "sys/sys.hpp"
 
@@ -120,34 +121,9 @@ void time_part(const LocalRings& rings) {
            ns[4]));
 }
 
-// The number of events that `threads` threads write in a fixed time, each on its own CPU.
-double together(const LocalRings& rings, int threads) {
-  std::vector<std::thread> all;
-  std::atomic<int> ready{0};
-  std::atomic<u64> events{0};
-  std::atomic<bool> stop{false};
-  for (int t = 0; t < threads; ++t)
-    all.emplace_back([&, t] {
-      pin(t);
-      ++ready;
-      while (ready < threads) {
-      }
-      u64 n = 0;
-      for (; !stop.load(std::memory_order_relaxed); ++n) write16(rings, n, n);
-      events += n;
-    });
-  while (ready < threads) usleep(100);
-  usleep(quick ? 50000 : 200000);
-  stop = true;
-  for (auto& t : all) t.join();
-  return static_cast<double>(events);
-}
-
 void scale_part(const LocalRings& rings) {
-  if (std::thread::hardware_concurrency() < 2) return row("cpu.scale2", std::nullopt, "x", "one processor only");
-  std::vector<double> ratio;
-  for (int i = 0; i < (quick ? 3 : 9); ++i) ratio.push_back(together(rings, 2) / together(rings, 1));
-  row("cpu.scale2", median(ratio), "x", "two threads on two CPUs / one thread");
+  scale_row("cpu.scale2", "two threads on two CPUs / one thread",
+            [&](const auto& run) { run([&](u64 n) { write16(rings, n, n); }); });
 }
 
 struct Shared {
@@ -304,39 +280,7 @@ void threads_part(Instance& instance) {
 void live_part() {
   if (std::thread::hardware_concurrency() < 2) return row("cpu.live_refused", std::nullopt, "share", "one processor only");
   LocalRings rings(65536, 4097, true);
-  std::atomic<bool> done{false};
-  u64 tried = 0, written = 0, read = 0;
-  const u64 duration = quick ? 2'000'000'000 : 10'000'000'000;
-  std::thread consumer([&] {
-    pin(1);
-    Reader<> reader(rings[0]);
-    for (;;) {
-      const bool last = done;
-      const Got got = reader.get_reader(false);
-      if (got == Got::data) {
-        const ReaderView& v = reader.view();
-        abi::EventCursor c(reader.data(), v.begin, v.end, 0);
-        while (c.next()) ++read;
-        if (v.left) continue;
-      } else if (last) {
-        return;
-      }
-      usleep(200);  // as live.cpp
-    }
-  });
-  std::thread producer([&] {
-    pin(0);
-    for (const u64 end = sys::now_ns() + duration; sys::now_ns() < end;)
-      for (int k = 0; k < 1000; ++k, ++tried) written += write16(rings, tried, tried);
-    done = true;
-  });
-  producer.join();
-  consumer.join();
-  row("cpu.live_refused", static_cast<double>(tried - written) / static_cast<double>(tried), "share",
-      read == written ? text("%.0f M events written, every one was read", static_cast<double>(written) / 1e6)
-                      : "THE BOOKS DO NOT BALANCE");
-  row("cpu.live_events_per_s", static_cast<double>(read) * 1e9 / static_cast<double>(duration), "1/s",
-      "writer and consumer, a core each");
+  live_rows_of(rings[0], "cpu.live_", [&](const auto& run) { run([&](u64 n) { return write16(rings, n, n); }); });
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ inline Pages pages_of(const LocalRing& ring) {
 
 class PagesSource final : public Source {  // from the start; the pages must outlive it
  public:
-  explicit PagesSource(const Pages& pages) : Source({}, calibrate(best_clock())), pages_(pages) {}
+  explicit PagesSource(const Pages& pages) : Source({}, clock()), pages_(pages) {}
   result<std::optional<SubBufferView>> next() override {
     if (at_ == pages_.size()) return std::nullopt;
     const auto& [bytes, end] = pages_[at_++];
@@ -40,6 +40,13 @@ class PagesSource final : public Source {  // from the start; the pages must out
   bool ended() const override { return true; }
 
  private:
+  // Ticks of Given begin at 0: before the base of a clock of this machine they could be before time 0.
+  static ClockInfo clock() {
+    ClockInfo clock = calibrate(best_clock());
+    clock.base_ticks = clock.base_ns = 0;
+    return clock;
+  }
+
   const Pages& pages_;
   size_t at_ = 0;
 };
