@@ -56,7 +56,8 @@ void about_clocks(const Trace& trace, plot::About& about) {
     const u64 error = o.machine.error_ns;
     const bool known = error < o.machine.unknown;
     about.facts.emplace_back("clock of " + o.machine.host,
-                             known ? "time of day ±" + format_time(static_cast<double>(error)) : "time of day, not synchronised");
+                             known ? "time of day ±" + format_time(static_cast<double>(error))
+                                   : "time of day, not synchronised");
     second = std::max(second, std::min(worst, error));
     worst = std::max(worst, error);
   }

@@ -820,7 +820,8 @@ TEST_F(Ship, TheTenQuestionsHaveAnswers) {
   for (size_t at = text.find("```sql\n"); at != std::string::npos; at = text.find("```sql\n", at + 1)) {
     const std::string sql = text.substr(at + 7, text.find("```", at + 7) - at - 7);
     const auto blocks = client->select(sql, answer);
-    EXPECT_TRUE(blocks || (one_cpu && sql.find("sched_migrate_task") != std::string::npos)) << sql << blocks.error().sentence;
+    EXPECT_TRUE(blocks || (one_cpu && sql.find("sched_migrate_task") != std::string::npos))
+        << sql << blocks.error().sentence;
     rows_of.push_back(0);
     u64 wakeups = 0;
     for (const auto& block : blocks ? *blocks : std::vector<clickhouse::BlockIn>{}) {
