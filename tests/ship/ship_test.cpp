@@ -810,7 +810,8 @@ TEST_F(Ship, TheTenQuestionsHaveAnswers) {
   const bool one_cpu = cpus.size() == 1;
   const Outcome recorded = ringside(
       "record -q -a -e 'sched,raw_syscalls' -o spool/part.1 -- "
-      "sh -c 'for cpu in " + fmt::format("{}", fmt::join(cpus, " ")) + "; do taskset -pc $cpu $$; /bin/true; sleep 0.01; done'");
+      "sh -c 'for cpu in " + fmt::format("{}", fmt::join(cpus, " ")) +
+      "; do taskset -pc $cpu $$; /bin/true; sleep 0.01; done'");
   if (recorded.code != 0) GTEST_SKIP() << "no events of the kernel here: " << recorded.err;
   ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.1 " + dir + "/kept").c_str()), 0);
   ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
