@@ -49,6 +49,8 @@ struct BinaryTest : testing::Test {
     for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
     return all;
   }
+  // A command that kills process $P of the shell's and waits until that has ended, reaped or not.
+  const std::string kill_and_wait = "sh -c \"kill $P; while grep -qs '^State:.[^Z]' /proc/$P/status; do :; done\"";
 };
 
 }  // namespace ringside::test

@@ -30,6 +30,13 @@ void Told::doubts(const RecordingRun& run) {
   say_first(fresh);
 }
 
+std::string compressed_to(const RecordingRun& run) {
+  const u64 bytes = run.compressed_bytes();
+  if (bytes == 0) return "";
+  return fmt::format("compressed to {}, 1/{:.1f}", format_size(bytes),
+                     static_cast<double>(run.bytes()) / static_cast<double>(bytes));
+}
+
 void say_summary(const RecordingRun& run, const std::string& where, const std::string& books) {
   say(fmt::format("{}, {} in {} from {}; lost {}; {}", counted(run.events() - run.removed().events, "event"),
                   format_size(run.bytes() - run.removed().bytes), format_time(static_cast<double>(run.duration_ns())),
@@ -37,9 +44,7 @@ void say_summary(const RecordingRun& run, const std::string& where, const std::s
   if (const Removed gone = run.removed(); gone.events != 0)
     say(counted(gone.events, "older event") + ", " + format_size(gone.bytes) +
         ", were recorded and removed again (--max-size)");
-  if (const u64 compressed = run.compressed_bytes(); compressed != 0)
-    say(fmt::format("compressed to {}, 1/{:.1f}", format_size(compressed),
-                    static_cast<double>(run.bytes()) / static_cast<double>(compressed)));
+  if (const std::string compressed = compressed_to(run); !compressed.empty()) say(compressed);
   say((run.events() == run.totals().read ? "" : books) + identity(run.totals()));
   if (const u64 late = run.missing().unrecorded; late != 0)
     say(format_count(late) + " of the lost events were written to the rings when they could no longer be recorded");

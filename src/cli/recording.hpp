@@ -28,6 +28,9 @@ class Told {
   size_t problems_ = 0;
 };
 
+// "compressed to 1.2 MiB, 1/5.0"; empty: nothing is.
+std::string compressed_to(const RecordingRun& run);
+
 // "1,234 events, 12.0 KiB in 1.5 s from 3 rings; lost 0; DIR", and the books.
 // books: what stands in front of the books, if these are of more than the recording.
 void say_summary(const RecordingRun& run, const std::string& where, const std::string& books = "");

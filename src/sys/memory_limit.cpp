@@ -34,7 +34,7 @@ constinit Level levels[most_levels];
 constinit std::atomic<u32> nr_levels{0};
 constinit std::atomic<u32> looked_as{0};  // the effective user then
 constinit std::atomic<u64> looking{0},
-    known{0};  // the process (this_process) that has begun to look, and the one that has looked: a fork's child looks again
+    looked{0};  // the process (this_process) that has begun to look, and the one that has looked: a fork's child looks again
 
 // Asking takes some 30 us, and each refused event asks.
 constinit std::atomic<u64> full_at{0};  // CLOCK_MONOTONIC_COARSE
@@ -139,13 +139,13 @@ bool memory_left(u64 size) noexcept {
     nr_levels.store(0, std::memory_order_relaxed);
     looked_as.store(geteuid(), std::memory_order_relaxed);
     read_limits();
-    known.store(own, std::memory_order_release);
+    looked.store(own, std::memory_order_release);
   }
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   const u64 ns = static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
   bool room = ns - full_at.load(std::memory_order_relaxed) >= ask_again_ns;
-  if (known.load(std::memory_order_acquire) == own)  // else another thread is looking, or this is a handler that interrupted it
+  if (looked.load(std::memory_order_acquire) == own)  // else another thread is looking, or this is a handler that interrupted it
     for (u32 n = 0; n < nr_levels.load(std::memory_order_relaxed) && room; ++n)
       if (room = room_in(levels[n], size); !room) full_at.store(ns, std::memory_order_relaxed);
   errno = saved;

@@ -107,7 +107,7 @@ TEST_F(KernelCli, ACommandBeginsWithItsExecve) {
   EXPECT_EQ(ringside("record -q -e sched,syscalls ./nothing").code, 127);
   // Other processes' recordings do not wait for it, and do not have it.
   const Outcome o =
-      run("sleep 600 & P=$!; " RINGSIDE_BUILD_DIR "/ringside record -q -e sched,syscalls -p $P sh -c \"kill $P\"; echo $?");
+      run("sleep 600 & P=$!; " RINGSIDE_BUILD_DIR "/ringside record -q -e sched,syscalls -p $P " + kill_and_wait + "; echo $?");
   EXPECT_EQ(o.out, "0\n") << o.err;
   std::set<std::string> tasks;
   for (const json& e : events("-e syscalls,sched:sched_process_*")) tasks.insert(e.value("task", ""));
