@@ -591,7 +591,7 @@ TEST_F(MountRemotes, EachRequestIsAnsweredOnceUnderLoad) {
   const std::string path = remote::announced_path("app");
   std::atomic<bool> stop{false};
   std::thread app([&] {
-    for (u64 round = 0; !stop; ++round) {
+    while (!stop) {
       remote::ProcessWriter<> writer({path, {{1, "app", "tick", ""}}});
       for (u32 k = 0; k < 60 && !stop; ++k, usleep(2000))
         for (Tick tick; tick.number < 200; ++tick.number)
