@@ -47,7 +47,7 @@ void fold_row() {
     FlameTree tree;
     tree.add(fold, joined, {"task"}, 0);
     const u64 named = cpu_ns();
-    rates.push_back(tree.sum(0) == events ? static_cast<double>(events) * 1e9 / static_cast<double>(folded - from) : 0);
+    rates.push_back(fold.weight() == events ? static_cast<double>(events) * 1e9 / static_cast<double>(folded - from) : 0);
     whole.push_back(static_cast<double>(named - from) / 1e9);
   }
   row("flame.stacks_per_s", fastest(rates), "1/s",
