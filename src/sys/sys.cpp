@@ -392,6 +392,17 @@ bool still_holds(const u32* at, u32 value) noexcept {
   return !other;
 }
 
+bool was_left(uintptr_t at, uintptr_t mine) noexcept {
+  if (at == mine) return true;
+  stack_t alternate{};
+  if (sigaltstack(nullptr, &alternate) != 0) return false;
+  const auto on_it = [&](uintptr_t address) {
+    return (alternate.ss_flags & SS_DISABLE) == 0 && address - reinterpret_cast<uintptr_t>(alternate.ss_sp) < alternate.ss_size;
+  };
+  if (on_it(at) != on_it(mine)) return on_it(at);
+  return at < mine;
+}
+
 namespace {
 bool is_resident(u64 first, u64 end) noexcept {
   if (!same_user()) return false;  // for a file that this process may not write, mincore reports all of it as present

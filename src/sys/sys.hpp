@@ -116,6 +116,10 @@ bool thread_gone(i32 pid, i32 tid) noexcept;
 u64 this_process() noexcept;
 // Whether this word holds that value. The kernel reads it, so the address may be unmapped. Signal-safe.
 bool still_holds(const u32* at, u32 value) noexcept;
+// Whether a call whose frame has the address `at` was left by longjmp; `mine` is in the frame of the call that asks, on a stack
+// of the same thread, and they are not the same call. An interrupted call stands above its handler on one stack, and an
+// interrupted thread is not on the alternate one. Signal-safe.
+bool was_left(uintptr_t at, uintptr_t mine) noexcept;
 // Makes the kernel allocate memory for all of these bytes of a mapping, so that a store no longer faults. False: there is none
 // (a full file system, a limit), and a store would be a SIGBUS; or the memory cgroup has no room, and the kernel would kill the
 // process. True also where the kernel cannot be asked (before 5.14). Signal-safe.

@@ -230,12 +230,9 @@ StackWalk* new_walk() noexcept {
 }  // namespace
 
 WalkMemory::WalkMemory() noexcept : walk_(nullptr) {
-  // A handler that left a walk by longjmp: its place on this stack is gone.
-  while (walks.level != 0) {
-    const u64 mark = reinterpret_cast<u64>(walks.walk[walks.level - 1]->mark), mine = reinterpret_cast<u64>(&mark_);
-    if (mark >= mine || mine - mark > (u64{1} << 20)) break;
-    --walks.level;
-  }
+  // Not the address of a local: the address sanitizer gives those places outside the stack.
+  const auto call = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  while (walks.level != 0 && sys::was_left(walks.walk[walks.level - 1]->call, call)) --walks.level;
   if (walks.level == 2) return;
   StackWalk*& mine = walks.walk[walks.level];
   if (mine == nullptr) {
@@ -246,7 +243,7 @@ WalkMemory::WalkMemory() noexcept : walk_(nullptr) {
     else
       munmap(made, sizeof *made);
   }
-  mine->mark = &mark_;
+  mine->call = call;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
   ++walks.level;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);

@@ -28,7 +28,7 @@ struct StackWalk {
   u32 frames;
   StackEnd end;
   u64 rules;  // the cache's generation
-  const void* mark;
+  uintptr_t call;  // an address in the frame of the call that walks
   struct Step {
     u64 pc, sp, fp;             // before the step
     u64 ra_at, ra, fp_at, fp_value;  // what it read; fp_at 0: nothing
@@ -77,7 +77,6 @@ class WalkMemory {
 
  private:
   StackWalk* walk_;
-  u32 mark_ = 0;
 };
 
 void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept;

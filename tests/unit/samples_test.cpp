@@ -40,7 +40,7 @@ struct RingBytes {
 struct Text8 {
   char text[8];
 };
-constexpr i32 pid = 70, tid = 71;
+constexpr i32 pid = (1 << 22) + 70, tid = pid + 1;  // beyond all that the kernel gives
 
 TEST(PerfRing, RecordsAreReadAlsoAcrossItsEnd) {
   RingBytes ring;

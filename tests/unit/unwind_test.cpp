@@ -2,6 +2,7 @@
 // cannot be.
 #include <execinfo.h>
 #include <gtest/gtest.h>
+#include <setjmp.h>
 
 #include <random>
 #include <vector>
@@ -117,6 +118,24 @@ TEST(Unwind, GarbageDoesNoHarm) {
   }
   EXPECT_GT(ends[static_cast<u32>(StackEnd::bad_frame)], 0u);
   EXPECT_GT(ends[static_cast<u32>(StackEnd::no_table)], 0u);
+}
+
+[[gnu::noinline]] void leave_a_walk(jmp_buf& back, const StackWalk*& got) {
+  const WalkMemory memory;
+  got = memory.get();
+  longjmp(back, 1);
+}
+
+// A handler may leave the call that it interrupted, again and again at the same place.
+TEST(Unwind, AWalkThatWasLeftHoldsNoMemory) {
+  static jmp_buf back;
+  static const StackWalk* got;
+  static volatile int times = 0;
+  while (times < 5) {
+    if (setjmp(back) == 0) leave_a_walk(back, got);
+    ASSERT_NE(got, nullptr) << times;
+    times = times + 1;
+  }
 }
 
 TEST(Unwind, AnyBytesAreAnExpression) {
