@@ -328,6 +328,21 @@ RingNow own_ring_now() noexcept {
   return {own->live | 1, place_of(__atomic_load_n(&ring.control->tail, __ATOMIC_RELAXED)).position, ring.geometry.nr_slots()};
 }
 
+// The address sanitizer gives the locals of the functions that it checks places outside the stack (use after return).
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define REAL_STACK [[gnu::no_sanitize_address]]
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define REAL_STACK [[gnu::no_sanitize_address]]
+#endif
+#ifdef REAL_STACK
+#define CHECKED  // inlined it would not be
+#else
+#define REAL_STACK
+#define CHECKED RINGSIDE_INLINE
+#endif
+
 namespace {
 
 // Usual sizes without a call or a loop.
@@ -341,7 +356,7 @@ RINGSIDE_INLINE void copy_payload(u8* to, const void* payload, u32 size) noexcep
 }
 
 // mark: a word of the caller's frame.
-Tried write_marked(u32& mark, const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
+CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
   if (these.top != 0) end_left_ones(reinterpret_cast<uintptr_t>(&mark));
   __atomic_store_n(&mark, still_open, __ATOMIC_RELAXED);  // a call that returns leaves it, but its mark is not noted then
   const Top interrupted = these.top;
@@ -402,10 +417,8 @@ Tried write_marked(u32& mark, const ringside_event& event, i32 as, void* payload
 
 }  // namespace
 
-// The address sanitizer gives the locals of the functions that it checks places outside the stack (use after return): not those
-// of this one, whose mark tells by its address who called whom.
-[[gnu::no_sanitize_address]] RINGSIDE_NOINLINE Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload,
-                                                                       u32 size) noexcept {
+// The mark tells by its address who called whom.
+REAL_STACK RINGSIDE_NOINLINE Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
   alignas(depth_bits + 1) u32 mark;
   return write_marked(mark, event, as, payload, size);
 }
