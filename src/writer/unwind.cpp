@@ -243,16 +243,21 @@ WalkMemory::WalkMemory() noexcept : walk_(nullptr) {
     else
       munmap(made, sizeof *made);
   }
+  // A handler that comes between takes the same walk, and puts this address back.
+  before_ = mine->call;
   mine->call = call;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  ++walks.level;
+  level_ = walks.level++;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
   walk_ = mine;
 }
 
 WalkMemory::~WalkMemory() {
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  if (walk_ != nullptr) --walks.level;
+  if (walk_ == nullptr) return;
+  walks.level = level_;  // also of those that a handler began inside of this one and left
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  walk_->call = before_;
 }
 
 void ready_unwind() noexcept {

@@ -77,6 +77,8 @@ class WalkMemory {
 
  private:
   StackWalk* walk_;
+  uintptr_t before_ = 0;
+  u32 level_ = 0;
 };
 
 void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept;
