@@ -84,15 +84,18 @@ u32 Plot::name(const std::string& text, u32 of_event) {
 }
 
 Plot::Event& Plot::event(u32 id, const EventType* type) {
+  if (id >= by_id_.size()) by_id_.resize(id + 1);  // of another machine
   auto& slot = by_id_[id];
   if (slot != nullptr) return *slot;
   slot = std::make_unique<Event>();
   Event& e = *slot;
-  e.index = static_cast<u32>(events_seen_.size());
   e.type = type;
   e.full = type != nullptr ? type->full : fmt::format("unknown:{}", id & 0xFFFF);
+  const auto same = std::find_if(events_seen_.begin(), events_seen_.end(), [&](const Event* o) { return o->full == e.full; });
+  e.index = static_cast<u32>(same - events_seen_.begin());
+  if (same == events_seen_.end()) events_seen_.push_back(&e);
+  e.namesake = events_seen_[e.index];
   e.lane_name = name(e.full, e.index);
-  events_seen_.push_back(&e);
   if (type == nullptr) return e;
   using Role = Event::Role;
   if (type->full == "sched:sched_switch") {
@@ -472,7 +475,7 @@ void Plot::add(const TraceRecord& record, const RingName& name, u64 weight) {
   const u32 id = record.number();
   const EventType* type = formats_.find(id);
   Event& e = event(id, type);
-  ++e.count;
+  ++e.namesake->count;
   rates_.add(record.time, e.index + 1, 1);
   if (record.stack != 0) count_stack(record, e, weight);
   if (e.role == Event::Role::wake) wake_task(record, e, name);

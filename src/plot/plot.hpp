@@ -140,7 +140,7 @@ class Plot {
   std::unordered_map<std::string, u32> counter_numbers_;
   std::vector<LaneName> lane_names_;
   std::vector<std::unique_ptr<Event>> by_id_;
-  std::vector<const Event*> events_seen_;
+  std::vector<Event*> events_seen_;  // by index
   std::vector<std::pair<std::string, u32>> names_;  // names of slices, with their event
   std::unordered_map<std::string, u32> name_numbers_;
   std::vector<Thread> threads_;

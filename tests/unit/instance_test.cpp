@@ -495,9 +495,10 @@ TEST_F(InstanceTest, ForkInTheMiddleOfAnEvent) {
     const Seen parents = read_ring(*must(instance->source(0)));
     ASSERT_EQ(parents.numbers.size(), 201u);
     for (u64 i = 0; i < 201; ++i) EXPECT_EQ(parents.numbers[i], i);
-    const Seen children = read_all(*instance);
+    Seen children = read_all(*instance);
     ASSERT_EQ(children.numbers.size(), 200u);
-    for (u64 i = 0; i < 200; ++i) EXPECT_EQ(children.numbers[i], 1000 + i % 2);
+    std::sort(children.numbers.begin(), children.numbers.end());  // any ring that is free may be a child's second one
+    for (u64 i = 0; i < 200; ++i) EXPECT_EQ(children.numbers[i], 1000 + i / 100);
     EXPECT_EQ(instance->refused(), 0u);
     ringside_close();
   }
