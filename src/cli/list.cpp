@@ -119,6 +119,9 @@ result<std::vector<Found>> instances_of_others(const std::string& only) {
   return all;
 }
 
+// Its maker lives: as a recorder whose program has not begun, or has ended.
+bool is_waiting(Instance& instance) { return instance.writers() == Presence::none && instance.maker_lives(); }
+
 // The table of instances.
 class Instances {
  public:
@@ -136,8 +139,13 @@ class Instances {
       return row(one, {name, "unreadable"}, {{"instance", name}, {"state", "unreadable"}});
     }
     const Presence writers = (*opened)->writers();
-    const char* const state = writers == Presence::some ? "live" : writers == Presence::none ? "stale" : "unknown";
-    stale_ = stale_ || writers == Presence::none;
+    const bool waits = is_waiting(**opened);
+    const char* const state = waits                        ? "waiting"
+                              : writers == Presence::some ? "live"
+                              : writers == Presence::none ? "stale"
+                                                          : "unknown";
+    waiting_ = waiting_ || waits;
+    stale_ = stale_ || (writers == Presence::none && !waits);
     unknown_ = unknown_ || writers == Presence::unknown;
     std::vector<Counters> counters;
     for (const RingInfo& ring : (*opened)->rings()) {
@@ -164,6 +172,7 @@ class Instances {
     if (unknown_)
       say("unknown: nothing can tell whether some of its writers live; if you know that they are dead: ringside rm --force "
           "NAME");
+    if (waiting_) say("waiting: no process writes to it; the one that made it, a recorder perhaps, lives");
     if (stale_) say("stale: no process writes to it; look with ringside crash NAME, take away with ringside rm NAME");
     return code_;
   }
@@ -187,7 +196,7 @@ class Instances {
   const bool with_users_;
   Table table_;
   json all_ = json::array();
-  bool stale_ = false, unknown_ = false;
+  bool stale_ = false, waiting_ = false, unknown_ = false;
   int code_ = exit_ok;
 };
 
@@ -301,11 +310,15 @@ result<int> rm(const RmOptions& options) {
     const auto all = RS_TRY(Instance::find(false));
     for (const std::string& name : all) {
       auto opened = Instance::open(name);
-      if (opened && !(*opened)->has_writers()) names.push_back(name);
+      if (opened && !(*opened)->has_writers() && !is_waiting(**opened)) names.push_back(name);
     }
   }
   for (const std::string& name : names) {
-    if (auto gone = Instance::remove(name, options.force); !gone)
+    const auto opened = Instance::open(name);
+    if (!options.force && opened && is_waiting(**opened) && (*opened)->unmapped(""))
+      code = failed(Error{std::make_error_code(std::errc::device_or_resource_busy),
+                          "the process that made " + name + " lives, a recorder perhaps (--force removes it all the same)"});
+    else if (auto gone = Instance::remove(name, options.force); !gone)
       code = failed(gone.error());
     else
       say("removed " + name);
@@ -317,7 +330,7 @@ result<int> rm(const RmOptions& options) {
 
 Command add_list(CLI::App& app) {
   auto options = std::make_shared<ListOptions>();
-  CLI::App* c = app.add_subcommand("list", "instances, live and stale; with -i an instance's events");
+  CLI::App* c = app.add_subcommand("list", "instances, live, waiting and stale; with -i an instance's events");
   c->add_option("-i,--instance", options->instance, "list this instance's events and whether they are enabled");
   c->add_option("PATTERN", options->events, "the same as -e");
   add_events(*c, options->pattern_options, "list the kernel's events (and the instance's), with their fields");

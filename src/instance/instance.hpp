@@ -103,6 +103,7 @@ class Instance {
   Presence writers();
   bool has_writers() { return writers() != Presence::none; }  // or it may have them
   bool maker_lives() const;  // or may live
+  result<void> unmapped(const char* what);  // EBUSY: another process maps a ring, so `what` is not possible
   // The threads that wrote to rings of CPUs, and all threads of other PID namespaces that wrote, as far as they are known.
   // threads_seen() moves on whenever there is more to know.
   std::vector<RingName> threads() const;
@@ -178,7 +179,6 @@ class Instance {
   void put_claimed(u32 n, u64 state, bool cleared);
   void finish_clearing();
   result<void> take_out(const RingInfo& r, RingView& ring, int copy);
-  result<void> unmapped(const char* what);  // EBUSY: another process maps a ring, so `what` is not possible
   std::string name_, path_;
   sys::Region region_;
   InstanceWords words_;

@@ -389,5 +389,19 @@ TEST_F(Cli, RecordOfANamedInstanceLeavesIt) {
   EXPECT_EQ(ringside("list").out.find("web"), std::string::npos);
 }
 
+// "list calls a running recording stale, and rm destroys it": a recorder whose program has written nothing.
+TEST_F(Cli, ARecordersInstanceIsNotStaleBeforeItsProgramWrites) {
+  const std::string tool = RINGSIDE_BUILD_DIR "/ringside ";
+  const Outcome o = run("mkfifo go; " + tool + "record -q sh -c 'read x < go' & until " + tool +
+                        "list 2> said | grep record-; do sleep 0.05; done; cat said; N=$(" + tool +
+                        "list --json 2> /dev/null | grep -o 'record-[0-9]*' | head -1); " + tool + "rm $N; echo $?; " + tool +
+                        "rm --stale; echo > go; wait; " + tool + "list");
+  EXPECT_NE(o.out.find(" waiting "), std::string::npos) << o.out << o.err;
+  EXPECT_NE(o.out.find("waiting: no process writes to it"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("\n1\n"), std::string::npos) << o.out;
+  EXPECT_NE(o.err.find("lives, a recorder perhaps"), std::string::npos) << o.err;
+  EXPECT_EQ(o.err.find("removed"), std::string::npos) << o.err;
+}
+
 }  // namespace
 }  // namespace ringside::cli_test
