@@ -1,6 +1,5 @@
 // The rings of CPUs: the same figures as those of a thread's ring, and those that only these have.
 #include <pthread.h>
-#include <ringside/abi/event_cursor.hpp>
 #include <ringside/ring/cpu_writer.hpp>
 #include <sched.h>
 #include <signal.h>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "analysis/names.hpp"
 #include "cli/json.hpp"
@@ -119,8 +120,20 @@ result<std::vector<Found>> instances_of_others(const std::string& only) {
   return all;
 }
 
-// Its maker lives: as a recorder whose program has not begun, or has ended.
-bool is_waiting(Instance& instance) { return instance.writers() == Presence::none && instance.maker_lives(); }
+// waiting: the process that made it lives, as a recorder does whose program has not begun, or has ended.
+enum class State { live, waiting, stale, unknown };
+State state_of(Instance& instance) {
+  switch (instance.writers()) {
+    case Presence::some: return State::live;
+    case Presence::unknown: return State::unknown;
+    case Presence::none: break;
+  }
+  return instance.maker_lives() ? State::waiting : State::stale;
+}
+const char* to_string(State state) {
+  constexpr const char* names[] = {"live", "waiting", "stale", "unknown"};
+  return names[static_cast<int>(state)];
+}
 
 // The table of instances.
 class Instances {
@@ -138,15 +151,9 @@ class Instances {
       say(opened.error().sentence);
       return row(one, {name, "unreadable"}, {{"instance", name}, {"state", "unreadable"}});
     }
-    const Presence writers = (*opened)->writers();
-    const bool waits = is_waiting(**opened);
-    const char* const state = waits                        ? "waiting"
-                              : writers == Presence::some ? "live"
-                              : writers == Presence::none ? "stale"
-                                                          : "unknown";
-    waiting_ = waiting_ || waits;
-    stale_ = stale_ || (writers == Presence::none && !waits);
-    unknown_ = unknown_ || writers == Presence::unknown;
+    const State now = state_of(**opened);
+    const char* const state = to_string(now);
+    seen_.insert(now);
     std::vector<Counters> counters;
     for (const RingInfo& ring : (*opened)->rings()) {
       counters.push_back(ring.counters);
@@ -169,11 +176,13 @@ class Instances {
   int print(bool as_json, const std::string& none) const {
     put(as_json ? line_of(all_) : table_.render(colours()));
     if (table_.empty()) say(none);
-    if (unknown_)
+    if (seen_.count(State::unknown) != 0)
       say("unknown: nothing can tell whether some of its writers live; if you know that they are dead: ringside rm --force "
           "NAME");
-    if (waiting_) say("waiting: no process writes to it; the one that made it, a recorder perhaps, lives");
-    if (stale_) say("stale: no process writes to it; look with ringside crash NAME, take away with ringside rm NAME");
+    if (seen_.count(State::waiting) != 0)
+      say("waiting: no process writes to it; the one that made it, a recorder perhaps, lives");
+    if (seen_.count(State::stale) != 0)
+      say("stale: no process writes to it; look with ringside crash NAME, take away with ringside rm NAME");
     return code_;
   }
 
@@ -196,7 +205,7 @@ class Instances {
   const bool with_users_;
   Table table_;
   json all_ = json::array();
-  bool stale_ = false, waiting_ = false, unknown_ = false;
+  std::set<State> seen_;
   int code_ = exit_ok;
 };
 
@@ -302,6 +311,12 @@ Command add_switch(CLI::App& app, const char* name, const char* description, boo
   return {c, [options, on] { return switch_events(*options, on); }};
 }
 
+// One that is mapped is refused for that.
+bool is_waiting(const std::string& name) {
+  const auto opened = Instance::open(name);
+  return opened && state_of(**opened) == State::waiting && (*opened)->unmapped("");
+}
+
 result<int> rm(const RmOptions& options) {
   std::vector<std::string> names = options.names;
   if (names.empty() && !options.stale) throw UsageError{"which instance? Give a name, or --stale"};
@@ -310,12 +325,11 @@ result<int> rm(const RmOptions& options) {
     const auto all = RS_TRY(Instance::find(false));
     for (const std::string& name : all) {
       auto opened = Instance::open(name);
-      if (opened && !(*opened)->has_writers() && !is_waiting(**opened)) names.push_back(name);
+      if (opened && state_of(**opened) == State::stale) names.push_back(name);
     }
   }
   for (const std::string& name : names) {
-    const auto opened = Instance::open(name);
-    if (!options.force && opened && is_waiting(**opened) && (*opened)->unmapped(""))
+    if (!options.force && is_waiting(name))
       code = failed(Error{std::make_error_code(std::errc::device_or_resource_busy),
                           "the process that made " + name + " lives, a recorder perhaps (--force removes it all the same)"});
     else if (auto gone = Instance::remove(name, options.force); !gone)

@@ -50,19 +50,19 @@ std::string wall_time(u64 ns) {
 
 // What was shipped: each machine's clock, and how far apart two of them may be.
 void about_clocks(const Trace& trace, plot::About& about) {
+  constexpr u64 unknown = ShippedAsRecording::Machine::unknown;
   u64 worst = 0, second = 0;
   for (const OpenedTrace& o : trace.opened) {
     if (o.shipped == nullptr) return;
     const u64 error = o.machine.error_ns;
-    const bool known = error < o.machine.unknown;
-    about.facts.emplace_back("clock of " + o.machine.host,
-                             known ? "time of day ±" + format_time(static_cast<double>(error))
-                                   : "time of day, not synchronised");
+    about.facts.emplace_back("clock of " + o.machine.host, error < unknown
+                                                               ? "time of day ±" + format_time(static_cast<double>(error))
+                                                               : "time of day, not synchronised");
     second = std::max(second, std::min(worst, error));
     worst = std::max(worst, error);
   }
   if (trace.opened.size() < 2) return;
-  about.apart_ns = worst < trace.first().machine.unknown ? worst + second : plot::About::unknown;
+  about.apart_ns = worst < unknown ? worst + second : plot::About::unknown;
 }
 
 plot::Facts facts_of(const PlotOptions& options, const OpenedTrace& opened) {

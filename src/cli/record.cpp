@@ -448,10 +448,11 @@ struct Parts {
     earlier_events += run->events();
     RS_TRY(finished);
     const std::string name = RS_TRY(options.rotation.put_aside(options.out));
-    const std::string compressed = compressed_to(*run);
-    if (!options.quiet)
+    if (!options.quiet) {
+      const std::string compressed = compressed_to(*run);
       say(fmt::format("{}, {}; lost {}; {}{}{}", counted(run->events(), "event"), format_size(run->bytes()),
                       lost_count(run->missing()), name, compressed.empty() ? "" : "; ", compressed));
+    }
     const Accounted accounted = program->accounted();
     run = nullptr;
     program = std::make_unique<InstanceFeed>(instance, only);

@@ -8,9 +8,8 @@ constexpr u32 none = ~u32{0};
 
 struct Plot::Event {
   enum class Role { instant, duration, run, wake, span, counter, enter, exit };
-  u32 index = 0, lane_name = 0;
-  u64 count = 0;              // with those of its namesakes
-  Event* namesake = nullptr;  // the first one of this name: this one, or that of another machine
+  u32 index = 0, lane_name = 0;  // index: of its name; events of several machines share it
+  u64 count = 0;  // of all events of this name, in the first one of them
   std::string full;
   Role role = Role::instant;
   const EventType* type = nullptr;

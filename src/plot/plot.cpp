@@ -94,7 +94,6 @@ Plot::Event& Plot::event(u32 id, const EventType* type) {
   const auto same = std::find_if(events_seen_.begin(), events_seen_.end(), [&](const Event* o) { return o->full == e.full; });
   e.index = static_cast<u32>(same - events_seen_.begin());
   if (same == events_seen_.end()) events_seen_.push_back(&e);
-  e.namesake = events_seen_[e.index];
   e.lane_name = name(e.full, e.index);
   if (type == nullptr) return e;
   using Role = Event::Role;
@@ -475,7 +474,7 @@ void Plot::add(const TraceRecord& record, const RingName& name, u64 weight) {
   const u32 id = record.number();
   const EventType* type = formats_.find(id);
   Event& e = event(id, type);
-  ++e.namesake->count;
+  ++events_seen_[e.index]->count;
   rates_.add(record.time, e.index + 1, 1);
   if (record.stack != 0) count_stack(record, e, weight);
   if (e.role == Event::Role::wake) wake_task(record, e, name);

@@ -9,8 +9,8 @@
 
 #include <cstring>
 
-#include "sys/text.hpp"
 #include "sys/sys.hpp"
+#include "sys/text.hpp"
 
 namespace ringside {
 namespace {

@@ -16,8 +16,8 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "sys/text.hpp"
 #include "sys/sys.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {

@@ -337,7 +337,7 @@ RingNow own_ring_now() noexcept {
 #define REAL_STACK [[gnu::no_sanitize_address]]
 #endif
 #ifdef REAL_STACK
-#define CHECKED  // inlined it would not be
+#define CHECKED  // a call: the sanitizer does not check code that is inlined into a function without its checks
 #else
 #define REAL_STACK
 #define CHECKED RINGSIDE_INLINE
