@@ -432,6 +432,10 @@ Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
         const Names name{{*number, leaf.value.text}};
         return lower_number(leaf, step, 8 * field->size, field->is_signed, &name);
       }
+      if (field->is_char && leaf.value.number == Value::Number::none && leaf.value.text.size() == 1) {  // B, "B", 'B'
+        const Names name{{leaf.value.text[0], leaf.value.text}};
+        return lower_number(leaf, step, 8 * field->size, field->is_signed, &name);
+      }
       return lower_number(leaf, step, 8 * field->size, field->is_signed, &field->symbols);
     case FieldKind::floating:
       if (leaf.value.number == Value::Number::none || leaf.compare == Compare::glob || leaf.compare == Compare::bits ||

@@ -44,7 +44,10 @@ constexpr std::pair<std::string_view, const char*> other_options[] = {{"-T", "--
                                                                       {"-d", "--duration 1s"},
                                                                       {"--comm", "--filter 'task == NAME'"},
                                                                       {"-R", "--kstack"},
-                                                                      {"--json", "--output FILE.json"}};
+                                                                      {"--json", "--output FILE.json"},
+                                                                      {"--from", "--time FROM.."},
+                                                                      {"--since", "--time FROM.."},
+                                                                      {"--until", "--time ..TO"}};
 
 // Options that other tools have, and that mean nothing here by themselves.
 constexpr struct {
@@ -54,9 +57,6 @@ constexpr struct {
     {"record", "-F",
      "a rate of samples follows it, as in perf: -F 999; filters are -f, and a command is recorded alone without trace-cmd's "
      "-F"},
-    {"record", "-g",
-     "the calls that led to an event of the program's are --stack, to one of the kernel's --kstack; --sample 999 shows where "
-     "CPU time goes, calls included"},
     {"record", "-v",
      "all that there is to say is said without it; which events to leave out, as by trace-cmd's -v, is said by -f"},
     {"record", "-l", "a function of the kernel's is a probe: -e kprobe:FUNCTION"},
@@ -114,6 +114,13 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
     words.resize(std::min<size_t>(words.size(), 1));
     words.emplace_back("--help");
   }
+  // -i NAME where NAME alone is meant.
+  for (const char* one : {"crash", "stat", "export", "rm", "serve"}) {
+    if (words[0] != one) continue;
+    const auto at = std::find_if(words.begin() + 1, words.end(), [](const auto& w) { return w == "-i" || w == "--instance"; });
+    bool wants = false;
+    if (at != words.end() && option_of(*command_of(app, one), *at, wants) == nullptr) words.erase(at);
+  }
   // An optional value in front of -- must be joined to its option: the parser would take -- for it.
   for (size_t at = 1; words[0] == "trigger" && at + 2 < words.size() && words[at] != "--"; ++at) {
     const bool snapshot = words[at] == "-o" || words[at] == "--snapshot" || words[at] == "--output";
@@ -128,21 +135,22 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
   if (words[0] != "record" && words[0] != "syscalls" && words[0] != "trigger") return words;
   const CLI::App& command = *command_of(app, words[0]);
   bool condition = words[0] == "trigger";  // the first word is CONDITION
-  size_t calls = 0;     // perf's -g
-  bool samples = false, kernel = false;
   for (size_t at = 1; at < words.size(); ++at) {
     if (words[0] == "record" && words[at].starts_with("-F")) {  // perf's rate
       const bool joined = words[at].size() > 2;
       const std::string rate = joined ? words[at].substr(2) : at + 1 < words.size() ? words[at + 1] : "";
       if (rate.find_first_of("0123456789") == 0) words[at] = joined ? "--sample=" + rate : "--sample";
     }
-    samples = samples || words[at].starts_with("--sample");
-    kernel = kernel || words[at].starts_with("-e");
-    if (words[0] == "record" && words[at] == "-g") {
-      calls = at;
+    if (words[0] == "record" && words[at] == "--sample") {  // its rate may be left out
+      const std::string next = at + 1 < words.size() ? words[at + 1] : "-";
+      if (next[0] == '-' || (next.find_first_of("0123456789") != 0 && is_program(next))) words[at] += "=999";
+    }
+    if ((words[at].size() < 2 || words[at][0] != '-') && std::exchange(condition, false)) {
+      // Behind --latency NAME it would be taken for END.
+      const auto first = words.begin() + 1, here = words.begin() + static_cast<std::ptrdiff_t>(at);
+      if (at > 2 && words[at - 2] == "--latency" && find_preset(words[at - 1]) != nullptr) std::rotate(first, here, here + 1);
       continue;
     }
-    if ((words[at].size() < 2 || words[at][0] != '-') && std::exchange(condition, false)) continue;
     if (words[at].size() < 2 || words[at][0] != '-') {
       if (words[0] == "syscalls" && !is_program(words[at])) break;
       words.insert(words.begin() + static_cast<std::ptrdiff_t>(at), "--");
@@ -154,8 +162,6 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
     if (words[at - (wants ? 1 : 0)] == "--latency" && at < words.size() && find_preset(words[at]) == nullptr)
       ++at;  // START END
   }
-  if (calls != 0 && samples) words.erase(words.begin() + static_cast<std::ptrdiff_t>(calls));
-  else if (calls != 0 && kernel) words[calls] = "--kstack";
   return words;
 }
 

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "cli/options.hpp"
+#include "analysis/names.hpp"
 #include "export/units.hpp"
 #include "cli/json.hpp"
 #include "export/json.hpp"
@@ -25,7 +26,18 @@ struct Kept {
   std::vector<u8> payload;
 };
 
-result<int> run_crash(const CrashOptions& options) {
+// Without WHERE: the only instance whose writers are gone.
+std::string the_stale_one() {
+  std::vector<std::string> stale;
+  for (const std::string& name : Instance::list()) {
+    if (const auto instance = Instance::open(name); instance && (*instance)->writers() == Presence::none) stale.push_back(name);
+  }
+  if (stale.size() == 1) return stale.front();
+  throw UsageError{"of which instance? " + (stale.empty() ? "None here is without a writer" : short_list(stale))};
+}
+
+result<int> run_crash(CrashOptions options) {
+  if (options.where.empty()) options.where = the_stale_one();
   auto opened = RS_TRY(Reading::open(reading_of({options.where})));
   Reading& reading = *opened;
   const Trace& trace = reading.trace();
@@ -72,7 +84,7 @@ result<int> run_crash(const CrashOptions& options) {
 Command add_crash(CLI::App& app) {
   auto options = std::make_shared<CrashOptions>();
   CLI::App* c = app.add_subcommand("crash", "print the last events of a dead instance, all threads merged");
-  c->add_option("WHERE", options->where, "instance (or recording)")->required();
+  c->add_option("WHERE", options->where, "instance, or recording (default: the only instance whose writers are gone)");
   c->add_option("-n,--max-count,--count", options->count, "how many")->capture_default_str();
   add_json(*c, options->json, "one JSON object a line");
   c->footer(

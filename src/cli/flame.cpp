@@ -278,7 +278,8 @@ result<int> run_flame(FlameOptions options) {
   if (g.fold().count() == 0)
     say(options.leaks        ? "nothing is left unfreed, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
         : options.contention ? "no mutex was locked here, or nothing was recorded: ringside record --stack --libc mutex COMMAND"
-                      : "no event here has a stack: ringside record --stack, --kstack or --sample records them");
+                             : "no event here has a stack: ringside record -g records those of events, --sample 999 those of "
+                               "CPU time");
   say(fmt::format("{} with {}, lost {}{}", counted(g.fold().count(), "event"), counted(g.fold().size(), "different stack"),
                   lost_count(totals.missing),
                   to == "-" ? ""
@@ -314,6 +315,7 @@ Command add_flame(CLI::App& app) {
                 "the time between two events, by the start's stack, and on top of it that of the end, from its caller up: "
                 "START END, or a NAME of ringside latency")
       ->expected(1, 2)
+      ->allow_extra_args(false)
       ->type_name("START END");
   add_key(*c, options->keys);
   c->add_flag("--leaks", options->leaks, "what was allocated and not freed, by bytes (record --stack --libc malloc)");

@@ -118,7 +118,7 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
     out += fmt::format("{} no {}\n", counted(hist.without(), "event has", "events have"), options.key);
   Totals counted = totals;
   counted.events = hist.count();
-  return out + closing_line(counted, hist.evicted().keys, hist.evicted().count) + "\n";
+  return out + closing_line(counted, hist.evicted().keys, hist.evicted().count, !hist.values().empty()) + "\n";
 }
 
 // The events of a key, before its last slash; empty: it names none.

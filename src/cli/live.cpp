@@ -147,6 +147,7 @@ std::string AnalysisRun::awaited() const {
 
 void AnalysisRun::begin() {
   reading_->follow(options_.look_ahead_ns, options_.duration_ns);
+  reading_->begin_books();
   screen_ = colours() && !options_.json && !options_.once && !options_.over;  // a command has the terminal for itself
   pictures_ = screen_ || options_.every;
   last_picture_ = sys::now_ns();
@@ -180,17 +181,23 @@ int AnalysisRun::finish() {
     if (const std::string sentence = unmatched(only_, trace().formats, "all that was read"); !sentence.empty()) say(sentence);
   }
   if (reading_->cut()) say(Reading::too_late);
-  return say_problems(*reading_) || (reading_->cut() && live_) ? exit_failure : exit_ok;
+  if (say_problems(*reading_) || (reading_->cut() && live_)) return exit_failure;
+  const std::string none = none_within(options_.window, *reading_);
+  if (!none.empty()) say(none);
+  return none.empty() ? exit_ok : exit_usage;
 }
 
-std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events) {
+std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events, bool quantiles) {
   std::string line =
       counted(totals.events, "event") + ", " + (totals.missing.nothing() ? "none" : lost_count(totals.missing)) + " lost";
   if (evicted_keys != 0)
     line += fmt::format("; {} with {} given up for others (--keys)", counted(evicted_keys, "key"),
                         counted(evicted_events, "event was", "events were"));
   if (totals.late != 0) line += fmt::format("; {} came later than --look-ahead waits", format_count(totals.late));
-  return line + (totals.missing.nothing() && evicted_keys == 0 ? ": the numbers are exact" : ": the numbers lack those");
+  line += totals.missing.nothing() && evicted_keys == 0 ? ": the numbers are exact" : ": the numbers lack those";
+  if (quantiles) line += ", quantiles within 1.6 %";
+  if (totals.lost_earlier != 0) line += fmt::format(" ({} had been lost before this began)", format_count(totals.lost_earlier));
+  return line;
 }
 
 }  // namespace ringside::cli

@@ -209,6 +209,7 @@ class AnalysisRun {
 };
 
 // What the numbers above are worth: "1,234 events, none lost", or how many are missing.
-std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events);
+// quantiles: those above are the middles of buckets.
+std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events, bool quantiles = false);
 
 }  // namespace ringside::cli

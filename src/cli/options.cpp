@@ -105,16 +105,33 @@ EventPatterns parse_events(const std::vector<std::string>& lists) {
   return std::move(*parsed);
 }
 
+namespace {
+
+std::string shown(const Trace& trace) { return trace.opened.size() == 1 ? trace.first().where.text : "all of these"; }
+
+std::string seconds(u64 ns) { return fmt::format("{}.{:06} s", ns / 1'000'000'000, ns % 1'000'000'000 / 1000); }
+
+}  // namespace
+
+std::string none_within(const Window& window, Reading& reading) {
+  if (window.whole() || reading.trace().live() || reading.totals().seen + reading.totals().lost != 0) return "";
+  const u64 begin = reading.begin();
+  if (begin == Timeline::forever) return "";
+  std::string out = "no event in " + shown(reading.trace()) + " is";
+  if (window.of_time()) out += " in the range of --time";
+  if (!window.cpus.empty()) out += std::string(window.of_time() ? " and" : "") + " of the CPUs of --cpu";
+  return out + "; its first one is at " + seconds(begin) + (window.of_time() ? ", from which --time +0.5s.. is counted" : "");
+}
+
 void check_wanted(const EventPatterns& patterns, const Window& window, Reading& reading) {
   const Trace& trace = reading.trace();
-  const std::string where = trace.opened.size() == 1 ? trace.first().where.text : "all of these";
+  const std::string where = shown(trace);
   if (std::string sentence = unmatched(patterns, trace.formats, where); !sentence.empty()) throw UsageError{sentence};
   if (window.until.given && !window.until.relative && !trace.live()) {
     const u64 begin = reading.begin(), end = window.until.ns;
     if (begin != Timeline::forever && end < begin)
-      throw UsageError{where + fmt::format(" begins at {}.{:06} s, after this range; --time ..+{}s is counted from there",
-                                           begin / 1'000'000'000, begin % 1'000'000'000 / 1000,
-                                           static_cast<double>(end) / 1e9)};
+      throw UsageError{where + " begins at " + seconds(begin) +
+                       fmt::format(", after this range; --time ..+{}s is counted from there", static_cast<double>(end) / 1e9)};
   }
   if (window.cpus.empty()) return;
   std::set<u32> known;

@@ -24,6 +24,8 @@ EventPatterns parse_events(const std::vector<std::string>& lists);
 // A UsageError, if one of the patterns matches no event of the trace (with near names), it has none of the window's CPUs, or it
 // begins later. Before the first record.
 void check_wanted(const EventPatterns& patterns, const Window& window, Reading& reading);
+// After the last record: a sentence, if no event of a recording lies in the window; else empty.
+std::string none_within(const Window& window, Reading& reading);
 
 // -i: recordings, trace.dats and instances, as WHERE.
 void add_input(CLI::App& app, std::vector<std::string>& inputs);

@@ -193,6 +193,7 @@ Command add_plot(CLI::App& app) {
   c->add_option("--latency", options->latency,
                 "a heat map of the time between two events: START END, or a NAME of ringside latency")
       ->expected(1, 2)
+      ->allow_extra_args(false)
       ->type_name("START END");
   add_key(*c, options->keys);
   add_input(*c, options->inputs);

@@ -29,6 +29,8 @@ const std::vector<Preset> presets{
      "work.hex", "end/function.sym"},
     {"block", "requests of block devices, issued until complete", "block:block_rq_issue", "block:block_rq_complete",
      "dev,sector", "start/rwbs"},
+    {"span", "spans of a program, from begin to end", "ringside:span if track_event_type == 'B'",
+     "ringside:span if track_event_type == 'E'", "common_pid,slice_name", "start/slice_name"},
     {"malloc", "memory, from malloc to free (record --libc malloc)", "libc:malloc,libc:calloc,libc:realloc", "libc:free",
      "ptr.hex", "start/event"},
 };

@@ -1,5 +1,7 @@
 // ringside record: an instance of its own (or one that exists), a command traced into it, all rings consumed live into DIR.
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,7 +56,7 @@ struct RecordOptions {
     return sample_hz != 0 && (all_processes || !pids.empty());
   }  // by the kernel, not by the program's own timers
   EventPatterns stacks{}, kernel_stacks{};
-  bool compress = false, fail_on_loss = false, quiet = false;
+  bool calls = false, compress = false, fail_on_loss = false, quiet = false;
 };
 
 constexpr u64 smallest_recording = 1 << 20;
@@ -126,6 +128,10 @@ result<void> check(RecordOptions& options) {
       throw UsageError{
           "--call-graph is about the kernel's samples, --sample with -a or -p; the samples of a command follow tables as they "
           "are"};
+  }
+  if (options.calls && options.sample_hz == 0) {  // samples have them by themselves
+    if (options.stack.empty() && !(options.command.empty() && options.instance.empty())) options.stack = "true";
+    if (options.kstack.empty() && !options.kernel_events.empty()) options.kstack = "true";
   }
   options.stacks = chosen(options.stack);
   options.kernel_stacks = chosen(options.kstack);
@@ -219,11 +225,14 @@ result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bo
   }
   ours = options.instance.empty();
   if (ours) return make_private_instance("record", make);
-  if (options.command.empty() && !Instance::of_others(options.instance).empty())
+  const auto others = Instance::of_others(options.instance);
+  const bool of_another_user =
+      std::any_of(others.begin(), others.end(), [](const auto& other) { return other.user != geteuid(); });
+  if (options.command.empty() && of_another_user)
     return refuse(std::errc::no_such_file_or_directory,
                   "-i " + options.instance + ": this user has no such instance" + Instance::where_else(options.instance));
   auto made = Instance::create(make);
-  if (made && !Instance::of_others(options.instance).empty())
+  if (made && !others.empty())
     say("-i " + options.instance + ": this is a new instance" + Instance::where_else(options.instance));
   // Its program was faster.
   return !made && made.error().code == std::errc::file_exists ? Instance::open(options.instance) : std::move(made);
@@ -258,7 +267,10 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
   make.source.forced = options.source;
   make.will_follow = follows_command(options);
   make.notice = say;
-  return KernelFeed::create(make, clock);
+  auto feed = KernelFeed::create(make, clock);
+  if (!feed && !options.filter.empty() && feed.error().code == std::errc::invalid_argument)
+    throw UsageError{feed.error().sentence};
+  return feed;
 }
 
 // Null: no samples by the kernel are wanted.
@@ -328,6 +340,9 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
   } else if (nothing_at_all && !events.empty()) {
     say(counted(events.size(), "event was", "events were") + " declared, and none was written in this time");
   }
+  if (!options.stacks.empty() && options.kernel_stacks.empty() && options.wants_kernel() && !nothing_at_all)
+    say("--stack is about events of programs, and none was written; -g records the calls that led to events of the kernel, "
+        "too");
   if (nothing_at_all && options.wants_kernel())
     say((options.kernel.empty() ? "none of the probes" : "none of the kernel's events " + joined(options.kernel)) +
         " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
@@ -342,10 +357,30 @@ void advance(std::unique_ptr<GrowingExport>& file, RecordingRun& run, const Reco
   file = nullptr;
 }
 
-// Follows the writers until the command ends, the time is up or Ctrl-C. A full disk ends the recording, and the command goes
-// on: it is only observed. True: the next part of the recording is due.
+// The processes of --pid. One whose end cannot be seen, a thread's for example, counts as living.
+class Watched {
+ public:
+  explicit Watched(const std::vector<i32>& pids) {
+    for (const i32 pid : pids) {
+      any_ = true;
+      sys::Fd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+      if (!fd && errno == ESRCH) continue;
+      polled_.push_back({fd.get(), POLLIN, 0});  // -1 is never ready
+      fds_.push_back(std::move(fd));
+    }
+  }
+  bool have_ended() { return any_ && poll(polled_.data(), polled_.size(), 0) == static_cast<int>(polled_.size()); }
+
+ private:
+  std::vector<sys::Fd> fds_;
+  std::vector<pollfd> polled_;
+  bool any_ = false;
+};
+
+// Follows the writers until the command ends, or without one the processes of --pid, the time is up or Ctrl-C. A full disk ends
+// the recording, and the command goes on: it is only observed. True: the next part of the recording is due.
 result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, const RecordOptions& options, u64 start,
-                    std::unique_ptr<GrowingExport>& file) {
+                    std::unique_ptr<GrowingExport>& file, Watched& watched) {
   const u64 limit_ns = options.duration_ns, begun = sys::now_ns();
   bool passed_on = false, said = false;
   Progress progress(options.quiet);
@@ -362,7 +397,7 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
       return fmt::format("{}, {}, {} s{}", counted(run.events(), "event"), format_size(run.bytes()), static_cast<u64>(seconds),
                          child ? "" : "; Ctrl-C ends");
     });
-    if (child ? child->ended().has_value() : run.failed()) return false;
+    if (child ? child->ended().has_value() : run.failed() || watched.have_ended()) return false;
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return false;
     if (!run.failed() && options.rotation.due(run.bytes(), sys::now_ns() - begun)) return true;
     if (asked_to_stop()) {
@@ -570,6 +605,7 @@ result<int> run_record(RecordOptions options) {
     command = std::move(*found);
   }
   catch_signals();  // from here on there are things to clean up
+  Watched watched(options.pids);
   std::string preload;
   const u64 own_samples = options.kernel_samples() ? 0 : options.sample_hz;  // by the command's own timers
   if (!options.libc.empty() || own_samples != 0) preload = RS_TRY(find_preload());
@@ -587,7 +623,10 @@ result<int> run_record(RecordOptions options) {
   if (!ours) say_without_stack(options, instance);
   if (!ours) say_of_both(options, instance);
   Others others = RS_TRY(make_others(options, instance));
-  if (asked_to_stop()) return exit_signal + stop_signal();  // enabling a thousand events takes a second
+  if (asked_to_stop()) {  // enabling a thousand events takes a second
+    say("stopped before the recording began: nothing was recorded or replaced");
+    return exit_signal + stop_signal();
+  }
   Parts parts{options, instance, only, std::move(others)};
   RS_TRY(set_aside(options.out));
   RS_TRY(parts.begin(!begins_with_command(options)));
@@ -602,14 +641,14 @@ result<int> run_record(RecordOptions options) {
     child = std::move(*started);
   }
   const u64 start = sys::now_ns();
-  auto due = follow(instance, *parts.run, child, options, start, file);
+  auto due = follow(instance, *parts.run, child, options, start, file, watched);
   while (due && *due) {
     if (const auto next = parts.next(); !next) {
       failed(next.error());
       observe(child);
       return exit_failure;
     }
-    due = follow(instance, *parts.run, child, options, start, file);
+    due = follow(instance, *parts.run, child, options, start, file, watched);
   }
   if (ours && instance.has_writers()) {
     say("some of the command's processes are still running; what they write from here on is not recorded");
@@ -628,7 +667,8 @@ Command add_record(CLI::App& app) {
   add_events(*c, options->user_events, "of the program's events only these (default: all)", "-u,--user");
   c->add_option("-f,--filter", options->filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
   c->add_option("-p,-P,--pid", options->pids,
-                "kernel events and samples of this process and what it starts; may be repeated, or have commas")
+                "kernel events and samples of this process and what it starts; may be repeated, or have commas. Without a "
+                "command, the recording ends when they have ended")
       ->allow_extra_args(false)
       ->delimiter(',');
   c->add_flag("-a,--all", options->all_processes,
@@ -638,6 +678,8 @@ Command add_record(CLI::App& app) {
                 "trace calls of the C library in all processes: malloc, io, mutex; none in static and Go programs, and none "
                 "that the library makes itself: fopen shows no open")
       ->type_name("LIST");
+  c->add_flag("-g", options->calls,
+              "with the calls that led to each event: --stack for the program's, --kstack for the kernel's");
   c->add_flag("--stack", options->stack, "with the calls that led to each of the program's events; --stack=PATTERN: to these");
   c->add_flag("--kstack", options->kstack,
               "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");
@@ -645,7 +687,7 @@ Command add_record(CLI::App& app) {
       ->check(CLI::Range(1, 400))
       ->capture_default_str();
   c->add_option("--sample", options->sample,
-                "interrupt each thread of the command RATE times in a second of its CPU time (999, for example), and record "
+                "interrupt each thread of the command RATE times in a second of its CPU time (default: 999), and record "
                 "its calls; with -a or -p each CPU, by the kernel, with the kernel's calls, too")
       ->type_name("RATE");
   c->add_option(

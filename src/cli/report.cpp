@@ -61,7 +61,7 @@ class Printer {
         printed_last_[record.source] = false;
         continue;
       }
-      if (got == Reading::Got::event && options_.most != 0 && ++printed_ > options_.most) return false;
+      if (got == Reading::Got::event && options_.most != 0 && !is_a_stack(record) && ++printed_ > options_.most) return false;
       printed_last_[record.source] = true;
       if (options_.json) {
         json_.print(record, ring, out);
@@ -78,8 +78,7 @@ class Printer {
   bool wanted(const TraceRecord& record, const RingName& ring, Reading::Got got) const {
     const Trace& trace = reading_.trace();
     if (got == Reading::Got::other)
-      return record.lost == 0 && !options_.json && printed_last_[record.source] &&
-             TextLines::is_stack(trace.formats.find(record.number()));
+      return record.lost == 0 && printed_last_[record.source] && is_a_stack(record);
     if (got != Reading::Got::event) return true;
     // They tell other events' stacks, and as text nothing themselves.
     const Stacks::Part part = stacks_.part(record.number());
@@ -89,6 +88,11 @@ class Printer {
     if (options_.tids.empty()) return true;
     const i32 seen = trace.tasks.seen(read_common(record.payload).tid, ring);
     return std::find(options_.tids.begin(), options_.tids.end(), seen) != options_.tids.end();
+  }
+
+  // In text it is the lines below its event.
+  bool is_a_stack(const TraceRecord& record) const {
+    return !options_.json && TextLines::is_stack(reading_.trace().formats.find(record.number()));
   }
 
   const ReportOptions& options_;
@@ -212,7 +216,8 @@ std::string why_none(const ReportOptions& options, Reading& reading) {
   by("-e", !options.events.empty());
   by("-f", !options.filter.empty());
   by("--tid", !options.tids.empty());
-  by("--time, --cpu", !options.window.whole());
+  by("--time", options.window.of_time());
+  by("--cpu", !options.window.cpus.empty());
   const Trace& trace = reading.trace();
   const std::string where = trace.opened.size() == 1 ? trace.first().where.text : "all of these";
   const u64 seen = reading.totals().seen;
@@ -231,9 +236,11 @@ result<int> run_report(const ReportOptions& options) {
   const bool problems = say_problems(reading);
   say_first(reading.stack_remarks());
   const Missing missing = reading.complete().missing;
-  if (!lines.any()) say(why_none(options, reading));
+  const std::string none = none_within(options.window, reading);
+  if (!lines.any()) say(none.empty() ? why_none(options, reading) : none);
   if (!missing.nothing()) say(lost_count(missing) + " events were lost, " + format_count(reading.totals().seen) + " are here");
   if (problems) return exit_failure;
+  if (!none.empty()) return exit_usage;
   return !missing.nothing() && options.fail_on_loss ? exit_loss : exit_ok;
 }
 

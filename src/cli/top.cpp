@@ -107,11 +107,16 @@ result<int> run_top(const TopOptions& options) {
     return Groups<Rates>::make(split_columns(options.by), options.most_keys, trace.formats, trace.tasks);
   };
   auto groups = RS_TRY(make(run->trace()));
-  const auto add = [](Groups<Rates>& to, const TraceRecord& record, const RingName& ring) {
+  const auto add = [live = run->live(), reading = &run->reading()](Groups<Rates>& to, const TraceRecord& record,
+                                                                   const RingName& ring) {
     Rates* rates = to.at(record, ring);
     if (rates == nullptr) return;
+    const u64 bytes = record.payload.size + 4;
     ++rates->count;
-    rates->bytes += record.payload.size + 4;
+    rates->bytes += bytes;
+    if (!live || record.time >= reading->books_begin_ns()) return;  // a rate does not count what was there before
+    ++rates->count_before;
+    rates->bytes_before += bytes;
   };
   return run->add_up(
       groups, options.most_keys, groups.columns(), make, add, [&](const Totals& totals, double seconds, bool last) {

@@ -12,7 +12,9 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <iterator>
 #include <set>
+#include <sstream>
 
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
@@ -88,21 +90,40 @@ void parse_latency(std::string_view text, Wanted& wanted) {
   }
 }
 
-// 'latency wakeup > 1us' names its pair: it becomes 'latency > 1us' with --latency wakeup.
+constexpr const char* which_pair =
+    "the latency of which pair? Name one of ringside latency, as in 'latency wakeup > 1ms', or two events: 'latency START END "
+    "> 1ms'";
+
+// A comparison with a time: no filter of a field by this name, which takes a plain number.
+bool is_latency(const std::string& condition) {
+  if (!condition.starts_with("latency")) return false;
+  try {
+    Wanted wanted;
+    parse_latency(condition, wanted);
+    return true;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
+// 'latency wakeup > 1us' and 'latency START END > 1us' name their pair: they become 'latency > 1us' with --latency.
 void find_pair(std::string& text, std::vector<std::string>& latency) {
   constexpr std::string_view word = "latency";
   if (!latency.empty() || text.find_first_of(" \t>") != word.size() || !text.starts_with(word)) return;
-  const size_t begin = text.find_first_not_of(" \t", word.size()), end = text.find_first_of(" \t>", begin);
-  if (begin == text.npos || end == text.npos || end == begin) return;
-  const std::string name = text.substr(begin, end - begin);
-  if (find_preset(name) == nullptr) {
-    if (const size_t next = text.find_first_not_of(" \t", end); next == text.npos || text[next] != '>') return;
-    std::vector<std::string> names;
-    for (const Preset& one : all_presets()) names.push_back(one.name);
-    throw UsageError{ringside::in_quotes(name) + " is no pair of ringside latency" + did_you_mean(nearest(name, names))};
+  const size_t greater = text.find('>');
+  if (greater == text.npos) return;
+  std::istringstream between(text.substr(word.size(), greater - word.size()));
+  const std::vector<std::string> names{std::istream_iterator<std::string>(between), {}};
+  if (names.empty() || names.size() > 2) return;
+  if (names.size() == 1 && find_preset(names[0]) == nullptr) {
+    std::vector<std::string> pairs;
+    for (const Preset& one : all_presets()) pairs.push_back(one.name);
+    const auto near = nearest(names[0], pairs);
+    throw UsageError{ringside::in_quotes(names[0]) + " is no pair of ringside latency" +
+                     (near.empty() ? ", and START END are two events" : did_you_mean(near))};
   }
-  latency = {name};
-  text.erase(word.size(), end - word.size());
+  latency = names;
+  text.erase(word.size(), greater - word.size());
 }
 
 Wanted wanted_by(const TriggerOptions& options) {
@@ -120,6 +141,7 @@ Wanted wanted_by(const TriggerOptions& options) {
     return wanted;
   }
   if (!options.keys.empty()) throw UsageError{"--key is about the pair of --latency"};
+  if (is_latency(condition)) throw UsageError{which_pair};
   // A filter has a comparison; a text without one names events.
   auto [events, filter] = Pairs::split(condition);
   if (filter.empty() && condition.find_first_of("=<>&~") != std::string::npos) std::swap(events, filter);
@@ -558,8 +580,7 @@ result<int> run_trigger(TriggerOptions options) {
                         " (ringside list -e PATTERN shows its events); an instance (-i), or a command behind --, may have it" +
                         (wanted.events.begin()->text().starts_with("libc:") ? ", with --libc malloc,io,mutex" : ""));
     if (options.condition.starts_with("latency"))
-      throw UsageError{
-          "the latency of which pair? Name one of ringside latency, as in 'latency wakeup > 1ms', or give --latency START END"};
+      throw UsageError{which_pair};
     throw UsageError{
         "nothing to watch: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind "
         "--"};
@@ -621,12 +642,13 @@ Command add_trigger(CLI::App& app) {
   CLI::App* c = app.add_subcommand("trigger", "flight recorder: when a condition holds, save what led to it");
   c->add_option("CONDITION", options->condition,
                 "FILTER ('EVENT/FIELD > 100' names its event), EVENTS, 'EVENTS if FILTER', or 'latency NAME > TIME [&& "
-                "FILTER]' (--latency)")
+                "FILTER]' (or START END for NAME)")
       ->required();
   add_events(*c, options->events, "events of the kernel to keep, of all processes; those of the condition are added");
   c->add_option("-i,--instance", options->instance, "instance whose rings are saved, too");
   c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")
       ->expected(1, 2)
+      ->allow_extra_args(false)
       ->type_name("START END");
   add_key(*c, options->keys);
   c->add_option("-o,--snapshot,--output", options->snapshot,

@@ -200,7 +200,7 @@ class Watcher {
     };
     const auto row = [&](const WatchRow& r, std::vector<std::string> cells) {
       cells.push_back(format_count(r.count));
-      cells.push_back(format_rate(last && p.seconds > 0 ? static_cast<double>(r.count) / p.seconds : r.rate, ""));
+      cells.push_back(format_rate(last ? r.mean_rate : r.rate, ""));
       cells.push_back(fmt::format("{:.1f} %", r.share * 100));
       for (const double v : {r.mean, r.p50, r.p99, r.max})
         if (values) cells.push_back(r.values == 0 ? "" : show(v, r.unit));
@@ -217,7 +217,8 @@ class Watcher {
     Totals totals;
     totals.events = p.all.count;
     totals.missing = p.missing;
-    return out + closing_line(totals, p.evicted_keys, p.evicted_events) + "\n";
+    totals.lost_earlier = run_->reading().totals().lost_earlier;
+    return out + closing_line(totals, p.evicted_keys, p.evicted_events, values) + "\n";
   }
 
   std::string json(bool last) {
@@ -227,7 +228,7 @@ class Watcher {
     const auto to = std::back_inserter(out);
     const auto numbers = [&](const WatchRow& r) {
       fmt::format_to(to, "\"count\":{},\"rate\":{:.1f},\"share\":{:.4f}", r.count,
-                     last && p.seconds > 0 ? static_cast<double>(r.count) / p.seconds : r.rate, r.share);
+                     last ? r.mean_rate : r.rate, r.share);
       if (r.values != 0)
         fmt::format_to(to, ",\"value\":{{\"count\":{},\"mean\":{:.1f},\"p50\":{:.0f},\"p99\":{:.0f},\"max\":{:.0f}}}", r.values,
                        r.mean, r.p50, r.p99, r.max);
@@ -279,6 +280,7 @@ class Watcher {
   void begin() {
     ended_ = false;
     if (live()) run_->begin();
+    model_->began(run_->reading().books_begin_ns());
     last_tick_ = last_usage_ = sys::now_ns();
     next_tick_ = last_tick_ + interval_ns_;
     if (end_ns_ == 0) end_ns_ = run_->options().duration_ns != 0 ? last_tick_ + run_->options().duration_ns : ~u64{0};
@@ -604,6 +606,7 @@ Command add_watch(CLI::App& app) {
   c->add_option("--latency", options->latency,
                 "the time from one event to another one, for each row: START END, or a NAME of ringside latency")
       ->expected(1, 2)
+      ->allow_extra_args(false)
       ->type_name("START END");
   c->add_option("-k,--key", options->keys,
                 "of --latency: the fields that both events have in common, FIELD or FIELD=FIELD; up to three with commas "

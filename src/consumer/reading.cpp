@@ -212,6 +212,12 @@ void Reading::follow(std::optional<u64> look_ahead_ns, u64 duration_ns) {
   end_ns_ = duration_ns != 0 ? looked_ns_ + duration_ns : forever;
 }
 
+void Reading::begin_books() {
+  books_begin_ns_ = trace_.now();
+  refused_before_ = trace_.missing(0).refused;
+  totals_.lost_earlier += refused_before_;
+}
+
 bool Reading::wait(u64 look_every_ns, u64 until_ns) {
   if (!following_ || stopped_) return false;
   const auto over = [&] { return time_.over() || time_.now() >= end_ns_; };
@@ -256,6 +262,7 @@ void Reading::tell() {
 
 Missing Reading::missing(u64 gaps) const {
   Missing all = trace_.missing(gaps);
+  all.refused -= std::min(all.refused, refused_before_);
   if (cut_) all.doubts.emplace_back(too_late);
   return all;
 }

@@ -26,6 +26,7 @@ namespace ringside {
 struct Totals {
   u64 seen = 0, events = 0;  // all events; those that pass the filter
   u64 lost = 0, late = 0;    // all losses between events; all events that came behind later ones
+  u64 lost_earlier = 0;      // lost before the books began
   Missing missing{};         // what the reading does not contain
   u64 first_ns = ~u64{0}, last_ns = 0;
   double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
@@ -84,6 +85,9 @@ class Reading {
   // Ends with the events written up to now; those still come.
   void stop();
   bool stopped() const { return stopped_; }
+  // To be called with follow(): what was lost before this moment is not missing (Totals::lost_earlier).
+  void begin_books();
+  u64 books_begin_ns() const { return books_begin_ns_; }  // that moment, in the trace's ns; 0: with the first event
 
   Got next(TraceRecord& record) {
     do {
@@ -201,9 +205,11 @@ class Reading {
   Got got(const TraceRecord& record, const RingName& name) {
     if (record.time < totals_.first_ns) totals_.first_ns = record.time;
     if (record.time > totals_.last_ns) totals_.last_ns = record.time;
-    totals_.lost += record.lost;
     totals_.late += record.late;
-    if (record.lost != 0) return Got::gap;
+    if (record.lost != 0) {
+      (record.time < books_begin_ns_ ? totals_.lost_earlier : totals_.lost) += record.lost;
+      return Got::gap;
+    }
     ++totals_.seen;
     if (!only_.wants(record.number(), trace_.formats) || (filter_ && !filter_->matches(record, name))) return Got::other;
     ++totals_.events;
@@ -237,6 +243,7 @@ class Reading {
   Time time_;
   Totals totals_;
   u64 grown_until_ = 0;  // open_growing: in the trace's ns
+  u64 books_begin_ns_ = 0, refused_before_ = 0;
   bool following_ = false, stopped_ = false, cut_ = false;
   u64 end_ns_ = forever, looked_ns_ = 0;
   size_t told_ = 0;  // problems

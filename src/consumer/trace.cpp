@@ -125,9 +125,12 @@ result<void> open_instance(Trace& trace, OpenedTrace& o) {
     if (std::filesystem::is_directory(where, none))
       return refuse(std::errc::invalid_argument, where + " is neither a recording (it has no meta.json) nor an instance (" +
                                                      instance.error().sentence + ")");
-    if (where == default_recording)
+    if (where == default_recording) {
+      std::string names;
+      for (const std::string& name : Instance::list()) names += (names.empty() ? "; or name an instance: " : ", ") + name;
       return refuse(std::errc::no_such_file_or_directory,
-                    "there is no recording ./" + where + "; make one with: ringside record -- COMMAND");
+                    "there is no recording ./" + where + "; make one with: ringside record -- COMMAND" + names);
+    }
     if (std::filesystem::exists(where, none))
       return refuse(std::errc::invalid_argument, where + " is neither a recording nor a trace.dat nor an instance");
     if (instance.error().code == std::errc::no_such_file_or_directory && where.find('/') == std::string::npos)
@@ -391,6 +394,18 @@ bool Trace::tallied() const {
 bool Trace::raw_times() const {
   const OpenedTrace& o = first();
   return (o.kernel != nullptr || o.remote != nullptr ? ClockKind::mono : own_clock(o).kind) == ClockKind::counter;
+}
+
+u64 Trace::now() const {
+  u64 now = Timeline::forever;
+  const auto ask = [&](const ClockInfo& clock) {
+    if (clock.kind != ClockKind::counter) now = std::min(now, now_of(clock));
+  };
+  for (u32 i = 0; i < timeline.size(); ++i) ask(timeline.clock(i));
+  for (const OpenedTrace& o : opened) {
+    if (has_coming_rings(o)) ask(o.origin.clock.value_or(own_clock(o)));
+  }
+  return now == Timeline::forever ? 0 : now;
 }
 
 bool Trace::live() const {

@@ -76,6 +76,7 @@ struct Trace {
 
   bool tallied() const;    // ShippedAsRecording::times_of(): each record stands for that number of events
   bool raw_times() const;  // its clock does not count seconds
+  u64 now() const;         // this moment in the timeline's ns; 0: its clock does not count seconds
   bool live() const;       // any of them may still be written to
   bool has_only_just_begun() const;  // one of them writes nothing until it is opened
   bool consumes() const;             // what was read cannot be read once more: one of them gives each event once

@@ -270,7 +270,12 @@ std::string TracefsInstance::last_error() const {
   char* text = tracefs_error_last(handle_);
   std::string error = text != nullptr ? trimmed(text) : "";
   std::free(text);
-  return error.empty() ? error : "\n" + error;
+  // "[ 5051.636833] event filter parse error: error: Field not found", and lines that point at the place.
+  error.resize(std::min(error.find('\n'), error.size()));
+  const size_t words = error.rfind("error: "), stamp = error.find("] ");
+  if (words != error.npos) error.erase(0, words + sizeof "error: " - 1);
+  else if (stamp != error.npos) error.erase(0, stamp + 2);
+  return error.empty() ? error : ": " + error;
 }
 
 namespace {
@@ -348,11 +353,11 @@ result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& patte
   }
   if (!filter.empty()) {
     for (const EventInfo& event : wanted) {
-      const std::string file = "events/" + event.system + "/" + event.name + "/filter";
+      const std::string full = event.system + ":" + event.name, file = "events/" + event.system + "/" + event.name + "/filter";
       auto set = write(file.c_str(), with_quotes(filter, event.format));
       if (!set && set.error().code == std::errc::invalid_argument)
         return refuse(std::errc::invalid_argument, "the kernel does not take the filter \"" + filter + "\" for " +
-                                                       event.system + ":" + event.name + last_error());
+                                                       full + last_error() + "; ringside list " + full + " shows its fields");
       if (!set) return tl::unexpected<Error>(set.error());
     }
   }

@@ -163,7 +163,7 @@ void WatchModel::count(Cell& cell, u64 time_ns, const i64* value) {
   if (!cell.slot) [[unlikely]]
     cell.slot = std::make_unique<std::array<u64, slots>>();
   ++cell.count;
-  ++(*cell.slot)[slot_];
+  ++(time_ns < began_ns_ ? cell.earlier : (*cell.slot)[slot_]);
   if (value == nullptr) return;
   if (!cell.values) {
     cell.values = std::make_unique<Values>();
@@ -177,7 +177,7 @@ void WatchModel::count(Cell& cell, u64 time_ns, const i64* value) {
 }
 
 void WatchModel::take(const TraceRecord& record, const RingName& ring) {
-  lost_ += record.lost;
+  if (record.time >= began_ns_) lost_ += record.lost;
   if (record.lost == 0 && filter_ && !filter_->matches(record, ring)) return;
   if (pairs_ && !pairs_->take(record, ring)) return;
   if (record.lost != 0 || !wanted(record, ring)) return;
@@ -240,10 +240,8 @@ void WatchModel::describe(const Cell& cell, WatchRow& row, double of) const {
   row.count = cell.count;
   row.share = of > 0 ? static_cast<double>(cell.count) / of : 0;
   row.rates = rates(cell);
-  if (options_.live)
-    row.rate = row.rates.empty() ? 0 : row.rates.back();
-  else
-    row.rate = seconds() > 0 ? static_cast<double>(cell.count) / seconds() : 0;
+  row.mean_rate = seconds() > 0 ? static_cast<double>(cell.count - cell.earlier) / seconds() : 0;
+  row.rate = !options_.live ? row.mean_rate : row.rates.empty() ? 0 : row.rates.back();
   if (!cell.values) return;
   const Histogram& h = cell.values->histogram;
   row.values = h.count();

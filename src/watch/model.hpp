@@ -56,6 +56,7 @@ struct WatchRow {
   std::vector<std::string> stack;  // the functions of the chosen row, innermost first, if it is a stack's
   u64 count = 0;
   double rate = 0;            // per second: in the last interval; in recordings: in all of its time
+  double mean_rate = 0;       // in all of its time
   double share = 0;           // of all rows' counts
   std::vector<double> rates;  // the oldest interval first
   u64 values = 0;             // the number of values behind the following
@@ -93,6 +94,8 @@ class WatchModel {
 
   void take(const TraceRecord& record, const RingName& ring);
   void tick(double seconds);
+  // Live: earlier events and losses are in no rate, and losses not in the picture. In the trace's ns.
+  void began(u64 ns) { began_ns_ = ns; }
 
   // With the values of the chosen row, or of all of them.
   WatchPicture picture(const std::string& chosen, bool everything = false) const;
@@ -114,7 +117,7 @@ class WatchModel {
     std::unique_ptr<HeatMap> heat;
   };
   struct Cell {
-    u64 count = 0;
+    u64 count = 0, earlier = 0;  // earlier: of these, before it began
     std::unique_ptr<std::array<u64, slots>>
         slot{};  // null while nothing was counted; behind a pointer because the table moves cells
     std::unique_ptr<Values> values;
@@ -158,7 +161,7 @@ class WatchModel {
   std::optional<Column> value_;
   Cell all_;
   size_t heats_ = 0;
-  u64 without_ = 0, lost_ = 0;
+  u64 without_ = 0, lost_ = 0, began_ns_ = 0;
   u64 first_ns_ = ~u64{0}, last_ns_ = 0;
   // Live: the point of this interval, and each point's duration. Recordings: points of 2^shift_ ns from the first record on.
   u64 ticks_ = 0;

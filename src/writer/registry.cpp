@@ -311,8 +311,14 @@ bool map_gate(int file) noexcept {
   return sys::raw_mmap(ringside_gate, gate_bytes, how | MAP_FIXED, file) != MAP_FAILED;
 }
 
+// Null: not set, or empty.
+const char* name_in_environment() noexcept {
+  const char* const name = std::getenv("RINGSIDE_INSTANCE");
+  return name != nullptr && *name != '\0' ? name : nullptr;
+}
+
 int open_locked(const char* name) {
-  const char* from_environment = std::getenv("RINGSIDE_INSTANCE");
+  const char* const from_environment = name_in_environment();
   const std::string wanted = name != nullptr ? name : from_environment != nullptr ? from_environment : "default";
   auto path = instance_path(wanted);
   if (!path) return -errno_of(path.error());
@@ -359,7 +365,7 @@ int open_locked(const char* name) {
 
 // With RINGSIDE_INSTANCE in the environment a program that uses the library is traced from its start.
 [[gnu::constructor]] void open_from_environment() {
-  const char* const name = std::getenv("RINGSIDE_INSTANCE");
+  const char* const name = name_in_environment();
   const int done = name != nullptr ? ringside_open(nullptr) : 0;
   if (done == -EOPNOTSUPP)
     complain(std::string("not traced, this processor does not have the clock of the instance ") + name +

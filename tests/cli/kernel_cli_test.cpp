@@ -217,7 +217,7 @@ TEST_F(KernelCli, FilterGoesToTheKernel) {
   EXPECT_EQ(all.size(), 5u);
   for (const json& e : all) EXPECT_EQ(e.at("fields").at("count"), 7u);
   const Outcome wrong = ringside("record -e syscalls:sys_enter_read -f 'nothing == 7' -- true");
-  EXPECT_EQ(wrong.code, 1);
+  EXPECT_EQ(wrong.code, 2);
   EXPECT_NE(wrong.err.find("nothing"), std::string::npos) << wrong.err;
 }
 

@@ -361,7 +361,6 @@ TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
   for (const auto& [typed, wanted] :
        {std::pair{"script", "did you mean report? See ringside --help\n"},
         {"strace ls", "did you mean syscalls?"},
-        {"record -g ls", "of the program's are --stack"},
         {"record -v ls", "all that there is to say is said without it"},
         {"record -l vfs_read ls", "-e kprobe:FUNCTION"},
         {"record -c ls", "what the command starts is followed without it"},
@@ -499,8 +498,7 @@ TEST_F(Newcomer, AnInstanceThatCannotBeMadeIsReported) {
   for (const auto& [environment, words] :
        {std::pair{"RINGSIDE_INSTANCE=bad/name", "not traced, the instance bad/name of RINGSIDE_INSTANCE cannot be opened"},
         {"RINGSIDE_ROOT=$PWD/missing/root RINGSIDE_INSTANCE=x",
-         "not traced, the instance x of RINGSIDE_INSTANCE cannot be opened"},
-        {"RINGSIDE_INSTANCE=", "cannot be opened"}}) {
+         "not traced, the instance x of RINGSIDE_INSTANCE cannot be opened"}}) {
     const Outcome o = run(std::string(environment) + " " + build + "example_01_write");
     EXPECT_EQ(o.code, 0) << o.err;
     EXPECT_THAT(o.err, HasSubstr(words));

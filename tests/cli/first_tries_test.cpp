@@ -1,0 +1,163 @@
+// What a new user tried, and did not get: each line is one that was typed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "binary.hpp"
+#include "cli/hand_made.hpp"
+#include "kernel/tracefs_instance.hpp"
+
+namespace ringside::test::first_tries_test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string build = RINGSIDE_BUILD_DIR "/", tool = build + "ringside";
+
+struct FirstTries : BinaryTest {
+  // Instance `web` with small rings, some overwritten, whose program has ended.
+  void make_web() {
+    ASSERT_EQ(ringside("record -q -i web -b 32k --subbuf-size 4k -o made -- true").code, 0);
+    ASSERT_EQ(run("RINGSIDE_INSTANCE=web RINGSIDE_LIBC=io LD_PRELOAD=" + build +
+                  "libringside-libc.so dd if=/dev/zero of=/dev/null bs=1 count=20000 status=none")
+                  .code,
+              0);
+  }
+  static std::vector<json> lines(const std::string& text) {
+    std::vector<json> all;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) all.push_back(json::parse(line));
+    return all;
+  }
+};
+
+struct FirstTriesAsRoot : FirstTries {
+  void SetUp() override {
+    if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+    FirstTries::SetUp();
+  }
+};
+
+// The rate is that of now, and the loss that of this reading.
+TEST_F(FirstTries, AnEarlierProgramsEventsAreInNoRateAndNoLoss) {
+  make_web();
+  ASSERT_GT(json::parse(ringside("top web --once --json").out).at("lost"), 0);
+  for (const char* typed :
+       {"top web --json --interval 50ms --duration 400ms", "watch web --json --interval 50ms --duration 400ms"}) {
+    const auto pictures = lines(ringside(typed).out);
+    ASSERT_GE(pictures.size(), 2u) << typed;
+    for (size_t n = 0; n < pictures.size(); ++n) {
+      EXPECT_EQ(pictures[n].at("lost"), 0) << typed;
+      if (n + 1 == pictures.size() && typed[0] == 't') continue;  // the last table of top stands for the whole
+      for (const json& row : pictures[n].at("rows")) EXPECT_EQ(row.at("rate"), 0.0) << typed << row;
+    }
+    EXPECT_GT(pictures.back().at("rows").at(0).at("count"), 0) << typed;
+  }
+  EXPECT_THAT(ringside("top web --duration 100ms").out,
+              testing::ContainsRegex("none lost: the numbers are exact \\([0-9,]+ had been lost before this began\\)"));
+}
+
+TEST_F(FirstTriesAsRoot, ARecordingOfAProcessEndsWithIt) {
+  const Outcome o = run("sleep 0.3 & timeout 60 " + tool + " record -e sched:sched_switch -p $!");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("lost 0; ringside.data"));
+}
+
+TEST_F(FirstTriesAsRoot, RecordWithCallsTakesThoseOfTheProgramAndOfTheKernel) {
+  ASSERT_EQ(ringside("record -q -g -e sched:sched_process_exec --libc io cat /etc/hostname").code, 0);
+  EXPECT_THAT(ringside("flame ringside.data --folded -e sched:sched_process_exec").out, HasSubstr("execve"));
+  EXPECT_THAT(ringside("flame ringside.data --folded -e libc:open").out, HasSubstr("cat;cat"));
+  // A stack is the lines below its event.
+  const std::string first = ringside("report ringside.data -e sched:sched_process_exec -n 1").out;
+  EXPECT_THAT(first, HasSubstr("<stack trace>"));
+  EXPECT_THAT(ringside("record -e sched:sched_process_exec --stack true").err,
+              HasSubstr("--stack is about events of programs, and none was written; -g records"));
+}
+
+TEST_F(FirstTriesAsRoot, TheKernelsWordsOnAFilterAreOneSentence) {
+  const Outcome o = ringside("record -e sched:sched_switch -f 'nosuch == 1' touch ran");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_THAT(o.err,
+              HasSubstr("does not take the filter \"nosuch == 1\" for sched:sched_switch: Field not found; ringside list "
+                        "sched:sched_switch shows its fields"));
+  EXPECT_FALSE(fs::exists(dir + "/ran"));
+}
+
+TEST_F(FirstTriesAsRoot, ATriggersPairIsGivenInAnyOrder) {
+  for (const char* typed :
+       {"--latency wakeup 'latency > 1ns' sleep 1",
+        "--latency sched:sched_waking sched:sched_switch -k pid=next_pid 'latency > 1ns'",
+        "-k pid=next_pid --latency sched:sched_waking sched:sched_switch 'latency > 1ns' sleep 1",
+        "'latency wakeup > 1ns' sleep 1", "'latency sched:sched_waking sched:sched_switch > 1ns' -k pid=next_pid"}) {
+    const Outcome o = ringside(std::string("trigger --duration 60s -o saved ") + typed);
+    EXPECT_EQ(o.code, 0) << typed << "\n" << o.err;
+    EXPECT_THAT(o.err, HasSubstr("triggered by: ")) << typed;
+  }
+}
+
+TEST_F(FirstTries, ATriggerAsksWhichPairBeforeItRunsTheCommand) {
+  const Outcome o = ringside("trigger 'latency > 50us' touch ran");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_THAT(o.err, HasSubstr("the latency of which pair?"));
+  EXPECT_FALSE(fs::exists(dir + "/ran"));
+}
+
+TEST_F(FirstTries, SpansAreAPairByName) {
+  ASSERT_EQ(ringside("record -q " + build + "example_01_write").code, 0);
+  const auto all = json::parse(ringside("latency span --json").out);
+  EXPECT_GT(all.at("pairs"), 0);
+  EXPECT_EQ(all.at("pairs"), all.at("starts"));
+  const auto count = [&](const std::string& filter) {
+    return json::parse(ringside("top --json -e ringside:span -f " + filter).out).at("count");
+  };
+  EXPECT_EQ(count("'track_event_type == B'"), all.at("starts"));
+  EXPECT_EQ(count("'track_event_type == \"B\"'"), all.at("starts"));
+  EXPECT_EQ(count("'track_event_type == E'"), all.at("pairs"));
+}
+
+TEST_F(FirstTries, ARangeWithoutEventsIsSaid) {
+  ASSERT_EQ(ringside("record -q --libc io cat /etc/hostname").code, 0);
+  for (const char* typed : {"report --time +1000s..", "top --time +1000s..", "hist event --time +1000s.."}) {
+    const Outcome o = ringside(typed);
+    EXPECT_EQ(o.code, 2) << typed;
+    EXPECT_THAT(o.err, HasSubstr("no event in ringside.data is in the range of --time; its first one is at ")) << typed;
+    EXPECT_THAT(o.err, Not(HasSubstr("--cpu"))) << typed;
+  }
+  EXPECT_THAT(ringside("report --from 5").err, HasSubstr("did you mean --time FROM..?"));
+}
+
+TEST_F(FirstTries, QuantilesAreNotCalledExact) {
+  ASSERT_EQ(ringside("record -q --libc io cat /etc/hostname").code, 0);
+  EXPECT_THAT(ringside("hist event -v duration_ns").out, HasSubstr("the numbers are exact, quantiles within 1.6 %\n"));
+  EXPECT_THAT(ringside("hist event").out, HasSubstr("the numbers are exact\n"));
+}
+
+TEST_F(FirstTries, CommandsThatTakeAnInstanceTakeItWithItsLetter) {
+  make_web();
+  EXPECT_THAT(ringside("stat -i web").out, HasSubstr("cpu"));
+  EXPECT_THAT(ringside("crash -i web -n 1").out, HasSubstr("close: fd=1"));
+  EXPECT_THAT(ringside("crash -n 1").out, HasSubstr("close: fd=1"));  // the only one
+  EXPECT_THAT(ringside("report").err, HasSubstr("or name an instance: web"));
+  EXPECT_EQ(ringside("rm -i web").code, 0);
+  EXPECT_THAT(ringside("crash").err, HasSubstr("of which instance?"));
+}
+
+TEST_F(FirstTries, AnEmptyNameOfAnInstanceIsNone) {
+  const Outcome o = run("RINGSIDE_INSTANCE= " + build + "example_01_write");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_EQ(o.err, "");
+}
+
+TEST_F(FirstTries, TheRateOfSamplesMayBeLeftOut) {
+  EXPECT_EQ(ringside("record -q --sample true").code, 0);
+  EXPECT_TRUE(fs::exists(dir + "/ringside.data"));
+}
+
+}  // namespace
+}  // namespace ringside::test::first_tries_test
