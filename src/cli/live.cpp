@@ -150,7 +150,7 @@ void AnalysisRun::begin() {
   reading_->begin_books();
   screen_ = colours() && !options_.json && !options_.once && !options_.over;  // a command has the terminal for itself
   pictures_ = screen_ || options_.every;
-  last_picture_ = sys::now_ns();
+  began_ = last_picture_ = sys::now_ns();
   next_picture_ = last_picture_ + options_.interval_ns;
   if (screen_) return;
   if (const std::string sentence = awaited(); !sentence.empty()) say(sentence);

@@ -59,6 +59,7 @@ class AnalysisRun {
   bool live() const { return live_; }
   // Callers that take the records themselves call it before the first record.
   void begin();
+  double elapsed() const { return static_cast<double>(last_picture_ - began_) / 1e9; }  // live: seconds up to the last picture
   // Prints the new ones; a screen keeps them for its end.
   void say_new_problems() { if (!screen_) say_problems(*reading_); }
 
@@ -205,7 +206,7 @@ class AnalysisRun {
   EventPatterns only_{};
   std::vector<std::string> remarks_{};
   bool live_ = false, pictures_ = false, screen_ = false;
-  u64 last_picture_ = 0, next_picture_ = 0;
+  u64 began_ = 0, last_picture_ = 0, next_picture_ = 0;
 };
 
 // What the numbers above are worth: "1,234 events, none lost", or how many are missing.

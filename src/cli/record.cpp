@@ -60,6 +60,7 @@ struct RecordOptions {
 };
 
 constexpr u64 smallest_recording = 1 << 20;
+constexpr u64 usual_rate = 999;  // of samples
 constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
 
 // The parts of `record --to FILE`, beside it: a complete recording, in case this process is killed.
@@ -129,7 +130,10 @@ result<void> check(RecordOptions& options) {
           "--call-graph is about the kernel's samples, --sample with -a or -p; the samples of a command follow tables as they "
           "are"};
   }
-  if (options.calls && options.sample_hz == 0) {  // samples have them by themselves
+  const bool nothing_named = options.kernel_events.empty() && options.user_events.empty() && options.libc.empty();
+  if (options.calls && options.sample_hz == 0 && nothing_named && !options.command.empty() && options.instance.empty())
+    options.sample_hz = usual_rate;  // as perf record -g does
+  else if (options.calls && options.sample_hz == 0) {  // samples have them by themselves
     if (options.stack.empty() && !(options.command.empty() && options.instance.empty())) options.stack = "true";
     if (options.kstack.empty() && !options.kernel_events.empty()) options.kstack = "true";
   }
@@ -273,17 +277,20 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
   return feed;
 }
 
-// Null: no samples by the kernel are wanted.
-result<std::unique_ptr<SampleFeed>> make_samples(const RecordOptions& options, const ClockInfo& clock) {
-  if (!options.kernel_samples()) return nullptr;
+// Null: no samples by the kernel are wanted. Without samples (a rate of 0) it records what stands at the addresses of stacks.
+result<std::unique_ptr<SampleFeed>> make_samples(const RecordOptions& options, const ClockInfo& clock,
+                                                 const std::vector<i32>& pids) {
   SampleFeed::Options make;
-  make.sampler.hz = options.sample_hz;
+  make.sampler.hz = options.kernel_samples() ? options.sample_hz : 0;
   make.sampler.depth = options.depth;
-  make.sampler.pids = options.pids;
+  make.sampler.pids = pids;
   make.sampler.ring_size = options.buffer_size;
   make.sampler.stack_bytes = options.stack_bytes;
   make.max_size = options.max_size;
-  return SampleFeed::create(std::move(make), clock);
+  auto feed = SampleFeed::create(std::move(make), clock);
+  if (feed || options.kernel_samples()) return feed;
+  say("the stacks of programs have no names: " + feed.error().sentence);
+  return nullptr;
 }
 
 // The feeds that are there beside the program's.
@@ -330,6 +337,8 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
     say("--libc saw nothing: " + reason + "; try events of the kernel, as root: -e 'syscalls:*'");
   } else if (!options.libc.empty()) {
     if (nothing_at_all) say(name + " made none of the calls that --libc " + options.libc + " traces");
+  } else if (nothing_at_all && options.sample_hz != 0 && !options.kernel_samples()) {
+    say(fmt::format("no thread of {} used as much CPU time as there is between two samples, 1/{} s", name, options.sample_hz));
   } else if (nothing_at_all && events.empty() && !options.command.empty()) {
     say(name + " wrote no events of its own" +
         (reason.empty() ? "; try --libc malloc,io or, as root, "
@@ -450,7 +459,7 @@ struct Parts {
   RecordOptions& options;
   Instance& instance;
   const EventPatterns only;  // these events of the instance's programs; none: all
-  const Others others;
+  Others others;
   std::unique_ptr<InstanceFeed> program = std::make_unique<InstanceFeed>(instance, only);
   std::unique_ptr<RecordingRun> run{};
   u64 earlier_events = 0;      // of the parts before this one
@@ -518,10 +527,18 @@ void say_incomplete(const Instance& instance) {
 // Events of the kernel begin when the child executes the command: what it does before is none of its events.
 bool begins_with_command(const RecordOptions& options) { return !options.command.empty() && options.pids.empty(); }
 
-result<Child> start_command(const RecordOptions& options, const Child::Environment& environment, KernelFeed* kernel) {
+result<Child> start_command(Parts& parts, const Child::Environment& environment) {
+  const RecordOptions& options = parts.options;
+  KernelFeed* const kernel = parts.others.kernel.get();
   if (kernel == nullptr || !begins_with_command(options)) return Child::start(options.command, environment);
   auto child = Child::start(options.command, environment, [&](pid_t pid) -> result<void> {
-    if (follows_command(options)) RS_TRY(kernel->follow(pid));
+    if (follows_command(options)) {
+      RS_TRY(kernel->follow(pid));
+      if (!options.kernel_stacks.empty()) {
+        parts.others.samples = RS_TRY(make_samples(options, parts.instance.clock(), {pid}));
+        if (parts.others.samples != nullptr) RS_TRY(parts.run->add(*parts.others.samples));
+      }
+    }
     return kernel->on_at_exec(pid);
   });
   if (child) RS_TRY(kernel->has_executed());
@@ -554,8 +571,9 @@ void refuse_unmatched(const RecordOptions& options, Instance& instance) {
 result<Others> make_others(const RecordOptions& options, const Instance& instance) {
   Others others;
   others.kernel = RS_TRY(make_kernel(options, instance.clock()));
-  others.samples = RS_TRY(make_samples(options, instance.clock()));
-  if (others.samples != nullptr && !others.samples->sampler().sees_kernel())
+  const bool names = !options.kernel_stacks.empty() && !follows_command(options);
+  if (options.kernel_samples() || names) others.samples = RS_TRY(make_samples(options, instance.clock(), options.pids));
+  if (options.kernel_samples() && !others.samples->sampler().sees_kernel())
     say("samples are of the program's functions alone: those of the kernel take root, or sysctl kernel.perf_event_paranoid=1");
   return others;
 }
@@ -635,8 +653,7 @@ result<int> run_record(RecordOptions options) {
   if (grows(options)) file = GrowingExport::of(options.out, options.to, parts.run->described());
   std::optional<Child> child;
   if (!options.command.empty()) {
-    auto started =
-        start_command(options, environment_of(instance, preload, options.libc, own_samples), parts.others.kernel.get());
+    auto started = start_command(parts, environment_of(instance, preload, options.libc, own_samples));
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
@@ -679,7 +696,8 @@ Command add_record(CLI::App& app) {
                 "that the library makes itself: fopen shows no open")
       ->type_name("LIST");
   c->add_flag("-g", options->calls,
-              "with the calls that led to each event: --stack for the program's, --kstack for the kernel's");
+              "with the calls that led to each event: --stack for the program's, --kstack for the kernel's; where nothing else is "
+              "named, --sample");
   c->add_flag("--stack", options->stack, "with the calls that led to each of the program's events; --stack=PATTERN: to these");
   c->add_flag("--kstack", options->kstack,
               "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");

@@ -22,9 +22,12 @@ struct TopOptions {
 struct Rates {
   u64 count = 0, bytes = 0;                // since the start
   u64 count_before = 0, bytes_before = 0;  // at the last picture
+  u64 count_earlier = 0, bytes_earlier = 0;  // live: before it began, in no rate
   void add(const Rates& other) {
     count += other.count;
     bytes += other.bytes;
+    count_earlier += other.count_earlier;
+    bytes_earlier += other.bytes_earlier;
   }
 };
 
@@ -116,14 +119,19 @@ result<int> run_top(const TopOptions& options) {
     rates->bytes += bytes;
     if (!live || record.time >= reading->books_begin_ns()) return;  // a rate does not count what was there before
     ++rates->count_before;
+    ++rates->count_earlier;
     rates->bytes_before += bytes;
+    rates->bytes_earlier += bytes;
   };
   return run->add_up(
       groups, options.most_keys, groups.columns(), make, add, [&](const Totals& totals, double seconds, bool last) {
         // The last picture stands for the whole.
         if (last && run->live()) {
-          seconds = totals.seconds();
-          groups.each([](const KeyWords&, Rates& r) { r.count_before = r.bytes_before = 0; });
+          seconds = run->elapsed();
+          groups.each([](const KeyWords&, Rates& r) {
+            r.count_before = r.count_earlier;
+            r.bytes_before = r.bytes_earlier;
+          });
         }
         const auto rows = rows_of(groups, seconds);
         return options.run.json ? as_json(rows, groups, options, totals) : as_table(rows, groups, options, totals, last);

@@ -142,6 +142,9 @@ Wanted wanted_by(const TriggerOptions& options) {
   }
   if (!options.keys.empty()) throw UsageError{"--key is about the pair of --latency"};
   if (is_latency(condition)) throw UsageError{which_pair};
+  const std::string first = condition.substr(0, condition.find_first_of(" \t>"));
+  if (find_preset(first) != nullptr && is_latency("latency" + condition.substr(first.size())))
+    throw UsageError{"the latency of a pair begins with that word: 'latency " + condition + "'"};
   // A filter has a comparison; a text without one names events.
   auto [events, filter] = Pairs::split(condition);
   if (filter.empty() && condition.find_first_of("=<>&~") != std::string::npos) std::swap(events, filter);
@@ -239,15 +242,19 @@ result<Around> window_of(const std::string& dir, const Hit& hit) {
   auto consumer = RS_TRY(Consumer::open({.where = {std::filesystem::absolute(dir).string()}}));
   Around w;
   const auto apart = [&](u64 time) { return time > hit.time ? time - hit.time : hit.time - time; };
+  u64 seen = 0;
   consumer.run([&](const Event& e) {
     w.lost += e.lost;
     if (e.lost != 0) return;
     w.first = std::min(w.first, e.time);
-    ++(e.time <= hit.time ? w.before : w.after);
+    if (!w.time && e.time <= hit.time) w.before = seen + 1;
+    ++seen;
     if (apart(e.time) > same_event_ns || (w.time && apart(*w.time) <= apart(e.time))) return;
-    if (e.size == hit.payload.size() && std::memcmp(e.data, hit.payload.data(), e.size) == 0) w.time = e.time;
+    if (e.size != hit.payload.size() || std::memcmp(e.data, hit.payload.data(), e.size) != 0) return;
+    w.time = e.time;
+    w.before = seen - 1;
   });
-  if (w.time) --(*w.time <= hit.time ? w.before : w.after);
+  w.after = seen - w.before - (w.time ? 1 : 0);
   return w;
 }
 

@@ -60,6 +60,18 @@ tl::unexpected<Error> refused(int error, const PerfSampler::Options& options) {
   return fail(error, "cannot sample by perf_event_open");
 }
 
+// The same event without samples.
+perf_event_attr of_names(perf_event_attr names) {
+  names.type = PERF_TYPE_SOFTWARE;
+  names.config = PERF_COUNT_SW_DUMMY;
+  names.freq = 0;
+  names.sample_freq = names.sample_regs_user = names.sample_stack_user = names.sample_max_stack = 0;
+  names.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
+  names.exclude_callchain_user = 0;
+  names.mmap = names.mmap2 = names.build_id = names.comm = names.comm_exec = names.task = 1;
+  return names;
+}
+
 }  // namespace
 
 std::vector<i32> numbers_in(const std::string& dir) {
@@ -98,6 +110,7 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
     attributes.mmap = attributes.mmap2 = attributes.build_id = attributes.comm = attributes.comm_exec = attributes.task = 0;
   }
   attributes.sample_max_stack = static_cast<u16>(std::min<u64>(options.depth, setting("perf_event_max_stack", 127)));
+  if (options.hz == 0) attributes = of_names(attributes);
 
   auto sampler = std::make_unique<PerfSampler>();
   sampler->depth_ = attributes.sample_max_stack;
@@ -114,14 +127,7 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
   sampler->kernel_ = attributes.exclude_kernel == 0;
   sampler->cycles_ = attributes.type == PERF_TYPE_HARDWARE;
   if (options.stack_bytes != 0) {
-    perf_event_attr names = attributes;
-    names.type = PERF_TYPE_SOFTWARE;
-    names.config = PERF_COUNT_SW_DUMMY;
-    names.freq = 0;
-    names.sample_freq = names.sample_regs_user = names.sample_stack_user = names.sample_max_stack = 0;
-    names.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
-    names.exclude_callchain_user = 0;
-    names.mmap = names.mmap2 = names.build_id = names.comm = names.comm_exec = names.task = 1;
+    perf_event_attr names = of_names(attributes);
     RS_TRY(sampler->add_rings(names, options, threads, cpus, std::min<u64>(options.ring_size, 1 << 20)));
   }
   return sampler;

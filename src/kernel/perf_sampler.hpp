@@ -27,7 +27,7 @@ std::vector<i32> numbers_in(const std::string& dir);
 class PerfSampler {
  public:
   struct Options {
-    u64 hz = 999;
+    u64 hz = 999;  // 0: no samples, only what names addresses and threads
     u32 depth = 64;
     std::vector<i32> pids{};        // none: the whole machine
     u64 ring_size = 1 << 20;        // at most

@@ -126,7 +126,7 @@ result<void> SampleFeed::begin(RecordingRun& run) {
     if (&out == &outs_.back()) name.cpu = -1, name.pid = name.tid = getpid(), name.task = name.process = "ringside";
     RS_TRY(run.writer().add_ring(name, subbuf_size));
   }
-  if (sampler_->sees_kernel()) {
+  if (samples() && sampler_->sees_kernel()) {
     if (auto text = sys::read_file("/proc/kallsyms")) RS_TRY(run.writer().keep("kallsyms", *text));
   }
   // What is mapped from here on is in the rings, or found now.
@@ -344,9 +344,14 @@ bool SampleFeed::poll(RecordingRun& run) {
 }
 
 void SampleFeed::describe(RecordingMeta& meta) {
-  meta.events.push_back({sample_id, "ringside", "sample", format_text("sample", sample_id, sample_fields, sample_print), true});
-  for (const auto& [id, event] : {std::pair(stack_id, stack_events[0]), std::pair(code_map_id, stack_events[1])})
-    meta.events.push_back({id, event->system, event->name, format_text(*event, id), true});
+  const auto add = [&](u16 id, const auto& event) {
+    meta.events.push_back({id, event.system, event.name, format_text(event, id), true});
+  };
+  if (samples()) {
+    meta.events.push_back({sample_id, "ringside", "sample", format_text("sample", sample_id, sample_fields, sample_print), true});
+    add(stack_id, *stack_events[0]);
+  }
+  add(code_map_id, *stack_events[1]);
   add_unknown(meta, threads_);
 }
 

@@ -1,6 +1,6 @@
 // Records the kernel's samples of CPU time as ringside:sample, with their stacks (ringside:stack) and what stood at the
 // addresses (ringside:code_map): the same events as a program's own. Each CPU has a ring; what was mapped before stands in one
-// more.
+// more. With a rate of 0 it records only the latter, for stacks that come with events of the kernel.
 #pragma once
 #include <map>
 #include <memory>
@@ -53,6 +53,7 @@ class SampleFeed final : public Feed {
   SampleFeed(std::unique_ptr<PerfSampler> sampler, Options options, const ClockInfo& clock)
       : sampler_(std::move(sampler)), options_(std::move(options)), clock_(clock) {}
 
+  bool samples() const { return options_.sampler.hz != 0; }
   u64 time_of(const PerfRecord& record) const { return ticks_ ? ticks_->ticks(record.time) : record.time; }
   u64 now() const;
   void add_out(u32 number);

@@ -176,8 +176,9 @@ int enter(ringside_event& e, const Opened& in) {
     entry.format_hash = hash;
     entry.gate = e.gate;
     const std::string system = std::string("events/") + e.system, event = system + "/" + e.name;
-    for (const std::string& folder : {std::string("events"), system, event})
-      if (!sys::make_owned_directory(dir.get(), folder.c_str())) return -errno;
+    const auto make = [&](const std::string& folder) { return sys::make_owned_directory(dir.get(), folder.c_str()); };
+    // Mostly its system is there already.
+    if (!make(event) && (errno != ENOENT || !make("events") || !make(system) || !make(event))) return -errno;
     for (const auto& [file, text] :
          {std::pair{"/id", std::to_string(abi::event_id(id)) + "\n"},
           {"/format", format_text(e.name, abi::event_id(id), e.format_fields + stack_line(stack_at), e.print_fmt)}})
