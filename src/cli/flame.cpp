@@ -344,7 +344,7 @@ Command add_flame(CLI::App& app) {
       "  ringside flame --pprof && go tool pprof -http : profile.pb.gz\n"
       "Without -e: the samples, if there are any (record --sample), else all events that have a stack. Stacks come with events "
       "by\n"
-      "record --stack (programs) and --kstack (the kernel), options of the kernel's own recorders too. A name is looked up in "
+      "record -g, or --stack (programs) and --kstack (the kernel), options of the kernel's own recorders too. A name is looked up in "
       "the file\n"
       "that ran, if its build id is still the same, in its debug file, or in the saved kallsyms; what has no name shows as\n"
       "FILE+OFFSET, and is counted. DEBUGINFOD_URLS: where debug files are fetched from. On the page: click zooms, / "

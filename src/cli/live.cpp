@@ -154,10 +154,13 @@ void AnalysisRun::begin() {
   next_picture_ = last_picture_ + options_.interval_ns;
   if (screen_) return;
   if (const std::string sentence = awaited(); !sentence.empty()) say(sentence);
+  const bool unlimited = options_.duration_ns == 0 && !options_.over;
   const auto left = [](const OpenedTrace& o) { return o.instance != nullptr && o.instance->writers() == Presence::none; };
-  if (const auto& all = trace().opened; std::all_of(all.begin(), all.end(), left) && options_.duration_ns == 0)
+  if (const auto& all = trace().opened; std::all_of(all.begin(), all.end(), left) && unlimited)
     say("no process writes to " + trace().first().where.text +
         " now; waiting for one until Ctrl-C; --once: what is there, and no waiting");
+  else if (unlimited && !options_.every)
+    say("live, until Ctrl-C; --duration 10s ends it, --once takes what is there");
 }
 
 double AnalysisRun::due() {

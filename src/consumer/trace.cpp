@@ -117,6 +117,12 @@ result<void> open_dat(Trace& trace, OpenedTrace& o) {
   return {};
 }
 
+bool is_event(const std::string& text) {
+  const auto patterns = EventPatterns::parse(text);
+  const auto known = patterns ? kernel_events() : result<std::vector<KernelEvent>>(std::vector<KernelEvent>{});
+  return known && std::any_of(patterns->begin(), patterns->end(), [&](const auto& p) { return names_some(p, *known); });
+}
+
 result<void> open_instance(Trace& trace, OpenedTrace& o) {
   const std::string& where = o.where.text;
   auto instance = Instance::open(where);
@@ -135,7 +141,8 @@ result<void> open_instance(Trace& trace, OpenedTrace& o) {
       return refuse(std::errc::invalid_argument, where + " is neither a recording nor a trace.dat nor an instance");
     if (instance.error().code == std::errc::no_such_file_or_directory && where.find('/') == std::string::npos)
       return refuse(std::errc::no_such_file_or_directory,
-                    "there is no recording, trace.dat or instance " + where + Instance::where_else(where));
+                    "there is no recording, trace.dat or instance " + where +
+                        (is_event(where) ? "; an event of this name is chosen by -e " + where : Instance::where_else(where)));
     return tl::unexpected<Error>(instance.error());
   }
   o.instance = std::move(*instance);

@@ -92,6 +92,10 @@ TEST_F(FirstTriesAsRoot, StacksOfAProgramAtEventsOfTheKernelHaveNames) {
   EXPECT_THAT(ringside("flame ringside.data --folded -e sched:sched_switch").out, HasSubstr("nanosleep;"));
 }
 
+TEST_F(FirstTriesAsRoot, AnEventInThePlaceOfARecordingLeadsToItsOption) {
+  EXPECT_THAT(ringside("report sched_switch").err, HasSubstr("an event of this name is chosen by -e sched_switch"));
+}
+
 TEST_F(FirstTriesAsRoot, TheKernelsWordsOnAFilterAreOneSentence) {
   const Outcome o = ringside("record -e sched:sched_switch -f 'nosuch == 1' touch ran");
   EXPECT_EQ(o.code, 2);
