@@ -25,6 +25,7 @@
 #include "export/units.hpp"
 #include "source/packer.hpp"
 #include "source/recording.hpp"
+#include "source/sample_rings.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -287,7 +288,9 @@ class Maker {
       const bool of_cpu = n.kernel || n.cpu >= 0;
       add_ring(part, ring,
                {n.kernel, n.kernel ? static_cast<i32>(n.ring) : n.cpu, of_cpu ? 0 : n.pid, of_cpu ? 0 : n.tid,
-                of_cpu ? "" : part.agent + n.task});
+                !of_cpu                                    ? part.agent + n.task
+                : !n.kernel && n.ring >= first_sample_ring ? "samples"
+                                                           : ""});
     }
     for (RingName& thread : meta.threads) threads_[{thread.tid, thread.elsewhere.pid_namespace}] = std::move(thread);
     parts_.push_back(std::move(part));

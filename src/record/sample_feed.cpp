@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "schema/format_text.hpp"
+#include "source/sample_rings.hpp"
 #include "sys/text.hpp"
 #include "sys/try.hpp"
 #include "writer/process.hpp"
@@ -20,7 +21,6 @@ namespace {
 
 // Neither an instance's ids nor the kernel's.
 constexpr u16 sample_id = 0xEF01, stack_id = 0xEF02, code_map_id = 0xEF03;
-constexpr u32 first_ring = 1u << 17;  // behind an instance's
 constexpr u32 subbuf_size = 16384;
 constexpr size_t longest_path = 3000;
 
@@ -112,17 +112,17 @@ result<void> SampleFeed::begin(RecordingRun& run) {
   }
   if (outs_.empty()) {
     for (const PerfSampler::Ring& ring : sampler_->rings()) {
-      const u32 number = first_ring + ring.cpu();
+      const u32 number = first_sample_ring + ring.cpu();
       const auto same = std::find_if(outs_.begin(), outs_.end(), [&](const Out& out) { return out.number == number; });
       out_of_.push_back(static_cast<size_t>(same - outs_.begin()));
       if (same == outs_.end()) add_out(number);
     }
-    add_out(first_ring + (1u << 16));
+    add_out(first_sample_ring + (1u << 16));
   }
   for (const Out& out : outs_) {
     RingName name;
     name.ring = out.number;
-    name.cpu = static_cast<i32>(out.number - first_ring);
+    name.cpu = static_cast<i32>(out.number - first_sample_ring);
     if (&out == &outs_.back()) name.cpu = -1, name.pid = name.tid = getpid(), name.task = name.process = "ringside";
     RS_TRY(run.writer().add_ring(name, subbuf_size));
   }
@@ -348,7 +348,8 @@ void SampleFeed::describe(RecordingMeta& meta) {
     meta.events.push_back({id, event.system, event.name, format_text(event, id), true});
   };
   if (samples()) {
-    meta.events.push_back({sample_id, "ringside", "sample", format_text("sample", sample_id, sample_fields, sample_print), true});
+    const std::string format = format_text("sample", sample_id, sample_fields, sample_print);
+    meta.events.push_back({sample_id, "ringside", "sample", format, true});
     add(stack_id, *stack_events[0]);
   }
   add(code_map_id, *stack_events[1]);

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -133,7 +134,18 @@ class TestServer {
       if (client("default")->ask("SELECT 1")) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    FAIL() << "the server does not start: " << std::ifstream(dir_ + "/errors").rdbuf() << std::ifstream(dir_ + "/out").rdbuf();
+    FAIL() << "the server does not start: " << words();
+  }
+  // By itself: one that a test took down says why, and does not take the others down.
+  bool has_ended() {
+    if (pid_ <= 0 || waitpid(pid_, nullptr, WNOHANG) != pid_) return false;
+    pid_ = 0;
+    return true;
+  }
+  std::string words() const {
+    std::ostringstream all;
+    all << std::ifstream(dir_ + "/errors").rdbuf() << std::ifstream(dir_ + "/out").rdbuf();
+    return all.str();
   }
   void kill9() {
     if (pid_ <= 0) return;

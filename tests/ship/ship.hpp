@@ -1,5 +1,7 @@
 // What the tests of ringside ship share: real servers, and a spool's recordings.
 #pragma once
+#include <cstdio>
+
 #include "binary.hpp"
 #include "random_recording.hpp"
 #include "ship/server.hpp"
@@ -36,6 +38,10 @@ struct Ship : BinaryTest {
     static const bool started =
         (server().use_tls(), server().configure({server().tcp(), second().tcp()}), server().start(), true);
     (void)started;
+    if (server().has_ended()) {
+      std::fprintf(stderr, "the server has ended by itself and starts again: %s\n", server().words().c_str());
+      server().start();
+    }
     static int number = 0;
     database = "t" + std::to_string(++number);
     must(server().client("default")->ask("CREATE DATABASE " + database));
