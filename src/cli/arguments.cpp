@@ -143,7 +143,7 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
     }
     if (words[0] == "record" && words[at] == "--sample") {  // its rate may be left out
       const std::string next = at + 1 < words.size() ? words[at + 1] : "-";
-      if (next[0] == '-' || (next.find_first_of("0123456789") != 0 && is_program(next))) words[at] += "=999";
+      if (next[0] == '-' || (next.find_first_of("0123456789") != 0 && is_program(next))) words[at] += "=" + std::to_string(usual_rate);
     }
     if ((words[at].size() < 2 || words[at][0] != '-') && std::exchange(condition, false)) {
       // Behind --latency NAME it would be taken for END.

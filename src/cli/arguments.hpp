@@ -7,6 +7,8 @@
 
 namespace ringside::cli {
 
+constexpr u64 usual_rate = 999;  // of samples, in Hz: where --sample or -g gives none
+
 // help, help COMMAND, version and -V become options; in front of the command that `record` or `syscalls` runs, -- is put.
 std::vector<std::string> arguments_of(int argc, const char* const* argv, const CLI::App& app);
 

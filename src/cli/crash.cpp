@@ -3,10 +3,10 @@
 
 #include <deque>
 
-#include "cli/options.hpp"
 #include "analysis/names.hpp"
-#include "export/units.hpp"
 #include "cli/json.hpp"
+#include "cli/options.hpp"
+#include "export/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
 #include "sys/try.hpp"

@@ -105,9 +105,11 @@ EventPatterns parse_events(const std::vector<std::string>& lists) {
   return std::move(*parsed);
 }
 
-namespace {
+std::string shown_where(const Trace& trace) {
+  return trace.opened.size() == 1 ? trace.first().where.text : "all of these";
+}
 
-std::string shown(const Trace& trace) { return trace.opened.size() == 1 ? trace.first().where.text : "all of these"; }
+namespace {
 
 std::string seconds(u64 ns) { return fmt::format("{}.{:06} s", ns / 1'000'000'000, ns % 1'000'000'000 / 1000); }
 
@@ -117,7 +119,7 @@ std::string none_within(const Window& window, Reading& reading) {
   if (window.whole() || reading.trace().live() || reading.totals().seen + reading.totals().lost != 0) return "";
   const u64 begin = reading.begin();
   if (begin == Timeline::forever) return "";
-  std::string out = "no event in " + shown(reading.trace()) + " is";
+  std::string out = "no event in " + shown_where(reading.trace()) + " is";
   if (window.of_time()) out += " in the range of --time";
   if (!window.cpus.empty()) out += std::string(window.of_time() ? " and" : "") + " of the CPUs of --cpu";
   return out + "; its first one is at " + seconds(begin) + (window.of_time() ? ", from which --time +0.5s.. is counted" : "");
@@ -125,7 +127,7 @@ std::string none_within(const Window& window, Reading& reading) {
 
 void check_wanted(const EventPatterns& patterns, const Window& window, Reading& reading) {
   const Trace& trace = reading.trace();
-  const std::string where = shown(trace);
+  const std::string where = shown_where(trace);
   if (std::string sentence = unmatched(patterns, trace.formats, where); !sentence.empty()) throw UsageError{sentence};
   if (window.until.given && !window.until.relative && !trace.live()) {
     const u64 begin = reading.begin(), end = window.until.ns;

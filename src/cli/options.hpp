@@ -21,6 +21,7 @@ result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder
 // Their patterns. A UsageError if they are invalid.
 EventPatterns parse_events(const std::vector<std::string>& lists);
 
+std::string shown_where(const Trace& trace);  // its WHERE, as it was typed; of several: "all of these"
 // A UsageError, if one of the patterns matches no event of the trace (with near names), it has none of the window's CPUs, or it
 // begins later. Before the first record.
 void check_wanted(const EventPatterns& patterns, const Window& window, Reading& reading);

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "analysis/names.hpp"
+#include "cli/arguments.hpp"
 #include "cli/child.hpp"
 #include "cli/command_file.hpp"
 #include "cli/export.hpp"
@@ -60,7 +61,6 @@ struct RecordOptions {
 };
 
 constexpr u64 smallest_recording = 1 << 20;
-constexpr u64 usual_rate = 999;  // of samples
 constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
 
 // The parts of `record --to FILE`, beside it: a complete recording, in case this process is killed.
@@ -369,9 +369,8 @@ void advance(std::unique_ptr<GrowingExport>& file, RecordingRun& run, const Reco
 // The processes of --pid. One whose end cannot be seen, a thread's for example, counts as living.
 class Watched {
  public:
-  explicit Watched(const std::vector<i32>& pids) {
+  explicit Watched(const std::vector<i32>& pids) : any_(!pids.empty()) {
     for (const i32 pid : pids) {
-      any_ = true;
       sys::Fd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
       if (!fd && errno == ESRCH) continue;
       polled_.push_back({fd.get(), POLLIN, 0});  // -1 is never ready
@@ -381,9 +380,9 @@ class Watched {
   bool have_ended() { return any_ && poll(polled_.data(), polled_.size(), 0) == static_cast<int>(polled_.size()); }
 
  private:
+  const bool any_;
   std::vector<sys::Fd> fds_;
   std::vector<pollfd> polled_;
-  bool any_ = false;
 };
 
 // Follows the writers until the command ends, or without one the processes of --pid, the time is up or Ctrl-C. A full disk ends
@@ -696,8 +695,8 @@ Command add_record(CLI::App& app) {
                 "that the library makes itself: fopen shows no open")
       ->type_name("LIST");
   c->add_flag("-g", options->calls,
-              "with the calls that led to each event: --stack for the program's, --kstack for the kernel's; where nothing else is "
-              "named, --sample");
+              "with the calls that led to each event: --stack for the program's, --kstack for the kernel's; where nothing else "
+              "is named, --sample");
   c->add_flag("--stack", options->stack, "with the calls that led to each of the program's events; --stack=PATTERN: to these");
   c->add_flag("--kstack", options->kstack,
               "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");

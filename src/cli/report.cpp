@@ -218,8 +218,7 @@ std::string why_none(const ReportOptions& options, Reading& reading) {
   by("--tid", !options.tids.empty());
   by("--time", options.window.of_time());
   by("--cpu", !options.window.cpus.empty());
-  const Trace& trace = reading.trace();
-  const std::string where = trace.opened.size() == 1 ? trace.first().where.text : "all of these";
+  const std::string where = shown_where(reading.trace());
   const u64 seen = reading.totals().seen;
   if (chosen.empty() || (seen == 0 && options.window.whole())) return where + " has no events";
   return "0 of " + counted(seen, "event") + (options.window.whole() ? " in " : " of this range in ") + where + " pass " +

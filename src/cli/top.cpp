@@ -23,11 +23,9 @@ struct Rates {
   u64 count = 0, bytes = 0;                // since the start
   u64 count_before = 0, bytes_before = 0;  // at the last picture
   u64 count_earlier = 0, bytes_earlier = 0;  // live: before it began, in no rate
-  void add(const Rates& other) {
+  void add(const Rates& other) {  // of another part of a recording
     count += other.count;
     bytes += other.bytes;
-    count_earlier += other.count_earlier;
-    bytes_earlier += other.bytes_earlier;
   }
 };
 

@@ -13,6 +13,7 @@
 #include <ringside/abi/sub_buffer.hpp>
 #include <set>
 
+#include "analysis/names.hpp"
 #include "export/units.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
@@ -117,9 +118,11 @@ result<void> open_dat(Trace& trace, OpenedTrace& o) {
   return {};
 }
 
+// Does it name events of the kernel?
 bool is_event(const std::string& text) {
   const auto patterns = EventPatterns::parse(text);
-  const auto known = patterns ? kernel_events() : result<std::vector<KernelEvent>>(std::vector<KernelEvent>{});
+  if (!patterns) return false;
+  const auto known = kernel_events();
   return known && std::any_of(patterns->begin(), patterns->end(), [&](const auto& p) { return names_some(p, *known); });
 }
 
@@ -132,10 +135,10 @@ result<void> open_instance(Trace& trace, OpenedTrace& o) {
       return refuse(std::errc::invalid_argument, where + " is neither a recording (it has no meta.json) nor an instance (" +
                                                      instance.error().sentence + ")");
     if (where == default_recording) {
-      std::string names;
-      for (const std::string& name : Instance::list()) names += (names.empty() ? "; or name an instance: " : ", ") + name;
+      const auto names = Instance::list();
       return refuse(std::errc::no_such_file_or_directory,
-                    "there is no recording ./" + where + "; make one with: ringside record -- COMMAND" + names);
+                    "there is no recording ./" + where + "; make one with: ringside record -- COMMAND" +
+                        (names.empty() ? "" : "; or name an instance: " + short_list(names)));
     }
     if (std::filesystem::exists(where, none))
       return refuse(std::errc::invalid_argument, where + " is neither a recording nor a trace.dat nor an instance");

@@ -1,5 +1,5 @@
-// The numbers of rings that the recorder fills by itself: samples of CPUs, and what names their addresses. They lie behind those
-// of an instance's rings, so a CPU may have a ring of each kind in one recording.
+// The numbers of rings that the recorder fills by itself: samples of CPUs, and what names their addresses. They lie behind
+// those of an instance's rings, so a CPU may have a ring of each kind in one recording.
 #pragma once
 #include <ringside/base/types.hpp>
 

@@ -136,13 +136,13 @@ class TestServer {
     }
     FAIL() << "the server does not start: " << words();
   }
-  // By itself: one that a test took down says why, and does not take the others down.
+  // True once, if it ended and no test had killed it.
   bool has_ended() {
     if (pid_ <= 0 || waitpid(pid_, nullptr, WNOHANG) != pid_) return false;
     pid_ = 0;
     return true;
   }
-  std::string words() const {
+  std::string words() const {  // what it has logged and printed
     std::ostringstream all;
     all << std::ifstream(dir_ + "/errors").rdbuf() << std::ifstream(dir_ + "/out").rdbuf();
     return all.str();
