@@ -127,6 +127,8 @@ void write_map(StackWalk& walk, u32 pid, u64 start, u64 size, u64 file_offset, u
 
 bool begin_maps(StackWalk& walk, u32 pid) noexcept {
   const u64 done = u64{pid} << 2 | 2;
+  if (__atomic_load_n(&maps_begun, __ATOMIC_ACQUIRE) == done) return true;
+  const SignalsOff off;  // a handler that left this by longjmp would leave it begun for ever
   u64 now = __atomic_load_n(&maps_begun, __ATOMIC_ACQUIRE);
   if (now == done) return true;
   if (now == (u64{pid} << 2 | 1) ||

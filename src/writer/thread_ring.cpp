@@ -16,6 +16,7 @@
 #include "writer/kept_rings.hpp"
 #include "writer/process.hpp"
 #include "writer/members.hpp"
+#include "writer/unwind.hpp"
 #include "sys/beneath.hpp"
 
 namespace ringside {
@@ -176,7 +177,9 @@ void end_left_ones(uintptr_t mine) noexcept {
   const auto top_was_left = [&] {
     // A call that was left: its stack may belong to other code now, or be gone.
     const u32* const mark = mark_of(these.top);
-    return these.top != 0 && (!sys::still_holds(mark, still_open) || sys::was_left(reinterpret_cast<uintptr_t>(mark), mine));
+    const auto at = reinterpret_cast<uintptr_t>(mark);
+    return these.top != 0 &&
+           (!sys::still_holds(mark, still_open) || (sys::was_left(at, mine) && is_caller(at) != Caller::yes));
   };
   while (top_was_left()) {
     const SignalsOff off;

@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "sys/sys.hpp"
+#include "writer/process.hpp"
 
 namespace ringside {
 namespace {
@@ -91,55 +92,56 @@ RINGSIDE_INLINE Rule rule_at(u64 address) noexcept {
 
 // ---- Memory that may be read: pages around the places where this thread's stacks are.
 
+// Such a range in one word: its first page, and how many it has. A handler that comes between finds a range that is there.
 struct Range {
-  u64 low, high;
+  static constexpr u32 count_bits = 28;
+  static constexpr u64 most = (u64{1} << count_bits) - 1;
+  u64 word = 0;
+
+  static Range of(u64 first, u64 end) noexcept { return {first << count_bits | std::min(end - first, most)}; }
+  u64 first() const noexcept { return word >> count_bits; }
+  u64 end() const noexcept { return first() + (word & most); }
+  bool has(u64 page) const noexcept { return page - first() < (word & most); }
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Range stack_ranges[2]{};
 
+constexpr u64 page_of(u64 address) noexcept { return address / page_size; }
+
 bool page_is_there(u64 page) noexcept {
   const int saved = errno;
-  const bool there =
-      syscall(SYS_futex, page, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, page, 0) >= 0 || errno != EFAULT;
+  const u64 at = page * page_size;
+  const bool there = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, 0) >= 0 || errno != EFAULT;
   errno = saved;
   return there;
 }
 
-// A word at an address that no range has: asks the kernel, and lets a range grow.
-[[gnu::noinline]] bool learn(u64 address) noexcept {
-  constexpr u64 near = u64{1} << 20;
-  const u64 page = address & ~u64{page_size - 1};
-  if (page == 0 || address >> 47 != 0) return false;
-  Range now = stack_ranges[0];
-  u64 from = page, to = page + page_size;
-  if (page >= now.high && page - now.high <= near) from = now.high;
-  else if (page < now.low && now.low - page <= near) to = now.low;
-  else now = {page, page};
-  for (u64 at = from; at < to; at += page_size) {
-    if (page_is_there(at)) continue;
-    if (at == page) return false;
-    now = {page, page};  // there is a gap: another stack
-    if (!page_is_there(page)) return false;
-    break;
+// A page that no range has: asks the kernel, and lets a range grow that is near, or begins another.
+[[gnu::noinline]] bool learn(u64 page) noexcept {
+  constexpr u64 near = 256;
+  if (page == 0 || page >> 36 != 0 || !page_is_there(page)) return false;
+  for (Range& range : stack_ranges) {
+    const Range now = range;
+    const u64 first = std::min(now.first(), page), end = std::max(now.end(), page + 1);
+    const bool above = page >= now.end();
+    if (now.word == 0 || (above ? page - now.end() : now.first() - page) > near) continue;
+    u64 at = above ? now.end() : page, to = above ? page : now.first();
+    while (at < to && page_is_there(at)) ++at;
+    if (at < to) continue;  // a gap: another stack
+    range = Range::of(first, end);
+    return true;
   }
-  if (now.low == now.high) {
-    stack_ranges[1] = stack_ranges[0];
-    stack_ranges[0] = {page, page + page_size};
-  } else {
-    stack_ranges[0] = {std::min(now.low, from), std::max(now.high, to)};
-  }
+  stack_ranges[1] = stack_ranges[0];
+  stack_ranges[0] = Range::of(page, page + 1);
   return true;
 }
 
 RINGSIDE_INLINE bool readable(u64 address) noexcept {
   if (address % 8 != 0) [[unlikely]]
     return false;
-  if (address - stack_ranges[0].low < stack_ranges[0].high - stack_ranges[0].low) [[likely]]
+  const u64 page = page_of(address);
+  if (stack_ranges[0].has(page)) [[likely]]
     return true;
-  if (address - stack_ranges[1].low < stack_ranges[1].high - stack_ranges[1].low) {
-    std::swap(stack_ranges[0], stack_ranges[1]);
-    return true;
-  }
-  return learn(address);
+  return stack_ranges[1].has(page) || learn(page);
 }
 
 // Other functions' frames: the gaps between their variables are no error here.
@@ -185,79 +187,63 @@ bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
 #endif
 }
 
-// From which of the last walk's steps on, `n` or a later one, all that they read is unchanged. The stack stands where step n
-// is.
-RINGSIDE_INLINE u32 unchanged_from(const StackWalk& walk, u32 n) noexcept {
-  u32 from = n;
-  for (; n < most_frames; ++n) {
-    const StackWalk::Step& s = walk.step[n];
-    const bool same = s.fixed && (s.ra_at == 0 || word_at(s.ra_at) == s.ra) &&
-                      (s.fp_at == 0 || word_at(s.fp_at) == s.fp_value);
-    if (!same) from = n + 1;
-  }
-  return from;
+bool is_unchanged(const StackWalk::Step& s) noexcept {
+  return s.fixed && (s.ra_at == 0 || word_at(s.ra_at) == s.ra) && (s.fp_at == 0 || word_at(s.fp_at) == s.fp_value);
 }
 
 pthread_key_t walk_key;
 bool has_walk_key = false;
 
-struct ThreadWalks {
-  StackWalk* walk[2];
-  u32 level;
-};
-[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadWalks walks{};
+[[gnu::tls_model("initial-exec")]] constinit thread_local StackWalk* walks[2]{};
 
 void free_walks(void*) {
-  if (walks.level != 0) return;
-  for (StackWalk*& one : walks.walk) {
-    if (one != nullptr) munmap(one, sizeof *one);
-    one = nullptr;
+  const SignalsOff off;  // a handler would find memory that is gone
+  for (StackWalk*& walk : walks) {
+    if (walk != nullptr) munmap(walk, sizeof *walk);
+    walk = nullptr;
   }
 }
 [[gnu::constructor(101)]] void make_walk_key() { has_walk_key = pthread_key_create(&walk_key, free_walks) == 0; }
 
-StackWalk* new_walk() noexcept {
+[[gnu::noinline]] bool make_walk(StackWalk*& walk) noexcept {
+  const SignalsOff off;
+  if (walk != nullptr) return true;
   const int saved = errno;
   void* const page = sys::raw_mmap(nullptr, sizeof(StackWalk), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   errno = saved;
-  if (page == MAP_FAILED) return nullptr;
-  StackWalk* const walk = static_cast<StackWalk*>(page);
+  if (page == MAP_FAILED) return false;
+  walk = static_cast<StackWalk*>(page);
   walk->first = most_frames;
-  if (has_walk_key && walk_key < 32) pthread_setspecific(walk_key, walk);
-  return walk;
+  if (has_walk_key && walk_key < 32) pthread_setspecific(walk_key, walks);
+  return true;
 }
 
 }  // namespace
 
-WalkMemory::WalkMemory() noexcept : walk_(nullptr) {
-  // Not the address of a local: the address sanitizer gives those places outside the stack.
-  const auto call = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-  while (walks.level != 0 && sys::was_left(walks.walk[walks.level - 1]->call, call)) --walks.level;
-  if (walks.level == 2) return;
-  StackWalk*& mine = walks.walk[walks.level];
-  if (mine == nullptr) {
-    StackWalk* const made = new_walk();  // a handler may do the same meanwhile
-    if (made == nullptr) return;
-    if (mine == nullptr)
-      mine = made;
-    else
-      munmap(made, sizeof *made);
+// A plain store takes it: the handlers that came since the word was loaded have returned, so the walks that they began are done
+// or left.
+WalkMemory::WalkMemory(CallName call) noexcept : walk_(nullptr) {
+  for (StackWalk*& walk : walks) {
+    if (walk == nullptr && !make_walk(walk)) return;
+    if (walk->call == 0 || walk->call == call.word) {
+      walk_ = walk;
+      break;
+    }
   }
-  // A handler that comes between takes the same walk, and puts this address back.
-  before_ = mine->call;
-  mine->call = call;
+  for (u32 n = 0; walk_ == nullptr && n < 2; ++n) {
+    const CallName other{walks[n]->call};
+    const Caller caller = is_caller(other);
+    if (caller == Caller::no || (caller == Caller::unknown && sys::was_left(other.at(), call.at()))) walk_ = walks[n];
+  }
+  if (walk_ == nullptr) return;
+  walk_->call = call.word;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  level_ = walks.level++;
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  walk_ = mine;
 }
 
 WalkMemory::~WalkMemory() {
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
   if (walk_ == nullptr) return;
-  walks.level = level_;  // also of those that a handler began inside of this one and left
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  walk_->call = before_;
+  walk_->call = 0;
 }
 
 void ready_unwind() noexcept {
@@ -293,21 +279,27 @@ namespace {
 // The steps of this memory's last walk: the outer ones are often this one's, too.
 struct LastWalk {
   const StackWalk& walk;
-  u32 next;           // the next of its steps that may be the one here
-  u32 same_from = 0;  // 0: not known yet
+  u32 next;            // the next of its steps that may be the one here
+  u32 changed_to = 0;  // the step before this one has changed
 
   // A walk that ended early, or was cut off by a longjmp, is no help.
   LastWalk(const StackWalk& w, u64 rules) noexcept
       : walk(w), next(w.first < most_frames && w.rules == rules && w.end == StackEnd::complete ? w.first : most_frames) {}
 
-  // Are the steps from here on those from `next` on, and is there room for them?
+  // Are the steps from here on those from `next` on, and is there room for them? A step whose words are unchanged leads to the
+  // next one, so each word that is read here is one that a walk from here would read.
   RINGSIDE_INLINE bool continues(const Registers& r, bool exact, u32 room) noexcept {
     while (next < most_frames && walk.step[next].sp < r.sp) ++next;
     if (next == most_frames) return false;
     const StackWalk::Step& s = walk.step[next];
     if (s.sp != r.sp || s.pc != r.pc || s.fp != r.fp || s.exact || exact) return false;
-    if (same_from == 0) same_from = unchanged_from(walk, next);
-    return next >= same_from && most_frames - next <= room;
+    if (next < changed_to || most_frames - next > room) return false;
+    for (u32 n = next; n < most_frames; ++n) {
+      if (is_unchanged(walk.step[n])) continue;
+      changed_to = n + 1;
+      return false;
+    }
+    return true;
   }
 };
 
@@ -339,6 +331,39 @@ RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, StackWalk::Step& s) 
   }
   return step_by_fp(r, s) ? Stepped::to_caller : Stepped::no_table;
 }
+
+}  // namespace
+
+namespace {
+template <class IsIt>
+Caller find_caller(const IsIt& is_it) noexcept {
+  constexpr u32 most_steps = 4096;
+  Registers r{};
+  RS_HERE(r);
+  bool exact = true;
+  for (u32 n = 0; n < most_steps && r.pc != 0; ++n) {
+    StackWalk::Step unused;
+    const u64 sp = r.sp;
+    const Stepped stepped = step_out(r, r.pc - (exact ? 0 : 1), unused);
+    exact = stepped == Stepped::over_signal;
+    if (stepped == Stepped::no_caller) return Caller::no;
+    if (stepped == Stepped::bad_frame || stepped == Stepped::no_table) return Caller::unknown;
+    if (!exact && is_it(sp, r)) return Caller::yes;
+  }
+  return r.pc == 0 ? Caller::no : Caller::unknown;
+}
+}  // namespace
+
+Caller is_caller(CallName call) noexcept {
+  return find_caller([&](u64 sp, const Registers& caller) {
+    return call.at() - sp < caller.sp - sp && CallName::bits_of(caller.pc) == (call.word & 0xFFFF);
+  });
+}
+Caller is_caller(uintptr_t at) noexcept {
+  return find_caller([&](u64 sp, const Registers& caller) { return at - sp < caller.sp - sp; });
+}
+
+namespace {
 
 // The walk's result: these fresh steps, and the last walk's from `joined` on.
 RINGSIDE_INLINE void put_together(StackWalk& walk, u32 count, u32 joined) noexcept {

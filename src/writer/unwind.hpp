@@ -4,6 +4,9 @@
 // walk that comes to a frame of the last one compares the words read from there on, and is done. Both give exactly the result
 // of a full walk. No lock, no allocation (a thread's first walk maps memory). Signal-safe: a handler that interrupts a walk
 // uses memory of its own.
+//
+// The memory of a walk belongs to the call that `call` names, as long as this call is among the callers of the code that runs.
+// One that was left by longjmp is not, so the next that needs the memory takes it.
 #pragma once
 #include <signal.h>
 
@@ -28,7 +31,7 @@ struct StackWalk {
   u32 frames;
   StackEnd end;
   u64 rules;  // the cache's generation
-  uintptr_t call;  // an address in the frame of the call that walks
+  u64 call;  // the call that has this memory: CallName; 0: none
   struct Step {
     u64 pc, sp, fp;             // before the step
     u64 ra_at, ra, fp_at, fp_value;  // what it read; fp_at 0: nothing
@@ -66,19 +69,36 @@ void forget_rules() noexcept;
 // Frames of this code are left out at a stack's inner end: the code of the library that calls.
 void leave_out(u64 start, u64 end) noexcept;
 
-// A walk's memory for as long as it lives; null: two walks are interrupted already, or there is no memory.
+// A call, in one word: an address in its frame, and some bits of the address to which it returns.
+struct CallName {
+  u64 word;
+  static CallName of(const void* frame, const void* returns_to) noexcept {
+    return {reinterpret_cast<u64>(frame) << 16 | bits_of(reinterpret_cast<u64>(returns_to))};
+  }
+  u64 at() const noexcept { return word >> 16; }
+  static u64 bits_of(u64 returns_to) noexcept { return (returns_to & code_bits) * 0x9E3779B97F4A7C15u >> 48; }
+};
+
+// Whether code of this thread that is going on will return to this call, or, below, to one whose frame has this address.
+// unknown: some code has no tables. Signal-safe; costs a walk.
+enum class Caller : u8 { yes, no, unknown };
+Caller is_caller(CallName call) noexcept;
+Caller is_caller(uintptr_t at) noexcept;
+
+// A walk's memory for as long as it lives; null: two walks are interrupted already, or there is no memory. For locals of the
+// function that walks.
 class WalkMemory {
  public:
-  WalkMemory() noexcept;
+  // Not the address of a local: the address sanitizer gives those places outside the stack.
+  RINGSIDE_INLINE WalkMemory() noexcept : WalkMemory(CallName::of(__builtin_frame_address(0), __builtin_return_address(0))) {}
   ~WalkMemory();
   WalkMemory(const WalkMemory&) = delete;
   WalkMemory& operator=(const WalkMemory&) = delete;
   StackWalk* get() const noexcept { return walk_; }
 
  private:
+  explicit WalkMemory(CallName call) noexcept;
   StackWalk* walk_;
-  uintptr_t before_ = 0;
-  u32 level_ = 0;
 };
 
 void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept;

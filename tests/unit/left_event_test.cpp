@@ -5,6 +5,7 @@
 #include <ringside/trace.hpp>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -22,35 +23,16 @@
 
 #include "instance/instance.hpp"
 #include "own_root.hpp"
-#include "sanitized.hpp"
+#include "step_by_step.hpp"
 #include "writer/cpu_rings.hpp"
+#include "writer/process.hpp"
+#include "writer/stack.hpp"
 
-#if defined(__x86_64__) && !RS_TEST_SANITIZED  // a sanitizer's run-time is stepped through, too
+#if RS_TEST_STEPS
 RINGSIDE_EVENT(left, number, (u64, n));
 
 namespace ringside::test::left_event_test {
 namespace {
-
-constexpr unsigned long trap_flag = 0x100;
-volatile int steps_to_go;
-void (*volatile at_the_step)(ucontext_t& context);
-sigjmp_buf back, inner_back;
-bool goes_on_when_signals_are_on = false;
-bool steps_without_signals = false;
-volatile bool stopped = false;  // also for the calls of set_mask that are under way
-volatile pid_t ends_without_signals = 0;  // this process, where it next blocks signals
-
-bool steps() { return (__builtin_ia32_readeflags_u64() & trap_flag) != 0; }
-void go_step_by_step(bool on) {
-  const u64 flags = __builtin_ia32_readeflags_u64();
-  __builtin_ia32_writeeflags_u64(on ? flags | trap_flag : flags & ~u64{trap_flag});
-}
-
-void on_trap(int, siginfo_t*, void* context) {
-  const int left = steps_to_go - 1;
-  steps_to_go = left;
-  if (left == 0) at_the_step(*static_cast<ucontext_t*>(context));
-}
 
 [[gnu::noinline]] void stepped_event() {
   stopped = false;
@@ -58,40 +40,6 @@ void on_trap(int, siginfo_t*, void* context) {
   ::left::number(1);
   go_step_by_step(false);
 }
-
-// For the C library's: a step while all signals are off would end the program. The steps are counted while signals are on, or,
-// with steps_without_signals, always.
-int set_mask(int how, const sigset_t* set, sigset_t* old) {
-  const bool stepped = steps();
-  go_step_by_step(false);
-  if (ends_without_signals == getpid()) _exit(0);
-  sigset_t wanted{}, now{};
-  if (set != nullptr) wanted = *set;
-  if (stepped && steps_without_signals) sigdelset(&wanted, SIGTRAP);
-  const int error = sigprocmask(how, set != nullptr ? &wanted : nullptr, old) == 0 ? 0 : errno;
-  sigprocmask(SIG_BLOCK, nullptr, &now);
-  const bool can_step = sigismember(&now, SIGTRAP) == 0;
-  const bool goes_on = can_step && !stopped && (stepped || goes_on_when_signals_are_on);
-  goes_on_when_signals_are_on = !can_step && (stepped || goes_on_when_signals_are_on);
-  go_step_by_step(goes_on);
-  return error;
-}
-
-class Traps {
- public:
-  Traps() {
-    struct sigaction action {};
-    action.sa_sigaction = on_trap;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
-    sigaction(SIGTRAP, &action, &before_);
-  }
-  ~Traps() { sigaction(SIGTRAP, &before_, nullptr); }
-  Traps(const Traps&) = delete;
-  Traps& operator=(const Traps&) = delete;
-
- private:
-  struct sigaction before_ {};
-};
 
 struct LeftEvent : testing::TestWithParam<bool> {
   LeftEvent() { renew(); }
@@ -272,6 +220,98 @@ TEST_P(LeftEvent, IsCountedOnceWhileItsThreadAttaches) {
       const u64 all = counted([&] { tried = interrupt_at(step, {30}); });
       ASSERT_EQ(all, tried);
     }
+  }
+}
+
+// "A live event is judged as left, counted twice, and a ring retired each time": the kernel disarms the handler's stack, which
+// lies above the thread's, so addresses alone say that the thread's event was left.
+TEST_P(LeftEvent, IsOpenWhileAHandlerRunsOnAStackThatDisarms) {
+  constexpr size_t size = 64 << 20, high = 60 << 20;
+  u8* const both =
+      static_cast<u8*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  ASSERT_NE(both, MAP_FAILED);
+  const Traps traps(SA_ONSTACK);
+  pthread_attr_t low;
+  pthread_attr_init(&low);
+  pthread_attr_setstack(&low, both, 4 << 20);
+  static u8* alternate;
+  static int steps;
+  static bool armed;
+  alternate = both + high;
+  const auto body = [](void*) -> void* {
+    stack_t stack{};
+    stack.ss_sp = alternate;
+    stack.ss_size = size - high;
+    stack.ss_flags = static_cast<int>(1u << 31);  // SS_AUTODISARM
+    armed = sigaltstack(&stack, nullptr) == 0;
+    at_the_step = [](ucontext_t&) { ::left::number(3); };
+    steps_to_go = 0;
+    stepped_event();  // attaches
+    steps = steps_of_an_event();
+    for (int step = 1; step <= steps; ++step) {
+      steps_to_go = step;
+      stepped_event();
+    }
+    return nullptr;
+  };
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, &low, body, nullptr), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&low);
+  munmap(both, size);
+  if (!armed) GTEST_SKIP() << "this kernel does not disarm alternate stacks (before 4.7)";
+  ASSERT_GT(steps, 100);
+  EXPECT_EQ(accounted(), 1u + 2 + 2 * static_cast<u64>(steps));
+  EXPECT_LE(instance->rings().size(), 3u);
+}
+
+// "maps_begun stays set": of all later events each would write its stack again.
+TEST_P(LeftEvent, OneThatIsLeftWhileCodeMapsBeginLeavesTheNextToBeginThem) {
+  const auto take_a_stack = [] {
+    From from;
+    RS_HERE(from.at);
+    from.exact = true;
+    go_step_by_step(true);
+    const u64 id = stack_of(from);
+    go_step_by_step(false);
+    return id;
+  };
+  InstanceOptions o;
+  o.name = "stacks";
+  o.buffer_size = 8 << 20;
+  o.rings = Rings::thread;
+  instance = must(Instance::create(o));
+  must(instance->stacks(must(EventPatterns::parse("left:number")), usual_depth));
+  ringside_close();
+  ASSERT_EQ(ringside_open("stacks"), 0);
+  ::left::number(0);
+  static volatile int times = 2;  // so that all are one call
+  const auto written_by_the_last = [&] {
+    u64 before = 0;
+    for (int n = 0; n < times; ++n) {
+      before = accounted();
+      take_a_stack();
+    }
+    return accounted() - before;
+  };
+  const auto forget_all = [] {
+    forget_code_maps();
+    ++opened_now()->words.control->stacks_again;
+  };
+  forget_all();
+  steps_to_go = 0;
+  stopped = false;
+  EXPECT_NE(take_a_stack(), 0u);
+  const int steps = -steps_to_go;  // most of them write the maps behind the first one
+  ASSERT_GT(steps, 10000);
+  for (int step = 1; step < 9000; step += 151) {
+    forget_all();
+    at_the_step = [](ucontext_t&) { siglongjmp(back, 1); };
+    stopped = false;
+    steps_to_go = step;
+    if (sigsetjmp(back, 1) == 0) take_a_stack();
+    steps_to_go = 0;
+    ASSERT_EQ(written_by_the_last(), 0u) << step << " of " << steps;
   }
 }
 
@@ -688,10 +728,9 @@ TEST_F(FirstOpen, IsOfAnotherNamespaceInAHandler) {
 INSTANTIATE_TEST_SUITE_P(Rings, LeftEvent, testing::Bool(), [](const auto& at) { return at.param ? "overwrite" : "discard"; });
 
 }  // namespace
-int set_mask_of_steps(int how, const sigset_t* set, sigset_t* old) { return set_mask(how, set, old); }
 }  // namespace ringside::test::left_event_test
 
 extern "C" int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
-  return ringside::test::left_event_test::set_mask_of_steps(how, set, old);
+  return ringside::test::set_mask(how, set, old);
 }
 #endif
