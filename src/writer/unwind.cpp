@@ -117,7 +117,7 @@ bool page_is_there(u64 page) noexcept {
 
 // A page that no range has: asks the kernel, and lets a range grow that is near, or begins another.
 [[gnu::noinline]] bool learn(u64 page) noexcept {
-  constexpr u64 near = 256;
+  constexpr u64 near = 64;
   if (page == 0 || page >> 36 != 0 || !page_is_there(page)) return false;
   for (Range& range : stack_ranges) {
     const Range now = range;
@@ -141,7 +141,11 @@ RINGSIDE_INLINE bool readable(u64 address) noexcept {
   const u64 page = page_of(address);
   if (stack_ranges[0].has(page)) [[likely]]
     return true;
-  return stack_ranges[1].has(page) || learn(page);
+  const Range other = stack_ranges[1];
+  if (!other.has(page)) return learn(page);
+  stack_ranges[1] = stack_ranges[0];  // a handler that comes now finds it twice
+  stack_ranges[0] = other;
+  return true;
 }
 
 // Other functions' frames: the gaps between their variables are no error here.
@@ -163,10 +167,14 @@ RINGSIDE_INLINE u64 hashed(u64 callers, u64 frame) noexcept {
 }
 constexpr u64 no_callers = 0x27D4EB2F165667C5u;
 
-// The frame of code that has no table, by the frame pointer.
+// The frame of code that has no table, by the frame pointer. The register may hold anything, also the address of a stack that is
+// gone, so the kernel is asked about a page beyond this frame's.
 bool step_by_fp(Registers& r, StackWalk::Step& s) noexcept {
+  const auto is_there = [&](u64 address) { return page_of(address) == page_of(r.sp) || page_is_there(page_of(address)); };
   u64 ra, fp;
-  if (r.fp < r.sp || r.fp - r.sp > (u64{8} << 20) || !load(r.fp + 8, ra) || !load(r.fp, fp)) return false;
+  if (r.fp < r.sp || r.fp - r.sp > (u64{8} << 20) || !is_there(r.fp) || !is_there(r.fp + 8) || !load(r.fp + 8, ra) ||
+      !load(r.fp, fp))
+    return false;
   s.ra_at = r.fp + 8, s.ra = ra, s.fp_at = r.fp, s.fp_value = fp;
   r = {ra & code_bits, r.fp + 16, fp, 0};
   return true;
@@ -187,8 +195,9 @@ bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
 #endif
 }
 
-bool is_unchanged(const StackWalk::Step& s) noexcept {
-  return s.fixed && (s.ra_at == 0 || word_at(s.ra_at) == s.ra) && (s.fp_at == 0 || word_at(s.fp_at) == s.fp_value);
+RINGSIDE_INLINE bool is_unchanged(const StackWalk::Step& s) noexcept {
+  const auto has = [](u64 address, u64 value) { return address == 0 || (readable(address) && word_at(address) == value); };
+  return s.fixed && has(s.ra_at, s.ra) && has(s.fp_at, s.fp_value);
 }
 
 pthread_key_t walk_key;
@@ -222,28 +231,27 @@ void free_walks(void*) {
 
 // A plain store takes it: the handlers that came since the word was loaded have returned, so the walks that they began are done
 // or left.
-WalkMemory::WalkMemory(CallName call) noexcept : walk_(nullptr) {
+WalkMemory::WalkMemory(uintptr_t call) noexcept : walk_(nullptr), call_(call) {
   for (StackWalk*& walk : walks) {
-    if (walk == nullptr && !make_walk(walk)) return;
-    if (walk->call == 0 || walk->call == call.word) {
+    if ((walk != nullptr || make_walk(walk)) && (walk->call == 0 || walk->call == call)) {
       walk_ = walk;
       break;
     }
   }
   for (u32 n = 0; walk_ == nullptr && n < 2; ++n) {
-    const CallName other{walks[n]->call};
-    const Caller caller = is_caller(other);
-    if (caller == Caller::no || (caller == Caller::unknown && sys::was_left(other.at(), call.at()))) walk_ = walks[n];
+    if (walks[n] == nullptr) continue;
+    const uintptr_t other = walks[n]->call;
+    const Interrupted it_is = is_interrupted_frame(other);
+    if (it_is == Interrupted::no || (it_is == Interrupted::unknown && sys::was_left(other, call))) walk_ = walks[n];
   }
   if (walk_ == nullptr) return;
-  walk_->call = call.word;
+  walk_->call = call;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
 WalkMemory::~WalkMemory() {
-  if (walk_ == nullptr) return;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  walk_->call = 0;
+  if (walk_ != nullptr && walk_->call == call_) walk_->call = 0;
 }
 
 void ready_unwind() noexcept {
@@ -303,21 +311,24 @@ struct LastWalk {
   }
 };
 
+constexpr u64 red_zone = 128;  // bytes below sp that no handler touches
+
 RINGSIDE_INLINE bool step_by_rule(const Rule& rule, Registers& r, StackWalk::Step& s) noexcept {
   const u64 cfa = (rule.of_fp ? r.fp : r.sp) + rule.cfa * u64{8};
   u64 ra = r.lr, fp = r.fp;
   bool good = cfa > r.sp || (cfa == r.sp && rule.ra == 0 && ra != 0);
   if (good && rule.ra != 0) s.ra_at = cfa - rule.ra * u64{8}, good = s.ra_at >= r.sp && load(s.ra_at, ra), s.ra = ra;
-  if (good && rule.fp != 0) s.fp_at = cfa - rule.fp * u64{8}, good = s.fp_at >= r.sp && load(s.fp_at, fp), s.fp_value = fp;
+  // The last instructions of a function have taken it from the stack already, where it still stands below sp.
+  if (good && rule.fp != 0)
+    s.fp_at = cfa - rule.fp * u64{8}, good = s.fp_at + red_zone >= r.sp && load(s.fp_at, fp), s.fp_value = fp;
   if (rule.ra == 0) s.fixed = false;
   if (good) r = {ra & code_bits, cfa, fp, 0};
   return good;
 }
 
-enum class Stepped : u8 { to_caller, over_signal, no_caller, bad_frame, no_table };
-// From a frame, whose code has this address, to its caller's. Notes what it read.
-RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, StackWalk::Step& s) noexcept {
-  const Rule rule = rule_at(address);
+enum class Stepped : u8 { to_caller, by_frame_pointer, over_signal, no_caller, bad_frame, no_table };
+// From a frame, whose code has this address and rule, to its caller's. Notes what it read.
+RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, const Rule& rule, StackWalk::Step& s) noexcept {
   if (rule.kind == Rule::usual) [[likely]]
     return step_by_rule(rule, r, s) ? Stepped::to_caller : Stepped::bad_frame;
   if (rule.kind == Rule::outermost) return Stepped::no_caller;
@@ -329,38 +340,44 @@ RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, StackWalk::Step& s) 
     s.fixed = false;
     return step_in_full(r, address) ? Stepped::to_caller : Stepped::bad_frame;
   }
-  return step_by_fp(r, s) ? Stepped::to_caller : Stepped::no_table;
+  return step_by_fp(r, s) ? Stepped::by_frame_pointer : Stepped::no_table;
 }
 
 }  // namespace
 
 namespace {
+
+// Without the cache: its rules may be those of code that was unloaded.
 template <class IsIt>
-Caller find_caller(const IsIt& is_it) noexcept {
-  constexpr u32 most_steps = 4096;
+Interrupted find_interrupted(const IsIt& is_it) noexcept {
+  constexpr u32 most_steps = 1 << 16;
   Registers r{};
   RS_HERE(r);
-  bool exact = true;
+  bool exact = true, in_handler = true, by_tables = true;
   for (u32 n = 0; n < most_steps && r.pc != 0; ++n) {
     StackWalk::Step unused;
-    const u64 sp = r.sp;
-    const Stepped stepped = step_out(r, r.pc - (exact ? 0 : 1), unused);
+    const Registers callee = r;
+    const u64 address = r.pc - (exact ? 0 : 1);
+    const Stepped stepped = step_out(r, address, find_rule(address, nullptr), unused);
     exact = stepped == Stepped::over_signal;
-    if (stepped == Stepped::no_caller) return Caller::no;
-    if (stepped == Stepped::bad_frame || stepped == Stepped::no_table) return Caller::unknown;
-    if (!exact && is_it(sp, r)) return Caller::yes;
+    by_tables &= stepped != Stepped::by_frame_pointer;
+    if (stepped == Stepped::no_caller && by_tables) return Interrupted::no;
+    if (stepped >= Stepped::no_caller) return Interrupted::unknown;
+    if (exact)
+      in_handler = false;
+    else if (!in_handler && is_it(callee, r.sp - callee.sp))
+      return Interrupted::yes;
   }
-  return r.pc == 0 ? Caller::no : Caller::unknown;
+  return Interrupted::unknown;
 }
+
 }  // namespace
 
-Caller is_caller(CallName call) noexcept {
-  return find_caller([&](u64 sp, const Registers& caller) {
-    return call.at() - sp < caller.sp - sp && CallName::bits_of(caller.pc) == (call.word & 0xFFFF);
-  });
+Interrupted is_interrupted_frame(uintptr_t frame) noexcept {
+  return find_interrupted([&](const Registers& r, u64) { return r.fp == frame; });
 }
-Caller is_caller(uintptr_t at) noexcept {
-  return find_caller([&](u64 sp, const Registers& caller) { return at - sp < caller.sp - sp; });
+Interrupted is_interrupted_at(uintptr_t address) noexcept {
+  return find_interrupted([&](const Registers& r, u64 size) { return address - r.sp < size; });
 }
 
 namespace {
@@ -413,9 +430,10 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
     s.pc = r.pc, s.sp = r.sp, s.fp = r.fp, s.exact = exact, s.fixed = true;
     s.ra_at = s.fp_at = 0;
     s.frame = r.pc + (exact && count != 1 ? 1 : 0);
-    const Stepped stepped = step_out(r, r.pc - (exact ? 0 : 1), s);
+    const u64 address = r.pc - (exact ? 0 : 1);
+    const Stepped stepped = step_out(r, address, rule_at(address), s);
     exact = false;
-    if (stepped == Stepped::to_caller) [[likely]]
+    if (stepped <= Stepped::by_frame_pointer) [[likely]]
       continue;
     if (stepped != Stepped::over_signal) {
       end = stepped == Stepped::no_caller  ? StackEnd::complete

@@ -133,6 +133,7 @@ class TestServer {
     for (int n = 0; n < 6000; ++n) {
       if (client("default")->ask("SELECT 1")) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (has_ended()) break;
     }
     FAIL() << "the server does not start: " << words();
   }

@@ -38,13 +38,16 @@ struct Ship : BinaryTest {
     static const bool started =
         (server().use_tls(), server().configure({server().tcp(), second().tcp()}), server().start(), true);
     (void)started;
-    if (server().has_ended()) {
-      std::fprintf(stderr, "the server has ended by itself and starts again: %s\n", server().words().c_str());
-      server().start();
-    }
+    start_again_if_ended();
     static int number = 0;
     database = "t" + std::to_string(++number);
     must(server().client("default")->ask("CREATE DATABASE " + database));
+  }
+  // No test has killed it: what it said is in the test's output.
+  static void start_again_if_ended() {
+    if (!server().has_ended()) return;
+    std::fprintf(stderr, "the server has ended by itself and starts again: %s\n", server().words().c_str());
+    server().start();
   }
   void use_second() const {
     static const bool started = (second().configure({server().tcp(), second().tcp()}), second().start(), true);

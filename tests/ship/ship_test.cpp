@@ -337,6 +337,7 @@ TEST_F(Ship, EachEventArrivesOnceWhateverIsKilled) {
   std::random_device seed;
   std::atomic<int> killed{0}, left{agents};
   std::vector<u64> events(agents);
+  std::vector<std::atomic<pid_t>> running(agents);
   std::vector<std::thread> threads;
   for (int agent = 0; agent < agents; ++agent) {
     const std::string spool = "spool" + std::to_string(agent);
@@ -345,6 +346,7 @@ TEST_F(Ship, EachEventArrivesOnceWhateverIsKilled) {
       for (int mine = 0;;) {
         const pid_t child = spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-q", "--spool", dir + "/" + spool, url()},
                                   dir + "/said" + std::to_string(agent));
+        running[static_cast<size_t>(agent)] = child;
         int status = 0;
         if (mine < kills) {
           // After a kill it waits some seconds for the end of its last insert.
@@ -352,8 +354,9 @@ TEST_F(Ship, EachEventArrivesOnceWhateverIsKilled) {
           kill(child, SIGKILL);
         }
         waitpid(child, &status, 0);
+        running[static_cast<size_t>(agent)] = 0;
         if (WIFSIGNALED(status)) ++mine, ++killed;
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 0) break;
+        if ((WIFEXITED(status) && WEXITSTATUS(status) == 0) || HasFailure()) break;
       }
       --left;
     });
@@ -363,6 +366,12 @@ TEST_F(Ship, EachEventArrivesOnceWhateverIsKilled) {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % (kills == 1 ? 1'000'000 : 8'000'000)));
     server().kill9();
     server().start();
+  }
+  while (left != 0) {
+    start_again_if_ended();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    for (const pid_t agent : running)
+      if (agent > 0 && HasFailure()) kill(agent, SIGKILL);  // there is no server for it
   }
   for (auto& thread : threads) thread.join();
   if (wanted != nullptr) std::printf("%d kills of agents\n", killed.load());

@@ -267,11 +267,11 @@ TEST_P(LeftEvent, IsOpenWhileAHandlerRunsOnAStackThatDisarms) {
 
 // "maps_begun stays set": of all later events each would write its stack again.
 TEST_P(LeftEvent, OneThatIsLeftWhileCodeMapsBeginLeavesTheNextToBeginThem) {
-  const auto take_a_stack = [] {
+  const auto take_a_stack = [](bool stepped) {
     From from;
     RS_HERE(from.at);
     from.exact = true;
-    go_step_by_step(true);
+    go_step_by_step(stepped);
     const u64 id = stack_of(from);
     go_step_by_step(false);
     return id;
@@ -290,7 +290,7 @@ TEST_P(LeftEvent, OneThatIsLeftWhileCodeMapsBeginLeavesTheNextToBeginThem) {
     u64 before = 0;
     for (int n = 0; n < times; ++n) {
       before = accounted();
-      take_a_stack();
+      take_a_stack(false);
     }
     return accounted() - before;
   };
@@ -301,7 +301,7 @@ TEST_P(LeftEvent, OneThatIsLeftWhileCodeMapsBeginLeavesTheNextToBeginThem) {
   forget_all();
   steps_to_go = 0;
   stopped = false;
-  EXPECT_NE(take_a_stack(), 0u);
+  EXPECT_NE(take_a_stack(true), 0u);
   const int steps = -steps_to_go;  // most of them write the maps behind the first one
   ASSERT_GT(steps, 10000);
   for (int step = 1; step < 9000; step += 151) {
@@ -309,7 +309,7 @@ TEST_P(LeftEvent, OneThatIsLeftWhileCodeMapsBeginLeavesTheNextToBeginThem) {
     at_the_step = [](ucontext_t&) { siglongjmp(back, 1); };
     stopped = false;
     steps_to_go = step;
-    if (sigsetjmp(back, 1) == 0) take_a_stack();
+    if (sigsetjmp(back, 1) == 0) take_a_stack(true);
     steps_to_go = 0;
     ASSERT_EQ(written_by_the_last(), 0u) << step << " of " << steps;
   }

@@ -15,7 +15,7 @@
 namespace ringside::test::left_walk_test {
 namespace {
 
-// 0: there is no memory. anew: a walk that knows of no other.
+// 0: there is no memory, or the walk does not come to the end. anew: a walk that knows of no other.
 [[gnu::noinline]] u64 number_of_this_stack(bool anew = false) {
   static StackWalk other{};
   From from;
@@ -26,16 +26,27 @@ namespace {
   if (anew) other.first = most_frames;
   StackWalk& walk = anew ? other : *memory.get();
   walk_stack(walk, from, most_frames);
-  return walk.id;
+  return walk.end == StackEnd::complete ? walk.id : 0;
 }
 
-// How many walks at once have memory here.
-[[gnu::noinline]] int room_for_walks() {
+// Walks that interrupt each other, by handlers of SIGUSR2, until there is no memory: how many have some. None has `held`, which
+// belongs to a call that is interrupted here.
+const StackWalk* volatile held = nullptr;
+volatile int walks_with_room, stolen;
+void interrupt(int) {
   const WalkMemory memory;
-  if (memory.get() == nullptr) return 0;
-  const int more = room_for_walks();
-  asm volatile("");
-  return 1 + more;
+  if (memory.get() == nullptr) return;
+  if (memory.get() == held) {
+    stolen = stolen + 1;
+    return;
+  }
+  walks_with_room = walks_with_room + 1;
+  if (walks_with_room < 10) raise(SIGUSR2);
+}
+[[gnu::noinline]] int room_for_walks() {
+  walks_with_room = 0;
+  raise(SIGUSR2);
+  return walks_with_room;
 }
 
 // A walk that uses what the last one left, and one that begins anew, give the same frames.
@@ -69,7 +80,16 @@ void stop_stepping(ucontext_t& context) {
 
 // At each step of a thread's first walk and its second one, in a new thread each time.
 struct LeftWalk : testing::Test {
-  LeftWalk() { ready_unwind(), wrong = 0; }
+  LeftWalk() {
+    ready_unwind();
+    wrong = 0;
+    stolen = 0;
+    struct sigaction action {};
+    action.sa_handler = interrupt;
+    action.sa_flags = SA_NODEFER;
+    sigaction(SIGUSR2, &action, nullptr);
+  }
+  ~LeftWalk() override { signal(SIGUSR2, SIG_DFL); }
   const Traps traps;
 
   static void at_each_step(void (*action)()) {
@@ -180,45 +200,60 @@ u8* map_stack() {
   return static_cast<u8*>(mmap(nullptr, stack_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
 }
 
-// "A live walk is judged as left where the kernel disarms the alternate stack and this stack lies above the thread's."
+// "A live walk is judged as left where the kernel disarms the alternate stack and this stack lies above the thread's": a handler
+// comes at each instruction, on such a stack.
 TEST_F(LeftWalk, AHandlerOnAStackThatDisarmsLeavesItsMemoryAlone) {
-  constexpr int disarms = static_cast<int>(1u << 31);  // SS_AUTODISARM
-  u8* const both = static_cast<u8*>(
-      mmap(nullptr, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  constexpr size_t size = 64 << 20, high = 60 << 20;
+  u8* const both =
+      static_cast<u8*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   ASSERT_NE(both, MAP_FAILED);
+  const Traps on_alternate(SA_ONSTACK);
   pthread_attr_t low;
   pthread_attr_init(&low);
   pthread_attr_setstack(&low, both, 4 << 20);
-  static u8* high;
-  static int room, again;
-  static bool armed;
-  high = both + (60 << 20);
+  static u8* alternate;
+  static bool armed, came;
+  static int step;
+  alternate = both + high;
+  const auto body = [](void*) -> void* {
+    stack_t stack{};
+    stack.ss_sp = alternate;
+    stack.ss_size = size - high;
+    stack.ss_flags = static_cast<int>(1u << 31);  // SS_AUTODISARM
+    armed = sigaltstack(&stack, nullptr) == 0;
+    at_the_step = [](ucontext_t& context) {
+      stop_stepping(context);
+      came = true;
+      if (room_for_walks() == 0) ++wrong;
+    };
+    compare();
+    for (step = 1, came = true; came && step < 20000; step += 7) {
+      came = false;
+      steps_to_go = step;
+      stopped = false;
+      go_step_by_step(true);
+      {
+        const WalkMemory memory;
+        held = memory.get();
+        From from;
+        RS_HERE(from.at);
+        from.exact = true;
+        walk_stack(*memory.get(), from, most_frames);
+        held = nullptr;
+      }
+      go_step_by_step(false);
+    }
+    return nullptr;
+  };
   pthread_t thread;
-  ASSERT_EQ(pthread_create(&thread, &low,
-                           [](void*) -> void* {
-                             stack_t stack{};
-                             stack.ss_sp = high;
-                             stack.ss_size = stack_size;
-                             stack.ss_flags = disarms;
-                             armed = sigaltstack(&stack, nullptr) == 0;
-                             struct sigaction action {};
-                             action.sa_handler = [](int) { room = room_for_walks(); };
-                             action.sa_flags = SA_ONSTACK;
-                             sigaction(SIGUSR2, &action, nullptr);
-                             const WalkMemory memory;
-                             raise(SIGUSR2);
-                             again = room_for_walks();
-                             return nullptr;
-                           },
-                           nullptr),
-            0);
+  ASSERT_EQ(pthread_create(&thread, &low, body, nullptr), 0);
   pthread_join(thread, nullptr);
   pthread_attr_destroy(&low);
-  munmap(both, 64 << 20);
-  signal(SIGUSR2, SIG_DFL);
+  munmap(both, size);
   if (!armed) GTEST_SKIP() << "this kernel does not disarm alternate stacks (before 4.7)";
-  EXPECT_EQ(room, 1);
-  EXPECT_EQ(again, 1);
+  EXPECT_GT(step, 200);
+  EXPECT_EQ(stolen, 0);
+  EXPECT_EQ(wrong, 0);
 }
 
 // "A walk kept over a signal frame reads an unmapped stack when another walk begins alike": a handler interrupts coroutines.
@@ -230,7 +265,7 @@ TEST_F(LeftWalk, OneThatCrossedToAStackThatIsGoneIsNoHelp) {
   struct sigaction action {};
   action.sa_handler = [](int) { number_of_this_stack(); };
   action.sa_flags = SA_ONSTACK;
-  sigaction(SIGUSR2, &action, nullptr);
+  sigaction(SIGUSR1, &action, nullptr);
   static ucontext_t home, routine;
   for (int n = 0; n < 4; ++n) {
     u8* const own = map_stack();
@@ -238,12 +273,12 @@ TEST_F(LeftWalk, OneThatCrossedToAStackThatIsGoneIsNoHelp) {
     routine.uc_stack.ss_sp = own;
     routine.uc_stack.ss_size = stack_size - static_cast<size_t>(n) * 4096;  // its frames stand elsewhere
     routine.uc_link = &home;
-    makecontext(&routine, +[] { raise(SIGUSR2); }, 0);
+    makecontext(&routine, +[] { raise(SIGUSR1); }, 0);
     swapcontext(&home, &routine);
     mprotect(own, stack_size, PROT_NONE);  // still there, so no other stack takes its place
   }
   sigaltstack(&before, nullptr);
-  signal(SIGUSR2, SIG_DFL);
+  signal(SIGUSR1, SIG_DFL);
   compare();
   EXPECT_EQ(wrong, 0);
 }
