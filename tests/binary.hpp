@@ -41,12 +41,18 @@ struct BinaryTest : testing::Test {
   }
   Outcome ringside(const std::string& arguments) const { return run(RINGSIDE_BUILD_DIR "/ringside " + arguments); }
   // What `report --json` says, a line each.
-  std::vector<nlohmann::json> events(const std::string& arguments = "") const {
+  // Events and losses.
+  std::vector<nlohmann::json> report(const std::string& arguments = "") const {
     const Outcome o = ringside("report --json " + arguments);
     EXPECT_EQ(o.code, 0) << o.err;
     std::vector<nlohmann::json> all;
     std::istringstream lines(o.out);
     for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  }
+  std::vector<nlohmann::json> events(const std::string& arguments = "") const {
+    std::vector<nlohmann::json> all = report(arguments);
+    std::erase_if(all, [](const nlohmann::json& line) { return !line.contains("event"); });
     return all;
   }
   // A command that kills process $P of the shell's and waits until that has ended, reaped or not.

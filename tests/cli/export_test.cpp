@@ -222,7 +222,7 @@ TEST_F(Export, KernelSharkReadsAllOfThem) {
         ADD_FAILURE() << line;
     }
     u64 lost = 0;
-    for (const auto& e : events("data")) {
+    for (const auto& e : report("data")) {
       if (e.contains("lost")) {
         lost += *only == 0 || (e["cpu"].is_null() ? only[8] == 'p' : only[8] == 'k');
         continue;

@@ -31,12 +31,6 @@ const Row rows[] = {
 using Counts = std::map<std::string, u64>;
 
 struct ExportTo : test::BinaryTest {
-  std::vector<nlohmann::json> report(const std::string& where) const {
-    std::vector<nlohmann::json> all;
-    std::istringstream lines(ringside("report --json " + where).out);
-    for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
-    return all;
-  }
   static std::string joined(const std::vector<std::string>& functions) {
     std::string all;
     for (const std::string& f : functions) all += ";" + f;
