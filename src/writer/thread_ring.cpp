@@ -179,7 +179,7 @@ void end_left_ones(uintptr_t mine) noexcept {
     const u32* const mark = mark_of(these.top);
     const auto at = reinterpret_cast<uintptr_t>(mark);
     return these.top != 0 &&
-           (!sys::still_holds(mark, still_open) || (sys::was_left(at, mine) && is_interrupted_at(at) != Interrupted::yes));
+           (!sys::still_holds(mark, still_open) || (sys::was_left(at, mine) && is_interrupted_at(at) != Running::yes));
   };
   while (top_was_left()) {
     const SignalsOff off;

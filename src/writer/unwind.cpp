@@ -19,7 +19,8 @@ namespace {
 
 // The rule for an address, in one word: the usual rule has small numbers, in units of 8 bytes.
 struct Rule {
-  enum Kind : u32 { none, usual, outermost, signal, in_full, no_table } kind = none;
+  // before_function: no table, and the next address is a function's first
+  enum Kind : u32 { none, usual, outermost, signal, in_full, no_table, before_function } kind = none;
   bool of_fp = false;
   u32 cfa = 0;  // CFA - sp, or - fp
   u32 fp = 0;   // CFA - where the caller's fp is; 0: it is the same
@@ -68,8 +69,7 @@ Rule rule_of(const FrameRow& row) noexcept {
 [[gnu::noinline]] Rule find_rule(u64 address, u64* table) noexcept {
   FrameRow row;
   Rule rule = find_frame_row(address, row) == FrameFound::yes ? rule_of(row) : Rule{.kind = Rule::no_table};
-  // A return address at the beginning of a function was put there by code such as makecontext: no call led to it.
-  if (rule.kind == Rule::no_table && find_frame_row(address + 1, row) == FrameFound::yes) rule.kind = Rule::outermost;
+  if (rule.kind == Rule::no_table && find_frame_row(address + 1, row) == FrameFound::yes) rule.kind = Rule::before_function;
   if (table == nullptr) return rule;
   const RulePlace place(address);
   const auto is_free = [&](u64 beside) { return __atomic_load_n(&table[place.index ^ beside], __ATOMIC_RELAXED) == 0; };
@@ -117,7 +117,7 @@ bool page_is_there(u64 page) noexcept {
 
 // A page that no range has: asks the kernel, and lets a range grow that is near, or begins another.
 [[gnu::noinline]] bool learn(u64 page) noexcept {
-  constexpr u64 near = 64;
+  constexpr u64 near = 256;
   if (page == 0 || page >> 36 != 0 || !page_is_there(page)) return false;
   for (Range& range : stack_ranges) {
     const Range now = range;
@@ -153,12 +153,26 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) inline u64 word_a
   return *reinterpret_cast<const volatile u64*>(address);
 }
 
-RINGSIDE_INLINE bool load(u64 address, u64& value) noexcept {
-  if (!readable(address)) return false;
-  value = word_at(address);
-  return true;
-}
-bool load_word(void*, u64 address, u64& value) noexcept { return load(address, value); }
+// A walk's way to the stack. A frame pointer that no table vouches for may lead to a stack that is gone, although a range has it:
+// from then on the kernel is asked about each page.
+struct Loads {
+  bool ask = false;
+  u64 page = 0;  // of which it said that it is there
+
+  RINGSIDE_INLINE bool operator()(u64 address, u64& value) noexcept {
+    if (ask ? !is_there(address) : !readable(address)) return false;
+    value = word_at(address);
+    return true;
+  }
+  [[gnu::noinline]] bool is_there(u64 address) noexcept {
+    if (address % 8 != 0 || page_of(address) == 0 || page_of(address) >> 36 != 0) return false;
+    if (page_of(address) == page) return true;
+    if (!page_is_there(page_of(address))) return false;
+    page = page_of(address);
+    return true;
+  }
+};
+bool load_word(void* loads, u64 address, u64& value) noexcept { return (*static_cast<Loads*>(loads))(address, value); }
 
 constinit u64 left_out_start = 0, left_out_end = 0;
 
@@ -167,23 +181,20 @@ RINGSIDE_INLINE u64 hashed(u64 callers, u64 frame) noexcept {
 }
 constexpr u64 no_callers = 0x27D4EB2F165667C5u;
 
-// The frame of code that has no table, by the frame pointer. The register may hold anything, also the address of a stack that is
-// gone, so the kernel is asked about a page beyond this frame's.
-bool step_by_fp(Registers& r, StackWalk::Step& s) noexcept {
-  const auto is_there = [&](u64 address) { return page_of(address) == page_of(r.sp) || page_is_there(page_of(address)); };
+// The frame of code that has no table, by the frame pointer.
+bool step_by_fp(Registers& r, StackWalk::Step& s, Loads& load) noexcept {
+  load.ask = true;
+  s.fixed = false;
   u64 ra, fp;
-  if (r.fp < r.sp || r.fp - r.sp > (u64{8} << 20) || !is_there(r.fp) || !is_there(r.fp + 8) || !load(r.fp + 8, ra) ||
-      !load(r.fp, fp))
-    return false;
-  s.ra_at = r.fp + 8, s.ra = ra, s.fp_at = r.fp, s.fp_value = fp;
+  if (r.fp < r.sp || r.fp - r.sp > (u64{8} << 20) || !load(r.fp + 8, ra) || !load(r.fp, fp)) return false;
   r = {ra & code_bits, r.fp + 16, fp, 0};
   return true;
 }
 
 // The rules that do not fit into Rule.
-[[gnu::noinline]] bool step_in_full(Registers& r, u64 address) noexcept {
+[[gnu::noinline]] bool step_in_full(Registers& r, u64 address, Loads& load) noexcept {
   FrameRow row;
-  return find_frame_row(address, row) == FrameFound::yes && step_by_row(row, r, load_word, nullptr);
+  return find_frame_row(address, row) == FrameFound::yes && step_by_row(row, r, load_word, &load);
 }
 
 bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
@@ -195,8 +206,11 @@ bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
 #endif
 }
 
-RINGSIDE_INLINE bool is_unchanged(const StackWalk::Step& s) noexcept {
-  const auto has = [](u64 address, u64 value) { return address == 0 || (readable(address) && word_at(address) == value); };
+// `range`: where the words are, most likely.
+RINGSIDE_INLINE bool is_unchanged(const StackWalk::Step& s, Range range) noexcept {
+  const auto has = [&](u64 address, u64 value) {
+    return address == 0 || ((range.has(page_of(address)) || readable(address)) && word_at(address) == value);
+  };
   return s.fixed && has(s.ra_at, s.ra) && has(s.fp_at, s.fp_value);
 }
 
@@ -231,27 +245,27 @@ void free_walks(void*) {
 
 // A plain store takes it: the handlers that came since the word was loaded have returned, so the walks that they began are done
 // or left.
-WalkMemory::WalkMemory(uintptr_t call) noexcept : walk_(nullptr), call_(call) {
+WalkMemory::WalkMemory(CallName call) noexcept : walk_(nullptr), call_(call) {
   for (StackWalk*& walk : walks) {
-    if ((walk != nullptr || make_walk(walk)) && (walk->call == 0 || walk->call == call)) {
+    if ((walk != nullptr || make_walk(walk)) && (walk->call == 0 || walk->call == call.word)) {
       walk_ = walk;
       break;
     }
   }
   for (u32 n = 0; walk_ == nullptr && n < 2; ++n) {
     if (walks[n] == nullptr) continue;
-    const uintptr_t other = walks[n]->call;
-    const Interrupted it_is = is_interrupted_frame(other);
-    if (it_is == Interrupted::no || (it_is == Interrupted::unknown && sys::was_left(other, call))) walk_ = walks[n];
+    const CallName other{walks[n]->call};
+    const Running running = other.word != 0 ? is_running(other) : Running::no;
+    if (running == Running::no || (running == Running::unknown && sys::was_left(other.frame(), call.frame()))) walk_ = walks[n];
   }
   if (walk_ == nullptr) return;
-  walk_->call = call;
+  walk_->call = call.word;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
 WalkMemory::~WalkMemory() {
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  if (walk_ != nullptr && walk_->call == call_) walk_->call = 0;
+  if (walk_ != nullptr && walk_->call == call_.word) walk_->call = 0;
 }
 
 void ready_unwind() noexcept {
@@ -302,8 +316,9 @@ struct LastWalk {
     const StackWalk::Step& s = walk.step[next];
     if (s.sp != r.sp || s.pc != r.pc || s.fp != r.fp || s.exact || exact) return false;
     if (next < changed_to || most_frames - next > room) return false;
+    const Range range = stack_ranges[0];
     for (u32 n = next; n < most_frames; ++n) {
-      if (is_unchanged(walk.step[n])) continue;
+      if (is_unchanged(walk.step[n], range)) continue;
       changed_to = n + 1;
       return false;
     }
@@ -313,7 +328,7 @@ struct LastWalk {
 
 constexpr u64 red_zone = 128;  // bytes below sp that no handler touches
 
-RINGSIDE_INLINE bool step_by_rule(const Rule& rule, Registers& r, StackWalk::Step& s) noexcept {
+RINGSIDE_INLINE bool step_by_rule(const Rule& rule, Registers& r, StackWalk::Step& s, Loads& load) noexcept {
   const u64 cfa = (rule.of_fp ? r.fp : r.sp) + rule.cfa * u64{8};
   u64 ra = r.lr, fp = r.fp;
   bool good = cfa > r.sp || (cfa == r.sp && rule.ra == 0 && ra != 0);
@@ -327,57 +342,60 @@ RINGSIDE_INLINE bool step_by_rule(const Rule& rule, Registers& r, StackWalk::Ste
 }
 
 enum class Stepped : u8 { to_caller, by_frame_pointer, over_signal, no_caller, bad_frame, no_table };
-// From a frame, whose code has this address and rule, to its caller's. Notes what it read.
-RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, const Rule& rule, StackWalk::Step& s) noexcept {
+// From a frame, whose code has this address and rule, to its caller's. Notes what it read. exact: as in From.
+RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, bool exact, const Rule& rule, StackWalk::Step& s,
+                                 Loads& load) noexcept {
   if (rule.kind == Rule::usual) [[likely]]
-    return step_by_rule(rule, r, s) ? Stepped::to_caller : Stepped::bad_frame;
-  if (rule.kind == Rule::outermost) return Stepped::no_caller;
+    return step_by_rule(rule, r, s, load) ? Stepped::to_caller : Stepped::bad_frame;
+  // A return address at the beginning of a function was put there by code such as makecontext: no call led to it.
+  if (rule.kind == Rule::outermost || (rule.kind == Rule::before_function && !exact)) return Stepped::no_caller;
   if (rule.kind == Rule::signal || (rule.kind == Rule::no_table && is_signal_return(r.pc))) {
     s.fixed = false;
-    return step_over_signal(r, load_word, nullptr) ? Stepped::over_signal : Stepped::bad_frame;
+    return step_over_signal(r, load_word, &load) ? Stepped::over_signal : Stepped::bad_frame;
   }
   if (rule.kind == Rule::in_full) {
     s.fixed = false;
-    return step_in_full(r, address) ? Stepped::to_caller : Stepped::bad_frame;
+    return step_in_full(r, address, load) ? Stepped::to_caller : Stepped::bad_frame;
   }
-  return step_by_fp(r, s) ? Stepped::by_frame_pointer : Stepped::no_table;
+  return step_by_fp(r, s, load) ? Stepped::by_frame_pointer : Stepped::no_table;
 }
-
-}  // namespace
-
-namespace {
 
 // Without the cache: its rules may be those of code that was unloaded.
 template <class IsIt>
-Interrupted find_interrupted(const IsIt& is_it) noexcept {
+Running find_running(const IsIt& is_it) noexcept {
   constexpr u32 most_steps = 1 << 16;
   Registers r{};
   RS_HERE(r);
-  bool exact = true, in_handler = true, by_tables = true;
+  Loads loads;
+  bool exact = true, interrupted = false, by_tables = true;
   for (u32 n = 0; n < most_steps && r.pc != 0; ++n) {
     StackWalk::Step unused;
     const Registers callee = r;
     const u64 address = r.pc - (exact ? 0 : 1);
-    const Stepped stepped = step_out(r, address, find_rule(address, nullptr), unused);
+    const Stepped stepped = step_out(r, address, exact, find_rule(address, nullptr), unused, loads);
     exact = stepped == Stepped::over_signal;
+    interrupted |= exact;
     by_tables &= stepped != Stepped::by_frame_pointer;
-    if (stepped == Stepped::no_caller && by_tables) return Interrupted::no;
-    if (stepped >= Stepped::no_caller) return Interrupted::unknown;
-    if (exact)
-      in_handler = false;
-    else if (!in_handler && is_it(callee, r.sp - callee.sp))
-      return Interrupted::yes;
+    if (stepped == Stepped::no_caller) return by_tables ? Running::no : Running::unknown;
+    if (stepped > Stepped::no_caller) return Running::unknown;
+    if (!exact && is_it(callee, r, interrupted)) return Running::yes;
   }
-  return Interrupted::unknown;
+  return r.pc == 0 && by_tables ? Running::no : Running::unknown;
 }
 
 }  // namespace
 
-Interrupted is_interrupted_frame(uintptr_t frame) noexcept {
-  return find_interrupted([&](const Registers& r, u64) { return r.fp == frame; });
+Running is_running(CallName call) noexcept {
+  return find_running([&](const Registers& r, const Registers& caller, bool) {
+    return r.fp == call.frame() && call.frame() - r.sp < caller.sp - r.sp && call.returns_to(caller.pc);
+  });
 }
-Interrupted is_interrupted_at(uintptr_t address) noexcept {
-  return find_interrupted([&](const Registers& r, u64 size) { return address - r.sp < size; });
+
+Running is_interrupted_at(uintptr_t address) noexcept {
+  constexpr u64 most_size = 4096;  // a frame beyond that is a step to another stack
+  return find_running([&](const Registers& r, const Registers& caller, bool interrupted) {
+    return interrupted && caller.sp - r.sp < most_size && address - r.sp < caller.sp - r.sp;
+  });
 }
 
 namespace {
@@ -407,6 +425,7 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
   bool exact = from.exact, recording = from.until == 0;
   const u64 rules = __atomic_load_n(&rule_generation, __ATOMIC_RELAXED);
   LastWalk last(walk, rules);
+  Loads loads;
   walk.first = most_frames;  // until this walk is complete
   u32 count = 0, skipped = 0, joined = most_frames;
   StackEnd end = StackEnd::complete;
@@ -417,7 +436,7 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
     }
     const bool own = count == 0 && from.until != 0 && r.pc - left_out_start < left_out_end - left_out_start;
     const bool record = recording && !own;
-    if (record && last.continues(r, exact, depth - count)) {
+    if (record && !loads.ask && last.continues(r, exact, depth - count)) {
       joined = last.next;
       break;
     }
@@ -431,7 +450,7 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
     s.ra_at = s.fp_at = 0;
     s.frame = r.pc + (exact && count != 1 ? 1 : 0);
     const u64 address = r.pc - (exact ? 0 : 1);
-    const Stepped stepped = step_out(r, address, rule_at(address), s);
+    const Stepped stepped = step_out(r, address, exact, rule_at(address), s, loads);
     exact = false;
     if (stepped <= Stepped::by_frame_pointer) [[likely]]
       continue;

@@ -5,8 +5,8 @@
 // of a full walk. No lock, no allocation (a thread's first walk maps memory). Signal-safe: a handler that interrupts a walk
 // uses memory of its own.
 //
-// The memory of a walk belongs to the call that `call` names. Another one finds it in use only in a handler that interrupted this
-// call, or after the call was left by longjmp: a walk over the frames that handlers interrupted tells which.
+// The memory of a walk belongs to the call that `call` names. Another one finds it in use only inside of this call, in a
+// handler, or after the call was left by longjmp: a walk over all callers tells which.
 #pragma once
 #include <signal.h>
 
@@ -31,7 +31,7 @@ struct StackWalk {
   u32 frames;
   StackEnd end;
   u64 rules;  // the cache's generation
-  uintptr_t call;  // the frame of the call that has this memory; 0: none
+  u64 call;  // the CallName of the call that has this memory; 0: none
   struct Step {
     u64 pc, sp, fp;             // before the step
     u64 ra_at, ra, fp_at, fp_value;  // what it read; fp_at 0: nothing
@@ -69,28 +69,40 @@ void forget_rules() noexcept;
 // Frames of this code are left out at a stack's inner end: the code of the library that calls.
 void leave_out(u64 start, u64 end) noexcept;
 
-// Whether a signal handler that runs now interrupted a call, and will return to it: the one with this frame
-// (__builtin_frame_address), or the one whose frame has this address. unknown: some code has no tables. Signal-safe; costs a
-// walk.
-enum class Interrupted : u8 { yes, no, unknown };
-Interrupted is_interrupted_frame(uintptr_t frame) noexcept;
-Interrupted is_interrupted_at(uintptr_t address) noexcept;
+// A call of a function that keeps a frame pointer, in one word: its frame, and some bits of the address to which it returns.
+struct CallName {
+  u64 word;
+  static CallName of(const void* frame, const void* returns_to) noexcept {
+    return {reinterpret_cast<u64>(frame) << 16 | bits_of(reinterpret_cast<u64>(returns_to))};
+  }
+  u64 frame() const noexcept { return word >> 16; }
+  bool returns_to(u64 address) const noexcept { return bits_of(address) == (word & 0xFFFF); }
+
+ private:
+  static u64 bits_of(u64 address) noexcept { return (address & code_bits) * 0x9E3779B97F4A7C15u >> 48; }
+};
+
+// Whether this thread will return to a call: to this one; or to one that a signal handler interrupted and whose frame has this
+// address. unknown: some code has no tables. Signal-safe; costs a walk.
+enum class Running : u8 { yes, no, unknown };
+Running is_running(CallName call) noexcept;
+Running is_interrupted_at(uintptr_t address) noexcept;
 
 // A walk's memory for as long as it lives; null: two walks are interrupted already, or there is no memory. For locals of the
 // function that walks.
 class WalkMemory {
  public:
   // Not the address of a local: the address sanitizer gives those places outside the stack.
-  RINGSIDE_INLINE WalkMemory() noexcept : WalkMemory(reinterpret_cast<uintptr_t>(__builtin_frame_address(0))) {}
+  RINGSIDE_INLINE WalkMemory() noexcept : WalkMemory(CallName::of(__builtin_frame_address(0), __builtin_return_address(0))) {}
   ~WalkMemory();
   WalkMemory(const WalkMemory&) = delete;
   WalkMemory& operator=(const WalkMemory&) = delete;
   StackWalk* get() const noexcept { return walk_; }
 
  private:
-  explicit WalkMemory(uintptr_t call) noexcept;
+  explicit WalkMemory(CallName call) noexcept;
   StackWalk* walk_;
-  uintptr_t call_;
+  CallName call_;
 };
 
 void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept;
