@@ -25,10 +25,11 @@
 #include "own_root.hpp"
 #include "step_by_step.hpp"
 #include "writer/cpu_rings.hpp"
+
+#if RS_TEST_STEPS
 #include "writer/process.hpp"
 #include "writer/stack.hpp"
 
-#if RS_TEST_STEPS
 RINGSIDE_EVENT(left, number, (u64, n));
 
 namespace ringside::test::left_event_test {
