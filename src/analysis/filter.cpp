@@ -541,15 +541,19 @@ bool Filter::kernel_may(const EventType& type) const {
 }
 
 void Filter::build(u32 id, Program& program) {
-  if (built_for_ != version()) steps_.clear();  // all programs are forgotten
+  if (built_for_ != version()) steps_.clear(), quick_steps_.clear();  // all programs are forgotten
   built_for_ = version();
   const size_t first = steps_.size();
   program.type = formats_->find(id);
   program.entry = emit(root_, program.type, accept, reject);
   program.built = true;
   program.reach = 1;
-  for (size_t i = first; i < steps_.size(); ++i)
-    program.reach = steps_[i].op != Op::integer || program.reach == 0 ? 0 : std::max(program.reach, steps_[i].integer.reach());
+  for (size_t i = first; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    const bool quick = program.reach != 0 && step.op == Op::integer && IntegerTest::can(step.integer, step.mask);
+    program.reach = quick ? std::max(program.reach, step.integer.reach()) : 0;
+    quick_steps_.push_back({{step.integer, step.mask, step.low, step.span}, step.yes, step.no});
+  }
 }
 
 bool Filter::matches_any(const TraceRecord& record, const RingName& ring) {

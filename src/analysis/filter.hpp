@@ -54,11 +54,11 @@ class Filter {
     const u32 id = record.number();
     if (!programs_.knows(id, version()) || programs_[id].reach - 1 >= record.payload.size) [[unlikely]]
       return matches_any(record, ring);
-    const Step* const steps = steps_.data();
+    const QuickStep* const steps = quick_steps_.data();
     i32 at = programs_[id].entry;
     while (at >= 0) {
-      const Step& step = steps[at];
-      const bool met = step.meets(static_cast<u64>(step.integer.quick(record.payload)));
+      const QuickStep& step = steps[at];
+      const bool met = step.meets(record.payload);
       // A branch, so that the next step does not wait for this one's loads: most comparisons mostly turn out the same.
       at = step.yes;
       if (!__builtin_expect_with_probability(met, true, 0.99)) at = step.no;
@@ -118,6 +118,11 @@ class Filter {
     const Field* field = nullptr;
     bool meets(u64 value) const { return (value & mask) - low <= span; }
   };
+  // The same step, where it reads a number of a payload that is large enough.
+  struct QuickStep {
+    IntegerTest meets{};
+    i32 yes = 0, no = 0;
+  };
   // A comparison for one type of event: no such field, not comparable so, constant, or any of these tests.
   struct Lowered {
     enum class Kind : u8 { absent, refused, constant, steps } kind = Kind::absent;
@@ -130,7 +135,7 @@ class Filter {
     const EventType* type = nullptr;
     i32 entry = 0;
     bool built = false;
-    u64 reach = 0;  // all steps read numbers of payloads of this size; 0: not all, or not built
+    u64 reach = 0;  // for payloads of this size all steps are quick ones; 0: for none, or not built
   };
   static constexpr i32 accept = -1, reject = -2;
 
@@ -160,6 +165,7 @@ class Filter {
   Node root_;
   std::vector<Leaf> leaves_;
   std::vector<Step> steps_;  // the steps of all programs
+  std::vector<QuickStep> quick_steps_;
   u64 built_for_ = 0;        // the version() that they are for
   IdTable<Program> programs_;
 };

@@ -35,6 +35,7 @@ class IntegerAt {
   u64 reach() const { return reach_; }  // within() holds for payloads of this size
 
  private:
+  friend class IntegerTest;
   static_assert(std::endian::native == std::endian::little);
   RINGSIDE_INLINE i64 extend(u64 word) const { return static_cast<i64>(((word >> down_ & bits_) ^ sign_) - sign_); }
   // A payload of less than eight bytes may hold it, too.
@@ -50,6 +51,31 @@ class IntegerAt {
   u64 bits_ = ~u64{0};     // of the number
   u8 down_ = 0;
   u64 sign_ = 0;
+};
+
+// low <= (number & mask) <= low + span, modulo 2^64, in as few operations as it takes, for payloads within reach.
+class IntegerTest {
+ public:
+  static bool can(const IntegerAt& number, u64 mask) {  // not the bits to which a signed number is extended
+    return mask == ~u64{0} || number.sign_ == 0 || (mask & ~number.bits_) == 0;
+  }
+  IntegerTest() = default;
+  IntegerTest(const IntegerAt& number, u64 mask, u64 low, u64 span)
+      : at_(number.at_),
+        bits_(number.bits_ & mask),
+        sign_(mask == ~u64{0} ? number.sign_ : 0),
+        from_(sign_ + low),
+        span_(span),
+        down_(number.down_) {}
+  RINGSIDE_INLINE bool operator()(Bytes payload) const {
+    u64 word = 0;
+    std::memcpy(&word, payload.data + at_, sizeof word);
+    return ((word >> down_ & bits_) ^ sign_) - from_ <= span_;
+  }
+
+ private:
+  u64 at_ = 0, bits_ = 0, sign_ = 0, from_ = 0, span_ = 0;
+  u8 down_ = 0;
 };
 
 }  // namespace ringside

@@ -6,7 +6,9 @@
 //
 // A full table evicts the half of its cells that counts least, and counts the evicted keys: a key that comes back begins anew.
 // So memory is bounded, a heavy key survives, and the table is exact as long as evicted().keys is 0.
-// Open addressing with linear probing; the hash is seeded, so that nobody can choose keys that collide.
+// The entries stand side by side, in the order in which they came; an index with open addressing and linear probing has their
+// places, 4 bytes each, so that both stay in a core's own cache. The hash is seeded, so that nobody can choose keys that collide.
+// Small keys of one word have an index of their own: the key is the place.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -38,7 +40,7 @@ class KeyTable {
     u64 keys = 0, count = 0;
   };
 
-  explicit KeyTable(size_t most) : most_(std::max<size_t>(most, 2)), entries_(64) { reseed(); }
+  explicit KeyTable(size_t most) : most_(std::clamp<size_t>(most, 2, u64{1} << 31)), index_(64), entries_(1) { reseed(); }
 
   Cell& at(const KeyWords& key) {
     if (Cell* const cell = known(key)) return *cell;
@@ -46,98 +48,113 @@ class KeyTable {
   }
   // at() for a key that is there; null: it is not.
   RINGSIDE_INLINE Cell* known(const KeyWords& key) {
-    Entry* entry = entries_.data() + last_;
-    if (same_key(entry->key, key) && entry->cell.count != 0) return &entry->cell;  // the same key often comes several times in a row
-    last_ = place(key);
-    entry = entries_.data() + last_;
-    return entry->cell.count != 0 ? &entry->cell : nullptr;
+    if (key[1] == 0 && key[0] < small_keys_) [[likely]] {
+      const u32 n = small_.data()[key[0]];
+      if (n != none) [[likely]] return &entries_.data()[n].cell;
+      return nullptr;
+    }
+    // The same key often comes several times in a row.
+    if (Entry& last = entries_[last_]; same_key(last.key, key) && last_ != none) return &last.cell;
+    last_ = index_[place(key)];
+    return last_ != none ? &entries_[last_].cell : nullptr;
   }
   // Null: no such key.
   const Cell* find(const KeyWords& key) const {
-    const Entry& entry = entries_[place(key)];
-    return entry.cell.count == 0 ? nullptr : &entry.cell;
+    const u32 n = key[1] == 0 && key[0] < small_keys_ ? small_[key[0]] : index_[place(key)];
+    return n == none ? nullptr : &entries_[n].cell;
   }
   template <class Use>
   void each(const Use& use) const {
-    for (const Entry& entry : entries_) {
-      if (entry.cell.count != 0) use(entry.key, entry.cell);
+    for (size_t n = 1; n < entries_.size(); ++n) {
+      if (entries_[n].cell.count != 0) use(entries_[n].key, entries_[n].cell);
     }
   }
   template <class Use>
   void each(const Use& use) {
-    for (Entry& entry : entries_) {
-      if (entry.cell.count != 0) use(entry.key, entry.cell);
+    for (size_t n = 1; n < entries_.size(); ++n) {
+      if (entries_[n].cell.count != 0) use(entries_[n].key, entries_[n].cell);
     }
   }
   // Every key becomes change(key); two must not become the same.
   template <class Change>
   void rekey(const Change& change) {
-    for (Entry& entry : entries_) {
-      if (entry.cell.count != 0) entry.key = change(entry.key);
-    }
-    rebuild(entries_.size());
+    for (size_t n = 1; n < entries_.size(); ++n) entries_[n].key = change(entries_[n].key);
+    rebuild(index_.size());
   }
-  size_t size() const { return used_; }
+  size_t size() const { return entries_.size() - 1; }
   const Evicted& evicted() const { return evicted_; }
 
  private:
-  // At last_, where known() has looked for it.
+  static constexpr u32 none = 0;  // of entries_: no key's
+
   [[gnu::noinline]] Cell& make(const KeyWords& key) {
-    if (used_ == most_) {
-      evict();
-      last_ = place(key);
-    } else if (2 * (used_ + 1) > entries_.size()) {
-      rebuild(entries_.size() * 2);
-      last_ = place(key);
-    }
-    Entry& entry = entries_[last_];
-    entry.key = key;
-    entry.cell = Cell{};
-    ++used_;
-    return entry.cell;
+    if (size() == most_) evict();
+    if (2 * entries_.size() > index_.size()) rebuild(index_.size() * 2);
+    entries_.push_back({key, Cell{}});
+    enter(static_cast<u32>(entries_.size() - 1));
+    return entries_.back().cell;
   }
-  // Folds both halves of a product of twice the width (wyhash's mixing step).
-  size_t place(const KeyWords& key) const {
+  void enter(u32 n) {
+    const KeyWords& key = entries_[n].key;
+    const u64 most_small = std::min<u64>(1 << 16, 16 * most_);  // so that the costs of an eviction are in proportion
+    if (key[1] != 0 || key[0] >= most_small) {
+      index_[place(key)] = n;
+      return;
+    }
+    if (small_.empty()) small_.assign(most_small, none);
+    small_keys_ = most_small;
+    small_[key[0]] = n;
+  }
+  // Where the index has this key, or has room for it. Folds both halves of a product of twice the width (wyhash's mixing step).
+  RINGSIDE_INLINE size_t place(const KeyWords& key) const {
     const auto mixed = static_cast<unsigned __int128>(key[0] ^ seed_) * (key[1] * 0x9E3779B97F4A7C15 + 0xA0761D6478BD642F);
-    size_t i = (static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64)) & (entries_.size() - 1);
-    while (entries_[i].cell.count != 0 && !same_key(entries_[i].key, key)) i = (i + 1) & (entries_.size() - 1);
+    size_t i = (static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64)) & (index_.size() - 1);
+    while (index_[i] != none && !same_key(entries_[index_[i]].key, key)) i = (i + 1) & (index_.size() - 1);
     return i;
   }
   void reseed() {
     std::random_device random;
     seed_ = (u64{random()} << 32 | random()) | 1;
   }
-  void rebuild(size_t entries) {
-    std::vector<Entry> old(entries);
-    old.swap(entries_);
-    for (Entry& entry : old) {
-      if (entry.cell.count == 0) continue;
-      const size_t i = place(entry.key);
-      entries_[i] = std::move(entry);
-    }
+  void rebuild(size_t places) {
+    index_.assign(places, none);
+    std::fill(small_.begin(), small_.end(), none);
+    for (size_t n = 1; n < entries_.size(); ++n) enter(static_cast<u32>(n));
+    last_ = none;
   }
   void evict() {
     std::vector<u64> counts;
-    counts.reserve(used_);
-    each([&](const KeyWords&, const Cell& cell) { counts.push_back(cell.count); });
+    counts.reserve(size());
+    for (size_t n = 1; n < entries_.size(); ++n) counts.push_back(entries_[n].cell.count);
     const auto middle = counts.begin() + static_cast<std::ptrdiff_t>((counts.size() - 1) / 2);
     std::nth_element(counts.begin(), middle, counts.end());
     const u64 limit = *middle;
     size_t to_go = (counts.size() + 1) / 2;
     for (const bool equal : {false, true}) {  // cells that count as much as the middle one go until the half is complete
-      for (Entry& entry : entries_) {
-        if (entry.cell.count == 0 || to_go == 0 || (equal ? entry.cell.count != limit : entry.cell.count >= limit)) continue;
+      const auto goes = [&](const Entry& entry) {
+        if (to_go == 0) return false;
+        if (equal ? entry.cell.count != limit : entry.cell.count >= limit) return false;
         --to_go;
-        --used_;
         ++evicted_.keys;
         evicted_.count += entry.cell.count;
-        entry.cell.count = 0;
+        return true;
+      };
+      size_t kept = 1;
+      for (size_t n = 1; n < entries_.size(); ++n) {
+        if (goes(entries_[n])) continue;
+        if (kept != n) entries_[kept] = std::move(entries_[n]);
+        ++kept;
       }
+      entries_.resize(kept);
     }
-    rebuild(entries_.size());
+    rebuild(index_.size());
   }
 
-  size_t most_, used_ = 0, last_ = 0;  // last_: the index that the last at() found
+  size_t most_;
+  u32 last_ = none;  // the entry that the last known() or make() found
+  std::vector<u32> index_;
+  std::vector<u32> small_;  // the same for {key, 0} with small keys, by key; empty: none has come
+  u64 small_keys_ = 0;      // its size
   std::vector<Entry> entries_;
   u64 seed_ = 0;
   Evicted evicted_;

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <random>
+#include <set>
+#include <utility>
+
 #include "cli/hand_made.hpp"
 
 namespace ringside::hist_test {
@@ -188,6 +193,48 @@ TEST_F(Hists, ErrorsListTheAlternatives) {
                                                                   {"common_flags", "is for filters only"}})
     EXPECT_NE(error(key).find(words), std::string::npos) << key << ": " << error(key);
   EXPECT_NE(error("size", {"name"}).find("do not add up"), std::string::npos);
+}
+
+struct Counted {
+  u64 count = 0;
+};
+
+// Small keys have an index of their own, so all sizes and both forms come, and the table is full again and again.
+TEST(KeyTable, HasEachKeyOnceWhateverIsEvicted) {
+  std::mt19937_64 random(17);
+  for (const size_t most : {size_t{2}, size_t{100}, size_t{20'000}, size_t{1'000'000}}) {
+    KeyTable<Counted> table(most);
+    std::map<KeyWords, u64> exact;
+    u64 all = 0;
+    for (int n = 0; n < 100'000; ++n) {
+      const u64 bits = random() % 18;
+      KeyWords key{random() & ((u64{1} << bits) - 1), random() % 4 == 0 ? random() % 3 : 0};
+      if (random() % 8 == 0) key[0] = ~key[0];
+      if (random() % 16 == 0) key[0] += 65'530;
+      const u64 before = table.evicted().keys;
+      Counted& cell = table.at(key);
+      ++cell.count;
+      ++exact[key];
+      ++all;
+      if (table.evicted().keys == 0) ASSERT_EQ(cell.count, exact[key]);
+      ASSERT_EQ(table.find(key), &cell);
+      ASSERT_LE(table.size(), most);
+      if (before != table.evicted().keys) ASSERT_LE(table.size(), most / 2 + 1);
+    }
+    u64 counted = 0;
+    std::set<KeyWords> seen;
+    std::as_const(table).each([&](const KeyWords& key, const Counted& cell) {
+      ASSERT_TRUE(seen.insert(key).second);
+      ASSERT_LE(cell.count, exact[key]);
+      counted += cell.count;
+    });
+    EXPECT_EQ(seen.size(), table.size());
+    EXPECT_EQ(counted + table.evicted().count, all) << most;
+    table.rekey([](KeyWords key) { return KeyWords{key[0] * 2 + 1, key[1]}; });
+    u64 again = 0;
+    for (const KeyWords& key : seen) again += table.find({key[0] * 2 + 1, key[1]})->count;
+    EXPECT_EQ(again, counted);
+  }
 }
 
 }  // namespace
