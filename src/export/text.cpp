@@ -103,6 +103,13 @@ void TextLines::append_call(const EventType& type, Bytes payload, fmt::memory_bu
 
 namespace {
 
+// What `echo` and trace_printk() write to a marker is a line: print, bprint, bputs.
+void drop_newline(const EventType& type, size_t from, fmt::memory_buffer& out) {
+  constexpr std::string_view newline = "\\x0a";
+  const std::string_view text(out.data() + from, out.size() - from);
+  if (text.ends_with(newline) && type.system == "ftrace") out.resize(out.size() - newline.size());
+}
+
 // The lines below show the stack: its number says no more.
 void drop_stack_number(const EventType& type, size_t begin, fmt::memory_buffer& out) {
   for (const Field& field : type.fields) {
@@ -146,6 +153,7 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     append(out, with_tasks_ ? std::string_view(": ") : std::string_view(" "));
     const size_t end = out.size();
     formats_.print(*type, record.payload, out);
+    drop_newline(*type, end, out);
     if (record.stack != 0 && !ring.kernel && formats_.stacks() != nullptr) drop_stack_number(*type, end, out);
     if (!with_tasks_ && out.size() == end) out.resize(end - 1);
     if (type->of_syscalls) append_call(*type, record.payload, out);

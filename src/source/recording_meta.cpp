@@ -228,12 +228,30 @@ Removed RecordingMeta::removed() const {
   return all;
 }
 
+namespace {
+
+// A recorder exchanges its two files, and writes the next text into the one that was read here: then it is read again.
+result<std::string> read_whole(const sys::Fd& open, const std::string& dir, const std::string& path) {
+  for (u32 tries = 1;; ++tries) {
+    const sys::Fd file = open ? sys::open_beneath(open.get(), "meta.json", O_RDONLY) : sys::Fd();
+    if (!file) return sys::fail_beneath(errno, dir + " is no recording: cannot read " + path);
+    struct stat before {}, after {}, now {};
+    const bool known = fstat(file.get(), &before) == 0;
+    auto text = sys::read_text(file.get(), path, largest_meta);
+    const bool same = known && fstat(file.get(), &after) == 0 &&
+                      fstatat(open.get(), "meta.json", &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_dev == before.st_dev &&
+                      now.st_ino == before.st_ino && after.st_size == before.st_size &&
+                      after.st_mtim.tv_sec == before.st_mtim.tv_sec && after.st_mtim.tv_nsec == before.st_mtim.tv_nsec;
+    if (same || tries == 100) return text;
+  }
+}
+
+}  // namespace
+
 result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   const std::string path = dir + "/meta.json";
   const sys::Fd open(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  const sys::Fd file = open ? sys::open_beneath(open.get(), "meta.json", O_RDONLY) : sys::Fd();
-  if (!file) return sys::fail_beneath(errno, dir + " is no recording: cannot read " + path);
-  const auto text = RS_TRY(sys::read_text(file.get(), path, largest_meta));
+  const std::string text = RS_TRY(read_whole(open, dir, path));
   if (!memory_for_tree(16 * text.size() + (u64{1} << 20))) return fail(ENOMEM, "cannot read " + path);
   try {
     RecordingMeta meta = meta_from(json::parse(text));

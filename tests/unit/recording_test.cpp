@@ -1,14 +1,18 @@
 #include "source/recording.hpp"
 
 #include <gtest/gtest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
 #include <ringside/abi/event_cursor.hpp>
+#include <sstream>
+#include <thread>
 
 #include "cli/hand_made.hpp"
 #include "timeline/merge.hpp"
@@ -194,6 +198,42 @@ TEST_F(Recording, MetaSurvivesTheRoundTrip) {
   EXPECT_EQ(meta->command.at(2), "a b.cpp");
   EXPECT_EQ(meta->events.at(0).format, test::malloc_format(5));
   EXPECT_EQ(meta->threads.at(0).tid, 3);
+}
+
+// "parse error: unexpected number literal; expected end of input": the recorder wrote its next text into the file that was read.
+TEST_F(Recording, MetaIsReadWholeWhileTheRecorderReplacesIt) {
+  std::string texts[2];
+  for (std::string& text : texts) {
+    {
+      auto w = writer();
+      w.meta().command = {"true", std::string(&text == texts ? 100 : 3000, 'x')};
+      ASSERT_TRUE(w.finish(1));
+    }
+    std::ostringstream all;
+    all << std::ifstream(dir + "/meta.json").rdbuf();
+    text = all.str();
+  }
+  std::atomic<bool> stop{false};
+  std::atomic<u32> exchanged{0};
+  std::thread recorder([&] {
+    for (u32 n = 0; !stop; ++n, ++exchanged) {
+      const std::string& text = texts[n / 2 % 2];  // each file has now this one, now that one
+      const sys::Fd fd(open((dir + "/meta.json.new").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+      if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return;
+      usleep(50);  // the file has the end of its older text
+      if (ftruncate(fd.get(), static_cast<off_t>(text.size())) != 0 ||
+          renameat2(AT_FDCWD, (dir + "/meta.json.new").c_str(), AT_FDCWD, (dir + "/meta.json").c_str(), RENAME_EXCHANGE) != 0)
+        return;
+    }
+  });
+  for (int n = 0; n < 2000; ++n) {
+    const auto meta = RecordingMeta::read(dir);
+    if (!meta) ADD_FAILURE() << meta.error().sentence;
+    else EXPECT_EQ(meta->command.size(), 2u);
+  }
+  stop = true;
+  recorder.join();
+  EXPECT_GT(exchanged, 100u);
 }
 
 TEST_F(Recording, ABadMetaIsRefusedWithAReason) {

@@ -64,6 +64,25 @@ TEST_F(Fixture, ALineWithoutItsTask) {
   EXPECT_EQ(line({7, 5, {}, 0}), "CPU:3 [LOST 5 EVENTS]\n");
 }
 
+// "tracing_mark_write: hi there\x0a": what `echo hi there >trace_marker` writes is a line.
+TEST_F(Fixture, AMarkerHasNoNewline) {
+  formats.add(5, "ftrace", "print",
+              "name: print\nID: 5\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+              "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+              "\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n"
+              "\tfield:char buf[];\toffset:16;\tsize:0;\tsigned:1;\n\nprint fmt: \"%s\", REC->buf\n");
+  const auto marker = [&](std::string_view words) {
+    Payload p = Payload(5, 4711).put(u64{1});
+    for (const char c : words) p.put(c);
+    const std::string line = text({7, 0, p.put('\0'), 0});
+    return line.substr(line.find("print: ") + 7);
+  };
+  EXPECT_EQ(marker("hi there\n"), "hi there\n");
+  EXPECT_EQ(marker("hi there"), "hi there\n");
+  EXPECT_EQ(marker("one\ntwo\n"), "one\\x0atwo\n");
+  EXPECT_EQ(marker("\n"), "\n");
+}
+
 TEST_F(Fixture, AGap) { EXPECT_EQ(text({5, 1234, {}, 0}), "RING:3 [LOST 1234 EVENTS]\n"); }
 
 TEST_F(Fixture, UnknownThreadsAndEvents) {
