@@ -5,7 +5,6 @@
 #include <ringside/trace.hpp>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -227,24 +226,9 @@ TEST_P(LeftEvent, IsCountedOnceWhileItsThreadAttaches) {
 // "A live event is judged as left, counted twice, and a ring retired each time": the kernel disarms the handler's stack, which
 // lies above the thread's, so addresses alone say that the thread's event was left.
 TEST_P(LeftEvent, IsOpenWhileAHandlerRunsOnAStackThatDisarms) {
-  constexpr size_t size = 64 << 20, high = 60 << 20;
-  u8* const both =
-      static_cast<u8*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  ASSERT_NE(both, MAP_FAILED);
   const Traps traps(SA_ONSTACK);
-  pthread_attr_t low;
-  pthread_attr_init(&low);
-  pthread_attr_setstack(&low, both, 4 << 20);
-  static u8* alternate;
   static int steps;
-  static bool armed;
-  alternate = both + high;
-  const auto body = [](void*) -> void* {
-    stack_t stack{};
-    stack.ss_sp = alternate;
-    stack.ss_size = size - high;
-    stack.ss_flags = static_cast<int>(1u << 31);  // SS_AUTODISARM
-    armed = sigaltstack(&stack, nullptr) == 0;
+  const bool can = with_a_stack_that_disarms([] {
     at_the_step = [](ucontext_t&) { ::left::number(3); };
     steps_to_go = 0;
     stepped_event();  // attaches
@@ -253,14 +237,8 @@ TEST_P(LeftEvent, IsOpenWhileAHandlerRunsOnAStackThatDisarms) {
       steps_to_go = step;
       stepped_event();
     }
-    return nullptr;
-  };
-  pthread_t thread;
-  ASSERT_EQ(pthread_create(&thread, &low, body, nullptr), 0);
-  pthread_join(thread, nullptr);
-  pthread_attr_destroy(&low);
-  munmap(both, size);
-  if (!armed) GTEST_SKIP() << "this kernel does not disarm alternate stacks (before 4.7)";
+  });
+  if (!can) GTEST_SKIP() << "this kernel does not disarm alternate stacks (before 4.7)";
   ASSERT_GT(steps, 100);
   EXPECT_EQ(accounted(), 1u + 2 + 2 * static_cast<u64>(steps));
   EXPECT_LE(instance->rings().size(), 3u);

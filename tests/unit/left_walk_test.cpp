@@ -203,24 +203,10 @@ u8* map_stack() {
 // "A live walk is judged as left where the kernel disarms the alternate stack and this stack lies above the thread's": a handler
 // comes at each instruction, on such a stack.
 TEST_F(LeftWalk, AHandlerOnAStackThatDisarmsLeavesItsMemoryAlone) {
-  constexpr size_t size = 64 << 20, high = 60 << 20;
-  u8* const both =
-      static_cast<u8*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  ASSERT_NE(both, MAP_FAILED);
   const Traps on_alternate(SA_ONSTACK);
-  pthread_attr_t low;
-  pthread_attr_init(&low);
-  pthread_attr_setstack(&low, both, 4 << 20);
-  static u8* alternate;
-  static bool armed, came;
+  static bool came;
   static int step;
-  alternate = both + high;
-  const auto body = [](void*) -> void* {
-    stack_t stack{};
-    stack.ss_sp = alternate;
-    stack.ss_size = size - high;
-    stack.ss_flags = static_cast<int>(1u << 31);  // SS_AUTODISARM
-    armed = sigaltstack(&stack, nullptr) == 0;
+  const bool can = with_a_stack_that_disarms([] {
     at_the_step = [](ucontext_t& context) {
       stop_stepping(context);
       came = true;
@@ -243,14 +229,8 @@ TEST_F(LeftWalk, AHandlerOnAStackThatDisarmsLeavesItsMemoryAlone) {
       }
       go_step_by_step(false);
     }
-    return nullptr;
-  };
-  pthread_t thread;
-  ASSERT_EQ(pthread_create(&thread, &low, body, nullptr), 0);
-  pthread_join(thread, nullptr);
-  pthread_attr_destroy(&low);
-  munmap(both, size);
-  if (!armed) GTEST_SKIP() << "this kernel does not disarm alternate stacks (before 4.7)";
+  });
+  if (!can) GTEST_SKIP() << "this kernel does not disarm alternate stacks (before 4.7)";
   EXPECT_GT(step, 200);
   EXPECT_EQ(stolen, 0);
   EXPECT_EQ(wrong, 0);

@@ -5,7 +5,9 @@
 
 #if defined(__x86_64__) && !RS_TEST_SANITIZED  // a sanitizer's run-time is stepped through, too
 #define RS_TEST_STEPS 1
+#include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -75,6 +77,38 @@ class Traps {
  private:
   struct sigaction before_ {};
 };
+
+// Runs this in a thread that has an alternate stack, above its own, which the kernel disarms while a handler runs there
+// (SS_AUTODISARM). False: this kernel cannot (before 4.7).
+inline bool with_a_stack_that_disarms(void (*body)()) {
+  constexpr size_t size = 64 << 20, high = 60 << 20;
+  struct Given {
+    void (*body)();
+    u8* memory;
+    bool armed;
+  } given{body, nullptr, false};
+  given.memory =
+      static_cast<u8*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  if (given.memory == MAP_FAILED) return false;
+  pthread_attr_t low;
+  pthread_attr_init(&low);
+  pthread_attr_setstack(&low, given.memory, 4 << 20);
+  const auto run = [](void* argument) -> void* {
+    Given& mine = *static_cast<Given*>(argument);
+    stack_t stack{};
+    stack.ss_sp = mine.memory + high;
+    stack.ss_size = size - high;
+    stack.ss_flags = static_cast<int>(1u << 31);
+    mine.armed = sigaltstack(&stack, nullptr) == 0;
+    if (mine.armed) mine.body();
+    return nullptr;
+  };
+  pthread_t thread;
+  if (pthread_create(&thread, &low, run, &given) == 0) pthread_join(thread, nullptr);
+  pthread_attr_destroy(&low);
+  munmap(given.memory, size);
+  return given.armed;
+}
 
 }  // namespace ringside::test
 #endif
