@@ -197,11 +197,11 @@ TEST_F(LeftWalk, OneInAFrameThatIsNotUsedAgainHoldsNoMemory) {
 
 constexpr size_t stack_size = 256 << 10;
 u8* map_stack() {
-  return static_cast<u8*>(mmap(nullptr, stack_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  return static_cast<u8*>(mmap(nullptr, stack_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 }
 
-// "A live walk is judged as left where the kernel disarms the alternate stack and this stack lies above the thread's": a handler
-// comes at each instruction, on such a stack.
+// "A live walk is judged as left where the kernel disarms the alternate stack and this stack lies above the thread's": a
+// handler comes at every seventh instruction, on such a stack.
 TEST_F(LeftWalk, AHandlerOnAStackThatDisarmsLeavesItsMemoryAlone) {
   const Traps on_alternate(SA_ONSTACK);
   static bool came;
