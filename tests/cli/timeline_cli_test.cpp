@@ -86,7 +86,9 @@ TEST_F(TimelineCli, TheKernelsLocalClock) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   if (run("trace-cmd --help").code == 127) GTEST_SKIP() << "there is no trace-cmd";
   const Outcome recorded = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR
-                               "/tests/trace_cmd_shim.so trace-cmd record -q -C local -o theirs.dat -e "
+                               "/tests/trace_cmd_shim.so trace-cmd record -q -o theirs.dat -B ringside-timeline-" +
+                               std::to_string(getpid()) +
+                               " -C local -e "
                                "syscalls:sys_enter_write -e syscalls:sys_exit_write "
                                "sh -c 'unset LD_PRELOAD; exec " +
                                std::string(tool) + "record -q --libc io -o ours.rec -- " + dd + "'");
@@ -118,7 +120,7 @@ TEST_F(TimelineCli, TheKernelsLocalClock) {
     if (name == "syscalls:sys_exit_write" && of_dd) kernel.back().end = e.at("ts");
   }
   ASSERT_EQ(program.size(), 5u);
-  ASSERT_GE(kernel.size(), 5u);  // one that is not of the copy comes at the end
+  ASSERT_GE(kernel.size(), 5u) << o.err;  // one that is not of the copy comes at the end
   const double seconds_back = static_cast<double>(static_cast<i64>(sys::now_ns()) - program.front().begin) / 1e9;
   const i64 bound = static_cast<i64>(1000 * (within_us + drift_us * seconds_back)) + 1;
   for (size_t i = 0; i < 5; ++i) {
