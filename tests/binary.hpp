@@ -40,8 +40,7 @@ struct BinaryTest : testing::Test {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(dir + "/out"), slurp(dir + "/err")};
   }
   Outcome ringside(const std::string& arguments) const { return run(RINGSIDE_BUILD_DIR "/ringside " + arguments); }
-  // What `report --json` says, a line each.
-  // Events and losses.
+  // What `report --json` says, a line each: events and losses.
   std::vector<nlohmann::json> report(const std::string& arguments = "") const {
     const Outcome o = ringside("report --json " + arguments);
     EXPECT_EQ(o.code, 0) << o.err;
@@ -50,6 +49,7 @@ struct BinaryTest : testing::Test {
     for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
     return all;
   }
+  // The events alone.
   std::vector<nlohmann::json> events(const std::string& arguments = "") const {
     std::vector<nlohmann::json> all = report(arguments);
     std::erase_if(all, [](const nlohmann::json& line) { return !line.contains("event"); });

@@ -6,9 +6,9 @@
 #include "analysis/names.hpp"
 #include "cli/json.hpp"
 #include "cli/options.hpp"
-#include "export/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
+#include "export/units.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {

@@ -108,6 +108,7 @@ struct Range {
 constexpr u64 page_of(u64 address) noexcept { return address / page_size; }
 
 bool page_is_there(u64 page) noexcept {
+  if (page == 0 || page >> 36 != 0) return false;  // the address of no program
   const int saved = errno;
   const u64 at = page * page_size;
   const bool there = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, 0) >= 0 || errno != EFAULT;
@@ -118,7 +119,7 @@ bool page_is_there(u64 page) noexcept {
 // A page that no range has: asks the kernel, and lets a range grow that is near, or begins another.
 [[gnu::noinline]] bool learn(u64 page) noexcept {
   constexpr u64 near = 256;
-  if (page == 0 || page >> 36 != 0 || !page_is_there(page)) return false;
+  if (!page_is_there(page)) return false;
   for (Range& range : stack_ranges) {
     const Range now = range;
     const u64 first = std::min(now.first(), page), end = std::max(now.end(), page + 1);
@@ -157,7 +158,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) inline u64 word_a
 // from then on the kernel is asked about each page.
 struct Loads {
   bool ask = false;
-  u64 page = 0;  // of which it said that it is there
+  u64 page = ~u64{0};  // of which it said that it is there
 
   RINGSIDE_INLINE bool operator()(u64 address, u64& value) noexcept {
     if (ask ? !is_there(address) : !readable(address)) return false;
@@ -165,9 +166,8 @@ struct Loads {
     return true;
   }
   [[gnu::noinline]] bool is_there(u64 address) noexcept {
-    if (address % 8 != 0 || page_of(address) == 0 || page_of(address) >> 36 != 0) return false;
-    if (page_of(address) == page) return true;
-    if (!page_is_there(page_of(address))) return false;
+    if (address % 8 != 0) return false;
+    if (page_of(address) != page && !page_is_there(page_of(address))) return false;
     page = page_of(address);
     return true;
   }

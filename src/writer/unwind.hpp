@@ -5,8 +5,8 @@
 // of a full walk. No lock, no allocation (a thread's first walk maps memory). Signal-safe: a handler that interrupts a walk
 // uses memory of its own.
 //
-// The memory of a walk belongs to the call that `call` names. Another one finds it in use only inside of this call, in a
-// handler, or after the call was left by longjmp: a walk over all callers tells which.
+// The memory of a walk belongs to the call that `call` names. Another call finds it in use in two cases: it runs in a handler
+// that interrupted that call, or that call was left by longjmp. A walk over all callers tells which.
 #pragma once
 #include <signal.h>
 

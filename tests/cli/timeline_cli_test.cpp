@@ -85,13 +85,14 @@ TEST_F(TimelineCli, RecordingsOfOtherMachinesAreRefused) {
 TEST_F(TimelineCli, TheKernelsLocalClock) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   if (run("trace-cmd --help").code == 127) GTEST_SKIP() << "there is no trace-cmd";
+  const std::string instance = "ringside-timeline-" + std::to_string(getpid());
   const Outcome recorded = run("LD_PRELOAD=" RINGSIDE_BUILD_DIR
-                               "/tests/trace_cmd_shim.so trace-cmd record -q -o theirs.dat -B ringside-timeline-" +
-                               std::to_string(getpid()) +
-                               " -C local -e "
-                               "syscalls:sys_enter_write -e syscalls:sys_exit_write "
+                               "/tests/trace_cmd_shim.so trace-cmd record -q -o theirs.dat -B " +
+                               instance +
+                               " -C local -e syscalls:sys_enter_write -e syscalls:sys_exit_write "
                                "sh -c 'unset LD_PRELOAD; exec " +
                                std::string(tool) + "record -q --libc io -o ours.rec -- " + dd + "'");
+  rmdir(("/sys/kernel/tracing/instances/" + instance).c_str());  // if trace-cmd was killed
   ASSERT_EQ(recorded.code, 0) << recorded.err;
   const Outcome o = ringside("report theirs.dat ours.rec");
   EXPECT_EQ(o.code, 0) << o.err;

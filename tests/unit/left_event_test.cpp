@@ -72,7 +72,6 @@ struct LeftEvent : testing::TestWithParam<bool> {
     steps_to_go = step;
     if (sigsetjmp(back, 1) == 0) stepped_event();
   }
-  static void stop_stepping(ucontext_t& context) { context.uc_mcontext.gregs[REG_EFL] &= ~static_cast<greg_t>(trap_flag); }
   // Writes two events, and this action comes in the second one, this number of steps before its end.
   static void act_before_the_end(int steps, void (*action)(ucontext_t&)) {
     steps_to_go = 0;
@@ -96,13 +95,13 @@ struct LeftEvent : testing::TestWithParam<bool> {
     left = plan;
     events = 1;
     at_the_step = [](ucontext_t& context) {
-      stop_stepping(context);
+      clear_trap(context);
       ::left::number(3);  // now there is a ring at this depth
       events += 3;
       if (sigsetjmp(inner_back, 1) == 0)
         act_before_the_end(left.before_its_end, [](ucontext_t& inside) {
           if (!left.inside) siglongjmp(inner_back, 1);
-          stop_stepping(inside);
+          clear_trap(inside);
           ::left::number(3);
           events += 3;
           act_before_the_end(left.before_its_end, [](ucontext_t&) { siglongjmp(inner_back, 1); });
@@ -589,10 +588,6 @@ struct FirstEvent : testing::Test {
     }
     EXPECT_TRUE(attached);
     EXPECT_GT(step, 100);
-  }
-  static void stop_stepping(ucontext_t& context) {
-    stopped = true;
-    context.uc_mcontext.gregs[REG_EFL] &= ~static_cast<greg_t>(trap_flag);
   }
   inline static pid_t child = 0;
 };

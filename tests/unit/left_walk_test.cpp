@@ -73,12 +73,7 @@ void use(const void* room) { asm volatile("" ::"r"(room)); }
   if (sigsetjmp(here, 1) == 0) leave_a_walk(here, depth);
 }
 
-void stop_stepping(ucontext_t& context) {
-  stopped = true;
-  context.uc_mcontext.gregs[REG_EFL] &= ~static_cast<greg_t>(trap_flag);
-}
-
-// At each step of a thread's first walk and its second one, in a new thread each time.
+// At every fifth step of a thread's first walk and its second one, in a new thread each time: all of them take half a minute.
 struct LeftWalk : testing::Test {
   LeftWalk() {
     ready_unwind();
@@ -100,7 +95,7 @@ struct LeftWalk : testing::Test {
     came = true;
     u64 right[2] = {0, 0};
     int step = 0;
-    for (; came && step < 5000; step += 5) {  // each of them takes a minute
+    for (; came && step < 5000; step += 5) {
       came = false;
       number[0] = number[1] = 0;
       at_the_step = [](ucontext_t& context) {

@@ -38,6 +38,13 @@ inline void go_step_by_step(bool on) {
   write_flags(on ? flags | trap_flag : flags & ~u64{trap_flag});
 }
 
+inline void clear_trap(ucontext_t& context) { context.uc_mcontext.gregs[REG_EFL] &= ~static_cast<greg_t>(trap_flag); }
+// For the action: no further steps.
+inline void stop_stepping(ucontext_t& context) {
+  stopped = true;
+  clear_trap(context);
+}
+
 inline void on_trap(int, siginfo_t*, void* context) {
   const int left = steps_to_go - 1;
   steps_to_go = left;
