@@ -154,7 +154,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) inline u64 word_a
   return *reinterpret_cast<const volatile u64*>(address);
 }
 
-// A walk's way to the stack. A frame pointer that no table vouches for may lead to a stack that is gone, although a range has it:
+// A walk's way to the stack. A frame pointer that no table confirms may lead to a stack that is gone, although a range has it:
 // from then on the kernel is asked about each page.
 struct Loads {
   bool ask = false;
