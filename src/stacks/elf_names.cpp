@@ -9,11 +9,13 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <unordered_map>
 
 #include "sys/sys.hpp"
@@ -76,17 +78,7 @@ u64 number_of(Dwarf_Die& die, unsigned which) {
   return dwarf_attr(&die, which, &attribute) != nullptr && dwarf_formudata(&attribute, &value) == 0 ? value : 0;
 }
 
-const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo, dwfl_offline_section_address, nullptr};
-
-// The file as a descriptor that libdw may keep.
-result<sys::Fd> open_file(const std::string& path) {
-  if (path == "[vdso]") {
-    const auto* const image = reinterpret_cast<const u8*>(getauxval(AT_SYSINFO_EHDR));
-    sys::Fd fd(memfd_create("vdso", MFD_CLOEXEC));
-    if (image == nullptr || !fd || ::write(fd.get(), image, 2 * page_size) < 0)
-      return fail(ENOENT, "this process's [vdso] cannot be read");
-    return fd;
-  }
+result<sys::Fd> open_regular(const std::string& path) {
   // Not blocking: it may be a pipe.
   sys::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) return fail(errno, path + " cannot be opened");
@@ -95,6 +87,50 @@ result<sys::Fd> open_file(const std::string& path) {
     return refuse(std::errc::invalid_argument, path + " is no regular file");
   return fd;
 }
+
+// The file as a descriptor that libdw may keep.
+result<sys::Fd> open_file(const std::string& path) {
+  if (path != "[vdso]") return open_regular(path);
+  const auto* const image = reinterpret_cast<const u8*>(getauxval(AT_SYSINFO_EHDR));
+  sys::Fd fd(memfd_create("vdso", MFD_CLOEXEC));
+  if (image == nullptr || !fd || ::write(fd.get(), image, 2 * page_size) < 0)
+    return fail(ENOENT, "this process's [vdso] cannot be read");
+  return fd;
+}
+
+// The checksum of .gnu_debuglink: zlib's.
+bool has_checksum(int fd, GElf_Word wanted) {
+  std::vector<u8> bytes(size_t{1} << 16);
+  uLong sum = 0;
+  for (ssize_t n = 0; (n = ::read(fd, bytes.data(), bytes.size())) != 0;) {
+    if (n < 0 && errno != EINTR) return false;
+    if (n > 0) sum = crc32(sum, bytes.data(), static_cast<uInt>(n));
+  }
+  return sum == wanted;
+}
+
+// For libdw: a descriptor of the file with the debugging information of the module `main`, or -1. It is looked for by its
+// build ID, then by the name that `main` has in .gnu_debuglink, where gdb looks, then on the servers of DEBUGINFOD_URLS.
+// libdw's own search for that name waits at a pipe, and keeps the name of a file that does not fit (as of 0.188).
+int find_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, const char* main, const char* link,
+                   GElf_Word checksum, char** found) {
+  const int fd = dwfl_build_id_find_debuginfo(module, data, name, base, main, link, checksum, found);
+  if (fd >= 0) return fd;
+  const std::string_view file = link == nullptr ? "" : link;
+  if (main != nullptr && !file.empty() && file.find('/') == file.npos) {
+    const std::string folder = std::filesystem::path(main).parent_path();
+    for (const std::string& in : {folder, folder + "/.debug", "/usr/lib/debug" + folder}) {
+      const std::string path = in + '/' + std::string(file);
+      auto debug = open_regular(path);
+      if (!debug || !has_checksum(debug->get(), checksum)) continue;
+      *found = strdup(path.c_str());
+      return debug->release();
+    }
+  }
+  return dwfl_standard_find_debuginfo(module, data, name, base, nullptr, nullptr, 0, found);
+}
+
+const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, find_debuginfo, dwfl_offline_section_address, nullptr};
 
 // "int n::f<char>(int) const" -> "n::f<char>": without parameters and type, as debuggers and profilers show it.
 std::string short_name(std::string name) {

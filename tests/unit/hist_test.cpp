@@ -216,10 +216,10 @@ TEST(KeyTable, HasEachKeyOnceWhateverIsEvicted) {
       ++cell.count;
       ++exact[key];
       ++all;
-      if (table.evicted().keys == 0) ASSERT_EQ(cell.count, exact[key]);
+      if (table.evicted().keys == 0) { ASSERT_EQ(cell.count, exact[key]); }
       ASSERT_EQ(table.find(key), &cell);
       ASSERT_LE(table.size(), most);
-      if (before != table.evicted().keys) ASSERT_LE(table.size(), most / 2 + 1);
+      if (before != table.evicted().keys) { ASSERT_LE(table.size(), most / 2 + 1); }
     }
     u64 counted = 0;
     std::set<KeyWords> seen;

@@ -185,6 +185,29 @@ TEST(Elf, CorruptFilesAreNoCrash) {
   fs::remove(path);
 }
 
+// The debugging information of a stripped program stands beside it, in a file that it names. Any name is no hang and no leak.
+TEST(Elf, DebuggingInformationIsFoundByTheNameInTheFile) {
+  const std::string folder = fs::temp_directory_path() / ("ringside-debuglink-" + std::to_string(getpid()));
+  const std::string file = folder + "/stripped";
+  fs::create_directory(folder);
+  const std::string strip = "strip --remove-section=.note.gnu.build-id " RINGSIDE_BUILD_DIR "/tests/walker_O2 -o " + file;
+  ASSERT_EQ(std::system((strip + " && objcopy --only-keep-debug " RINGSIDE_BUILD_DIR "/tests/walker_O2 " + file + ".debug && "
+                         "objcopy --add-gnu-debuglink=" + file + ".debug " + file).c_str()), 0);
+  const auto has_main = [&] {
+    auto elf = ElfNames::open(file, "");
+    return elf && !(*elf)->begins_of("main").empty();
+  };
+  EXPECT_TRUE(has_main());
+  fs::create_directory(folder + "/.debug");
+  fs::rename(file + ".debug", folder + "/.debug/stripped.debug");
+  EXPECT_TRUE(has_main());
+  std::ofstream(folder + "/.debug/stripped.debug", std::ios::app) << "changed";
+  EXPECT_FALSE(has_main());
+  ASSERT_EQ(mkfifo((file + ".debug").c_str(), 0600), 0);
+  EXPECT_FALSE(has_main());
+  fs::remove_all(folder);
+}
+
 TEST(Elf, NamesAreShort) {
   EXPECT_EQ(demangled("main"), "main");
   EXPECT_EQ(demangled("_ZNK6walker6Animal5speakEi"), "walker::Animal::speak");
