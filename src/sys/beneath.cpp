@@ -170,6 +170,7 @@ Fd open_beneath(int dir, const char* path, int flags, mode_t mode) noexcept {
   int fd = enter(dir, path, how, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV, mode);
   if (fd < 0 && (errno == ENOSYS || errno == EPERM)) fd = walk(dir, path, how, mode);
   Fd opened(fd);
+  if ((flags & O_CREAT) != 0 && (flags & O_EXCL) != 0) return opened;  // a new file is a regular one
   struct stat st {};
   if (!opened || fstat(fd, &st) != 0) return {};
   const bool good = (flags & O_DIRECTORY) != 0 ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode);
@@ -179,37 +180,43 @@ Fd open_beneath(int dir, const char* path, int flags, mode_t mode) noexcept {
 }
 
 Fd open_owned(int dir, const char* path, int flags) noexcept {
-  for (int tries = 0; tries < 8; ++tries) {
-    if ((flags & O_EXCL) == 0) {
+  const auto make = [&] {
+    Fd made = open_beneath(dir, path, (flags & ~O_TRUNC) | O_EXCL);
+    if (made) give_to_owner(made.get(), dir);
+    return made;
+  };
+  if ((flags & O_EXCL) != 0) return make();
+  // One that is to be empty is mostly new.
+  bool make_next = (flags & O_CREAT) != 0 && (flags & O_TRUNC) != 0;
+  for (int tries = 0; tries < 16; ++tries, make_next = !make_next) {
+    if (make_next) {
+      Fd made = make();
+      if (made || errno != EEXIST) return made;
+    } else {
       Fd there = open_beneath(dir, path, flags & ~(O_CREAT | O_TRUNC));
       if (there && (!is_owned(there.get(), dir) || ((flags & O_TRUNC) != 0 && ftruncate(there.get(), 0) != 0))) return {};
       if (there || errno != ENOENT || (flags & O_CREAT) == 0) return there;
     }
-    Fd made = open_beneath(dir, path, flags | O_EXCL);
-    if (made) give_to_owner(made.get(), dir);
-    if (made || errno != EEXIST || (flags & O_EXCL) != 0) return made;
   }
   return {};
 }
 
-bool make_owned_directory(int dir, const char* path) noexcept {
+Fd make_owned_directory(int dir, const char* path) noexcept {
   char above[256] = "";
   const char* const slash = std::strrchr(path, '/');
   const char* const name = slash != nullptr ? slash + 1 : path;
-  if (std::strlen(path) >= sizeof above) return errno = ENAMETOOLONG, false;
+  if (std::strlen(path) >= sizeof above) return errno = ENAMETOOLONG, Fd();
   Fd parent;
   if (slash != nullptr) {
     std::memcpy(above, path, static_cast<size_t>(slash - path));
-    if (!(parent = open_owned(dir, above, O_PATH | O_DIRECTORY))) return false;
+    if (!(parent = open_owned(dir, above, O_PATH | O_DIRECTORY))) return {};
   }
   const int in = slash != nullptr ? parent.get() : dir;
-  if (mkdirat(in, name, 0700) == 0) {
-    const Fd made = open_beneath(in, name, O_RDONLY | O_DIRECTORY);
-    struct stat st {};
-    if (made && fstat(made.get(), &st) == 0 && st.st_uid == geteuid() && st.st_nlink <= 2) give_to_owner(made.get(), dir);
-    return static_cast<bool>(made);
-  }
-  return errno == EEXIST && open_owned(dir, path, O_PATH | O_DIRECTORY);
+  if (mkdirat(in, name, 0700) != 0) return errno == EEXIST ? open_owned(dir, path, O_PATH | O_DIRECTORY) : Fd();
+  Fd made = open_beneath(in, name, O_RDONLY | O_DIRECTORY);
+  struct stat st {};
+  if (made && fstat(made.get(), &st) == 0 && st.st_uid == geteuid() && st.st_nlink <= 2) give_to_owner(made.get(), dir);
+  return made;
 }
 
 tl::unexpected<Error> fail_beneath(int error, const std::string& what) {

@@ -40,8 +40,8 @@ Fd open_beneath(int dir, const char* path, int flags, mode_t mode = 0600) noexce
 // The same in an instance: refuses (EPERM) a file that does not belong to the owner of `dir` or that others may write to; a new
 // file (O_CREAT, mode 0600) gets that owner. Signal-safe.
 Fd open_owned(int dir, const char* path, int flags) noexcept;
-// An existing one is fine. Signal-safe; a path of at most 255 bytes.
-bool make_owned_directory(int dir, const char* path) noexcept;
+// The directory; an existing one is fine. Empty: errno has the reason. Signal-safe; a path of at most 255 bytes.
+Fd make_owned_directory(int dir, const char* path) noexcept;
 
 // The error of a failed open, as a sentence.
 tl::unexpected<Error> fail_beneath(int error, const std::string& what);

@@ -12,6 +12,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "writer/cpu_rings.hpp"
@@ -59,11 +60,10 @@ struct StackChoice {
   Switches events;
   u32 depth = usual_depth;
 };
-StackChoice stacks_of(const Opened& in) {
+StackChoice stacks_of(int dir) {
   std::vector<std::string> lines;
   u32 depth = usual_depth;
-  const sys::Fd dir = in.directory();
-  if (auto read = dir ? read_patterns(dir.get(), "set_stack") : result<std::vector<std::string>>()) lines = std::move(*read);
+  if (auto read = dir >= 0 ? read_patterns(dir, "set_stack") : result<std::vector<std::string>>()) lines = std::move(*read);
   std::erase_if(lines, [&](const std::string& line) {
     if (line.rfind("depth=", 0) != 0) return false;
     depth = static_cast<u32>(std::strtoul(line.c_str() + 6, nullptr, 10));
@@ -101,11 +101,13 @@ bool list(ringside_event& event) {
   return true;
 }
 
-// The event's object must stay: it is listed, and its enable word is loaded until the end.
+// The event's object must stay: it is listed, and its enable word is loaded until the end. Events of one object come together.
 void pin(const ringside_event& event) {
+  static constinit const void* last = nullptr;
   Dl_info info;
-  if (dladdr != nullptr && dlopen != nullptr && dladdr(&event, &info) != 0 && info.dli_fname != nullptr)
-    (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // fails for the program itself, which stays anyway
+  if (dladdr == nullptr || dlopen == nullptr || dladdr(&event, &info) == 0 || info.dli_fname == nullptr) return;
+  if (info.dli_fbase == std::exchange(last, info.dli_fbase)) return;
+  (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // fails for the program itself, which stays anyway
 }
 
 bool fits(const char* name) noexcept {
@@ -131,14 +133,41 @@ void complain(const std::string& sentence, int error) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// Gives the event its id in the open instance. The caller holds the instance's lock.
-int enter(ringside_event& e, const Opened& in) {
-  const InstanceWords& words = in.words;
-  InstanceControl& c = *words.control;
-  const u64 made = __atomic_load_n(&c.nr_events, __ATOMIC_ACQUIRE);
-  const StackChoice stacks = stacks_of(in);
+// Gives events their ids in the open instance, under its lock. What the instance says of all events is read once.
+class Entering {
+ public:
+  explicit Entering(const Opened& in)
+      : in_(in), dir_(in.directory()), no_dir_(dir_ ? 0 : errno), lock_(dir_.get()), stacks_(stacks_of(dir_.get())),
+        patterns_(read_patterns(dir_.get())) {}
+  // Also for events that were there: the process that made them may have ended before it came here.
+  ~Entering() {
+    if (patterns_) apply_patterns(*patterns_, in_.words, ringside_gate);
+  }
+  Entering(const Entering&) = delete;
+  Entering& operator=(const Entering&) = delete;
+
+  int enter(ringside_event& e);
+  int enter_or_complain(ringside_event& e);
+
+ private:
+  int make(const ringside_event& e, u64 hash, u32 stack_at, u32& id);
+  sys::Fd make_folder(const ringside_event& e);  // events/SYSTEM/EVENT; empty: errno has the reason
+
+  const Opened& in_;
+  const sys::Fd dir_;
+  const int no_dir_;  // errno's word
+  const InstanceLock lock_;
+  const StackChoice stacks_;
+  const result<std::vector<std::string>> patterns_;
+  std::string system_name_;  // of system_, the last one's folder
+  sys::Fd system_;
+};
+
+int Entering::enter(ringside_event& e) {
+  const InstanceWords& words = in_.words;
+  const u64 made = __atomic_load_n(&words.control->nr_events, __ATOMIC_ACQUIRE);
   const bool has_stack = std::strstr(e.format_fields, "\tfield:ringside_stack ") != nullptr;
-  u32 stack_at = !has_stack && stacks.events.on(e.system, e.name) && !is_about_stacks(e) ? stack_place(e.format_fields) : 0;
+  u32 stack_at = !has_stack && stacks_.events.on(e.system, e.name) && !is_about_stacks(e) ? stack_place(e.format_fields) : 0;
   const auto hash_with = [&](u32 at) { return sys::hash(e.print_fmt, sys::hash(e.format_fields + stack_line(at))); };
   const u64 hash = hash_with(stack_at);
   u32 id = 0;
@@ -156,52 +185,64 @@ int enter(ringside_event& e, const Opened& in) {
   }
   if (stack_at != 0 || has_stack) {
     for (ringside_event* const* about = stack_events; *about != nullptr; ++about) {
-      if (const int done = (*about)->id == 0 ? enter(**about, in) : 0; done != 0) return done;
+      if (const int done = (*about)->id == 0 ? enter(**about) : 0; done != 0) return done;
       list(**about);
     }
-    ready_stacks(stacks.depth);
+    ready_stacks(stacks_.depth);
   }
-  if (id == 0) {
-    const u64 made_now = __atomic_load_n(&c.nr_events, __ATOMIC_ACQUIRE);
-    if (made_now >= most_events) return -ENOSPC;
-    const sys::Fd dir = in.directory();
-    if (!dir) return -errno;
-    const auto patterns = read_patterns(dir.get());
-    if (!patterns) return -errno_of(patterns.error());
-    id = static_cast<u32>(made_now) + 1;
-    EventEntry& entry = words.event(id);
-    if (!sys::populate(&entry, sizeof entry)) return -ENOSPC;
-    std::strncpy(entry.system, e.system, sizeof entry.system - 1);
-    std::strncpy(entry.name, e.name, sizeof entry.name - 1);
-    entry.format_hash = hash;
-    entry.gate = e.gate;
-    const std::string system = std::string("events/") + e.system, event = system + "/" + e.name;
-    const auto make = [&](const std::string& folder) { return sys::make_owned_directory(dir.get(), folder.c_str()); };
-    // Mostly its system is there already.
-    if (!make(event) && (errno != ENOENT || !make("events") || !make(system) || !make(event))) return -errno;
-    for (const auto& [file, text] :
-         {std::pair{"/id", std::to_string(abi::event_id(id)) + "\n"},
-          {"/format", format_text(e.name, abi::event_id(id), e.format_fields + stack_line(stack_at), e.print_fmt)}})
-      if (auto done = sys::write_owned(dir.get(), event + file, text); !done) return -errno_of(done.error());
-    __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
-    __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
-    apply_patterns(*patterns, words, ringside_gate);
-  }
+  if (const int done = id == 0 ? make(e, hash, stack_at, id) : 0; done != 0) return done;
   __atomic_store_n(&e.id, abi::event_id(id) | stack_at << 16, __ATOMIC_RELEASE);
   static const u32 always = 1;  // what events refer to is written whenever these are
   __atomic_store_n(&e.enabled, is_about_stacks(e) ? &always : &words.event(id).enabled, __ATOMIC_RELEASE);
   return 0;
 }
 
-int enter_or_complain(ringside_event& e, const Opened& in) {
-  const int done = enter(e, in);
+// Makes the entry and the files of an event that the instance does not have.
+int Entering::make(const ringside_event& e, u64 hash, u32 stack_at, u32& id) {
+  InstanceControl& c = *in_.words.control;
+  const u64 before = __atomic_load_n(&c.nr_events, __ATOMIC_ACQUIRE);
+  if (before >= most_events) return -ENOSPC;
+  if (!dir_) return -no_dir_;
+  if (!patterns_) return -errno_of(patterns_.error());
+  id = static_cast<u32>(before) + 1;
+  EventEntry& entry = in_.words.event(id);
+  if (!sys::populate(&entry, sizeof entry)) return -ENOSPC;
+  std::strncpy(entry.system, e.system, sizeof entry.system - 1);
+  std::strncpy(entry.name, e.name, sizeof entry.name - 1);
+  entry.format_hash = hash;
+  entry.gate = e.gate;
+  const sys::Fd folder = make_folder(e);
+  if (!folder) return -errno;
+  for (const auto& [file, text] :
+       {std::pair{"id", std::to_string(abi::event_id(id)) + "\n"},
+        {"format", format_text(e.name, abi::event_id(id), e.format_fields + stack_line(stack_at), e.print_fmt)}})
+    if (auto done = sys::write_owned(folder.get(), file, text); !done) return -errno_of(done.error());
+  __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
+  __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
+  return 0;
+}
+
+sys::Fd Entering::make_folder(const ringside_event& e) {
+  if (system_name_ != e.system) {
+    const std::string path = std::string("events/") + e.system;
+    system_ = sys::make_owned_directory(dir_.get(), path.c_str());
+    if (!system_ && errno == ENOENT && sys::make_owned_directory(dir_.get(), "events"))
+      system_ = sys::make_owned_directory(dir_.get(), path.c_str());
+    system_name_ = system_ ? e.system : "";
+    if (!system_) return {};
+  }
+  return sys::make_owned_directory(system_.get(), e.name);
+}
+
+int Entering::enter_or_complain(ringside_event& e) {
+  const int done = enter(e);
   if (done == -EEXIST)
-    complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in.path +
+    complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in_.path +
                  " has it with other fields",
              -done);
   else if (done != 0 && done != -ENOENT)  // gone: so is its recorder
     complain(
-        std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in.path + " cannot take it",
+        std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in_.path + " cannot take it",
         -done);
   return done;
 }
@@ -266,9 +307,9 @@ ThreadEntry* map_threads(int dir) noexcept {
 
 void register_all(const Opened& in) noexcept {
   if (all_events == nullptr) return;
-  const InstanceLock lock(in.directory().get());
+  Entering entering(in);
   for (ringside_event* e = all_events; e != nullptr; e = e->next)
-    if (e->id == 0) enter_or_complain(*e, in);
+    if (e->id == 0) entering.enter_or_complain(*e);
 }
 
 // This process's record of the instance in this directory; made the first time. Null: errno says why.
@@ -460,8 +501,7 @@ int ringside_register(ringside_event* event) {
   pin(*event);
   list(*event);
   if (process.opened == nullptr) return 0;
-  const InstanceLock lock(process.opened->directory().get());
-  return enter_or_complain(*event, *process.opened);
+  return Entering(*process.opened).enter_or_complain(*event);
 }
 
 int ringside_open(const char* name) {
