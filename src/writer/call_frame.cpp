@@ -320,6 +320,7 @@ FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row)
   machine.location = first;
   if (!machine.run(fde, address)) return FrameFound::no_row;
   row = machine.row;
+  row.function_end = first + range;
   return FrameFound::yes;
 }
 

@@ -27,6 +27,7 @@ struct FrameRow {
   u64 expression_size = 0;
   Saved fp, ra;
   bool is_signal = false;  // the code to which a signal handler returns: the interrupted registers are on the stack
+  u64 function_end = 0;    // the address behind the function
 };
 
 // An object that is mapped here: a program, a library, the kernel's vDSO.

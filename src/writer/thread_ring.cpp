@@ -173,13 +173,17 @@ void at_thread_end(void*) {  // later destructors may write: they get a ring onc
 }
 
 // From the top: an event that was left may stand below a live one. The end of the thread ends those that are not found here.
+// Where code without tables hides the callers, an event is one that was left when other code has its stack, or when there is
+// room for no further one; then addresses decide.
 void end_left_ones(uintptr_t mine) noexcept {
   const auto top_was_left = [&] {
     // A call that was left: its stack may belong to other code now, or be gone.
     const u32* const mark = mark_of(these.top);
     const auto at = reinterpret_cast<uintptr_t>(mark);
-    return these.top != 0 &&
-           (!sys::still_holds(mark, still_open) || (sys::was_left(at, mine) && is_interrupted_at(at) != Running::yes));
+    if (these.top == 0 || !sys::still_holds(mark, still_open)) return these.top != 0;
+    if (!sys::was_left(at, mine)) return false;
+    const Running running = is_interrupted_at(at);
+    return running == Running::no || (running == Running::unknown && depth_of(these.top) == most_depth);
   };
   while (top_was_left()) {
     const SignalsOff off;

@@ -19,8 +19,8 @@ namespace {
 
 // The rule for an address, in one word: the usual rule has small numbers, in units of 8 bytes.
 struct Rule {
-  // before_function: no table, and the next address is a function's first
-  enum Kind : u32 { none, usual, outermost, signal, in_full, no_table, before_function } kind = none;
+  // before_function: no table, and the next address is a function's first; usual_at_end: of a function's last byte
+  enum Kind : u32 { none, usual, outermost, signal, in_full, no_table, before_function, usual_at_end } kind = none;
   bool of_fp = false;
   u32 cfa = 0;  // CFA - sp, or - fp
   u32 fp = 0;   // CFA - where the caller's fp is; 0: it is the same
@@ -50,11 +50,11 @@ struct RulePlace {
 
 bool fits_rule(i64 bytes, u32 most) noexcept { return bytes >= 0 && bytes % 8 == 0 && bytes / 8 <= most; }
 
-Rule rule_of(const FrameRow& row) noexcept {
+Rule rule_of(const FrameRow& row, u64 address) noexcept {
   using Where = FrameRow::Where;
   if (row.is_signal) return {.kind = Rule::signal};
   if (row.ra.where == Where::undefined) return {.kind = Rule::outermost};
-  Rule r{.kind = Rule::usual, .of_fp = row.cfa_of_fp};
+  Rule r{.kind = row.function_end == address + 1 ? Rule::usual_at_end : Rule::usual, .of_fp = row.cfa_of_fp};
   const bool fp_saved = row.fp.where == Where::at_cfa, ra_saved = row.ra.where == Where::at_cfa;
   const bool simple = !row.cfa_by_expression && !row.cfa_unknown && fits_rule(row.cfa_offset, most_cfa) &&
                       (fp_saved ? fits_rule(-row.fp.offset, 0x7F) && row.fp.offset != 0 : row.fp.where == Where::same) &&
@@ -68,13 +68,17 @@ Rule rule_of(const FrameRow& row) noexcept {
 
 [[gnu::noinline]] Rule find_rule(u64 address, u64* table) noexcept {
   FrameRow row;
-  Rule rule = find_frame_row(address, row) == FrameFound::yes ? rule_of(row) : Rule{.kind = Rule::no_table};
+  const u64 generation = __atomic_load_n(&rule_generation, __ATOMIC_ACQUIRE);
+  Rule rule = find_frame_row(address, row) == FrameFound::yes ? rule_of(row, address) : Rule{.kind = Rule::no_table};
   if (rule.kind == Rule::no_table && find_frame_row(address + 1, row) == FrameFound::yes) rule.kind = Rule::before_function;
   if (table == nullptr) return rule;
   const RulePlace place(address);
   const auto is_free = [&](u64 beside) { return __atomic_load_n(&table[place.index ^ beside], __ATOMIC_RELAXED) == 0; };
   const u64 beside = is_free(0) ? 0 : is_free(1) ? 1 : place.tag >> 1 & 1;
-  __atomic_store_n(&table[place.index ^ beside], (place.tag | beside) << rule_bits | pack(rule), __ATOMIC_RELAXED);
+  u64& word = table[place.index ^ beside];
+  __atomic_store_n(&word, (place.tag | beside) << rule_bits | pack(rule), __ATOMIC_SEQ_CST);
+  // The code may be gone since.
+  if (__atomic_load_n(&rule_generation, __ATOMIC_SEQ_CST) != generation) __atomic_store_n(&word, u64{0}, __ATOMIC_RELAXED);
   return rule;
 }
 
@@ -111,7 +115,8 @@ bool page_is_there(u64 page) noexcept {
   if (page == 0 || page >> 36 != 0) return false;  // the address of no program
   const int saved = errno;
   const u64 at = page * page_size;
-  const bool there = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, 0) >= 0 || errno != EFAULT;
+  // Whatever else it says, also of a call that it does not allow, is no answer.
+  const bool there = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, 0) >= 0 || errno == EAGAIN;
   errno = saved;
   return there;
 }
@@ -154,11 +159,18 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) inline u64 word_a
   return *reinterpret_cast<const volatile u64*>(address);
 }
 
-// A walk's way to the stack. A frame pointer that no table confirms may lead to a stack that is gone, although a range has it:
-// from then on the kernel is asked about each page.
+// A walk's way to the stack. A frame that no call has made, or a frame pointer that no table confirms, may lead to a stack that
+// is gone, although a range has it: from then on the kernel is asked about each page.
 struct Loads {
-  bool ask = false;
-  u64 page = ~u64{0};  // of which it said that it is there
+  bool ask = false, asked = false;
+  u64 page = ~u64{0};  // is there
+
+  // From this caller on. Its callee's frame was read.
+  void ask_from(const Registers& caller) noexcept {
+    const u64 callee = page_of(caller.sp - 1);
+    if (!ask && (stack_ranges[0].has(callee) || stack_ranges[1].has(callee))) page = callee;
+    ask = true;
+  }
 
   RINGSIDE_INLINE bool operator()(u64 address, u64& value) noexcept {
     if (ask ? !is_there(address) : !readable(address)) return false;
@@ -167,7 +179,9 @@ struct Loads {
   }
   [[gnu::noinline]] bool is_there(u64 address) noexcept {
     if (address % 8 != 0) return false;
-    if (page_of(address) != page && !page_is_there(page_of(address))) return false;
+    if (page_of(address) == page) return true;
+    asked = true;
+    if (!page_is_there(page_of(address))) return false;
     page = page_of(address);
     return true;
   }
@@ -192,15 +206,18 @@ bool step_by_fp(Registers& r, StackWalk::Step& s, Loads& load) noexcept {
 }
 
 // The rules that do not fit into Rule.
-[[gnu::noinline]] bool step_in_full(Registers& r, u64 address, Loads& load) noexcept {
+[[gnu::noinline]] bool step_in_full(Registers& r, u64 address, bool exact, Loads& load) noexcept {
   FrameRow row;
-  return find_frame_row(address, row) == FrameFound::yes && step_by_row(row, r, load_word, &load);
+  if (find_frame_row(address, row) != FrameFound::yes) return false;
+  if (row.function_end == address + 1 && !exact) load.ask_from(r);
+  return step_by_row(row, r, load_word, &load);
 }
 
 bool is_signal_return([[maybe_unused]] u64 pc) noexcept {
 #if defined(__aarch64__)  // the vDSO's has no table: mov x8, #139; svc #0
   MappedObject object;
-  return find_object(pc, object) && *reinterpret_cast<const u64*>(pc) == 0xD4000001D2801168u;
+  return find_object(pc, object) && page_is_there(page_of(pc)) && page_is_there(page_of(pc + 7)) &&
+         *reinterpret_cast<const u64*>(pc) == 0xD4000001D2801168u;
 #else
   return false;
 #endif
@@ -216,29 +233,44 @@ RINGSIDE_INLINE bool is_unchanged(const StackWalk::Step& s, Range range) noexcep
 
 pthread_key_t walk_key;
 bool has_walk_key = false;
+// A key beyond the first 32 would allocate, perhaps in a handler. Then no memory outlives its walk.
+bool thread_end_frees() noexcept { return has_walk_key && walk_key < 32; }
 
 [[gnu::tls_model("initial-exec")]] constinit thread_local StackWalk* walks[2]{};
+[[gnu::tls_model("initial-exec")]] constinit thread_local int ends = 0;  // how often free_walks() came
 
+void unmap_walk(StackWalk*& walk) noexcept {
+  if (walk != nullptr) munmap(walk, sizeof *walk);
+  walk = nullptr;
+}
+
+// Comes in each round of a thread's destructors, because those of others and handlers may walk until the last one.
 void free_walks(void*) {
   const SignalsOff off;  // a handler would find memory that is gone
-  for (StackWalk*& walk : walks) {
-    if (walk != nullptr) munmap(walk, sizeof *walk);
-    walk = nullptr;
-  }
+  for (StackWalk*& walk : walks) unmap_walk(walk);
+  if (++ends < PTHREAD_DESTRUCTOR_ITERATIONS) pthread_setspecific(walk_key, walks);
 }
 [[gnu::constructor(101)]] void make_walk_key() { has_walk_key = pthread_key_create(&walk_key, free_walks) == 0; }
 
 [[gnu::noinline]] bool make_walk(StackWalk*& walk) noexcept {
   const SignalsOff off;
   if (walk != nullptr) return true;
+  if (ends >= PTHREAD_DESTRUCTOR_ITERATIONS) return false;
   const int saved = errno;
   void* const page = sys::raw_mmap(nullptr, sizeof(StackWalk), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   errno = saved;
   if (page == MAP_FAILED) return false;
   walk = static_cast<StackWalk*>(page);
   walk->first = most_frames;
-  if (has_walk_key && walk_key < 32) pthread_setspecific(walk_key, walks);
+  if (thread_end_frees()) pthread_setspecific(walk_key, walks);
   return true;
+}
+
+// Whether the return address of this call still stands in its frame.
+bool may_return(CallName call) noexcept {
+  Loads loads{.ask = true};
+  u64 address;
+  return loads(call.frame() + 8, address) && call.returns_to(address & code_bits);
 }
 
 }  // namespace
@@ -246,8 +278,11 @@ void free_walks(void*) {
 // A plain store takes it: the handlers that came since the word was loaded have returned, so the walks that they began are done
 // or left.
 WalkMemory::WalkMemory(CallName call) noexcept : walk_(nullptr), call_(call) {
+  // Each call of this name is over: this one has its frame.
+  for (StackWalk* const walk : walks)
+    if (walk != nullptr && walk->call == call.word) walk->call = 0;
   for (StackWalk*& walk : walks) {
-    if ((walk != nullptr || make_walk(walk)) && (walk->call == 0 || walk->call == call.word)) {
+    if ((walk != nullptr || make_walk(walk)) && walk->call == 0) {
       walk_ = walk;
       break;
     }
@@ -256,7 +291,7 @@ WalkMemory::WalkMemory(CallName call) noexcept : walk_(nullptr), call_(call) {
     if (walks[n] == nullptr) continue;
     const CallName other{walks[n]->call};
     const Running running = other.word != 0 ? is_running(other) : Running::no;
-    if (running == Running::no || (running == Running::unknown && sys::was_left(other.frame(), call.frame()))) walk_ = walks[n];
+    if (running == Running::no || (running == Running::unknown && !may_return(other))) walk_ = walks[n];
   }
   if (walk_ == nullptr) return;
   walk_->call = call.word;
@@ -265,7 +300,13 @@ WalkMemory::WalkMemory(CallName call) noexcept : walk_(nullptr), call_(call) {
 
 WalkMemory::~WalkMemory() {
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  if (walk_ != nullptr && walk_->call == call_.word) walk_->call = 0;
+  if (walk_ == nullptr || walk_->call != call_.word) return;
+  walk_->call = 0;
+  if (thread_end_frees()) [[likely]]
+    return;
+  const SignalsOff off;
+  for (StackWalk*& walk : walks)
+    if (walk == walk_) unmap_walk(walk);
 }
 
 void ready_unwind() noexcept {
@@ -275,9 +316,11 @@ void ready_unwind() noexcept {
 }
 
 void forget_rules() noexcept {
+  // A walk that begins before the table is empty may keep an old rule's frame: not under the last generation.
+  __atomic_fetch_add(&rule_generation, u64{1}, __ATOMIC_SEQ_CST);
   u64* const table = __atomic_load_n(&rule_table, __ATOMIC_ACQUIRE);
-  for (u32 i = 0; table != nullptr && i < u32{1} << index_bits; ++i) __atomic_store_n(&table[i], u64{0}, __ATOMIC_RELAXED);
-  __atomic_fetch_add(&rule_generation, u64{1}, __ATOMIC_RELAXED);
+  for (u32 i = 0; table != nullptr && i < u32{1} << index_bits; ++i) __atomic_store_n(&table[i], u64{0}, __ATOMIC_SEQ_CST);
+  __atomic_fetch_add(&rule_generation, u64{1}, __ATOMIC_SEQ_CST);
 }
 
 void leave_out(u64 start, u64 end) noexcept { left_out_start = start, left_out_end = end; }
@@ -347,6 +390,11 @@ RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, bool exact, const Ru
                                  Loads& load) noexcept {
   if (rule.kind == Rule::usual) [[likely]]
     return step_by_rule(rule, r, s, load) ? Stepped::to_caller : Stepped::bad_frame;
+  if (rule.kind == Rule::usual_at_end) {
+    // The address behind a call that does not return, or the beginning of a function, and no call led to it.
+    if (!exact) load.ask_from(r);
+    return step_by_rule(rule, r, s, load) ? Stepped::to_caller : Stepped::bad_frame;
+  }
   // A return address at the beginning of a function was put there by code such as makecontext: no call led to it.
   if (rule.kind == Rule::outermost || (rule.kind == Rule::before_function && !exact)) return Stepped::no_caller;
   if (rule.kind == Rule::signal || (rule.kind == Rule::no_table && is_signal_return(r.pc))) {
@@ -355,15 +403,16 @@ RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, bool exact, const Ru
   }
   if (rule.kind == Rule::in_full) {
     s.fixed = false;
-    return step_in_full(r, address, load) ? Stepped::to_caller : Stepped::bad_frame;
+    return step_in_full(r, address, exact, load) ? Stepped::to_caller : Stepped::bad_frame;
   }
   return step_by_fp(r, s, load) ? Stepped::by_frame_pointer : Stepped::no_table;
 }
 
-// Without the cache: its rules may be those of code that was unloaded.
+// Looks for a call on the stack, at this place. Without the cache: its rules may be those of code that was unloaded.
 template <class IsIt>
-Running find_running(const IsIt& is_it) noexcept {
+Running find_running(u64 place, const IsIt& is_it) noexcept {
   constexpr u32 most_steps = 1 << 16;
+  constexpr u64 most_size = 64 << 10;  // a frame beyond that may be a step to another stack
   Registers r{};
   RS_HERE(r);
   Loads loads;
@@ -378,7 +427,10 @@ Running find_running(const IsIt& is_it) noexcept {
     by_tables &= stepped != Stepped::by_frame_pointer;
     if (stepped == Stepped::no_caller) return by_tables ? Running::no : Running::unknown;
     if (stepped > Stepped::no_caller) return Running::unknown;
-    if (!exact && is_it(callee, r, interrupted)) return Running::yes;
+    if (exact) continue;
+    if (is_it(callee, r, interrupted)) return Running::yes;
+    // Another call has this place.
+    if (const u64 size = r.sp - callee.sp; by_tables && size <= most_size && place - callee.sp < size) return Running::no;
   }
   return r.pc == 0 && by_tables ? Running::no : Running::unknown;
 }
@@ -386,14 +438,19 @@ Running find_running(const IsIt& is_it) noexcept {
 }  // namespace
 
 Running is_running(CallName call) noexcept {
-  return find_running([&](const Registers& r, const Registers& caller, bool) {
-    return r.fp == call.frame() && call.frame() - r.sp < caller.sp - r.sp && call.returns_to(caller.pc);
+  return find_running(call.frame(), [&](const Registers& r, const Registers& caller, bool) {
+#if defined(__x86_64__)
+    const bool is_it = r.sp <= call.frame() && caller.sp == call.frame() + 16;
+#else
+    const bool is_it = r.fp == call.frame() && call.frame() - r.sp < caller.sp - r.sp;
+#endif
+    return is_it && call.returns_to(caller.pc);
   });
 }
 
 Running is_interrupted_at(uintptr_t address) noexcept {
   constexpr u64 most_size = 4096;  // a frame beyond that is a step to another stack
-  return find_running([&](const Registers& r, const Registers& caller, bool interrupted) {
+  return find_running(address, [&](const Registers& r, const Registers& caller, bool interrupted) {
     return interrupted && caller.sp - r.sp < most_size && address - r.sp < caller.sp - r.sp;
   });
 }
@@ -414,6 +471,7 @@ RINGSIDE_INLINE void put_together(StackWalk& walk, u32 count, u32 joined) noexce
   hash *= 0x9E3779B97F4A7C15u;
   hash ^= hash >> 29;
   walk.id = hash != 0 ? hash : 1;
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
   walk.first = at;
 }
 
@@ -423,10 +481,11 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
   depth = std::min(depth, most_frames);
   Registers r = from.at;
   bool exact = from.exact, recording = from.until == 0;
-  const u64 rules = __atomic_load_n(&rule_generation, __ATOMIC_RELAXED);
+  const u64 rules = __atomic_load_n(&rule_generation, __ATOMIC_ACQUIRE);
   LastWalk last(walk, rules);
   Loads loads;
   walk.first = most_frames;  // until this walk is complete
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
   u32 count = 0, skipped = 0, joined = most_frames;
   StackEnd end = StackEnd::complete;
   do {
@@ -451,6 +510,7 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
     s.frame = r.pc + (exact && count != 1 ? 1 : 0);
     const u64 address = r.pc - (exact ? 0 : 1);
     const Stepped stepped = step_out(r, address, exact, rule_at(address), s, loads);
+    s.fixed &= !loads.asked;
     exact = false;
     if (stepped <= Stepped::by_frame_pointer) [[likely]]
       continue;

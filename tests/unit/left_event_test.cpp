@@ -227,19 +227,24 @@ TEST_P(LeftEvent, IsCountedOnceWhileItsThreadAttaches) {
 TEST_P(LeftEvent, IsOpenWhileAHandlerRunsOnAStackThatDisarms) {
   const Traps traps(SA_ONSTACK);
   static int steps;
+  static bool hidden;  // "A live event is counted as left" where code without tables hides it from the handler
   const bool can = with_a_stack_that_disarms([] {
-    at_the_step = [](ucontext_t&) { ::left::number(3); };
+    static void (*const inner)() = [] { ::left::number(3); };
+    at_the_step = [](ucontext_t&) { hidden ? ringside_without_tables(inner) : inner(); };
     steps_to_go = 0;
     stepped_event();  // attaches
     steps = steps_of_an_event();
-    for (int step = 1; step <= steps; ++step) {
-      steps_to_go = step;
-      stepped_event();
+    for (const bool one : {false, true}) {
+      hidden = one;
+      for (int step = 1; step <= steps; ++step) {
+        steps_to_go = step;
+        stepped_event();
+      }
     }
   });
   if (!can) GTEST_SKIP() << "this kernel does not disarm alternate stacks (before 4.7)";
   ASSERT_GT(steps, 100);
-  EXPECT_EQ(accounted(), 1u + 2 + 2 * static_cast<u64>(steps));
+  EXPECT_EQ(accounted(), 1u + 2 + 4 * static_cast<u64>(steps));
   EXPECT_LE(instance->rings().size(), 3u);
 }
 

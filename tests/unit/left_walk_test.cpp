@@ -1,9 +1,17 @@
 // A walk over a stack, with a handler that comes at each of its instructions, walks too, and leaves walks by siglongjmp.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <ucontext.h>
 
+#include <cstddef>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -190,6 +198,102 @@ TEST_F(LeftWalk, OneInAFrameThatIsNotUsedAgainHoldsNoMemory) {
   EXPECT_EQ(wrong, 0);
 }
 
+// "One outer caller without tables, and left memories stay taken": deeper calls than the left ones have their places.
+TEST_F(LeftWalk, OneIsKnownAsLeftAlthoughItsOuterCallersAreHidden) {
+  static volatile int room, at_once;
+  ringside_without_tables(+[] {
+    for (const int depth : {1, 2}) a_walk_is_left(depth);
+    at_once = room_for_walks();
+    const std::function<void(int)> deeper = [&](int depth) {
+      const char used[2000]{};
+      use(used);
+      if (depth != 0)
+        deeper(depth - 1);
+      else
+        room = room_for_walks();
+    };
+    for (const int depth : {1, 2}) a_walk_is_left(depth);
+    deeper(5);
+  });
+  EXPECT_EQ(at_once, 2);
+  EXPECT_EQ(room, 2);
+}
+
+// "A left memory stays taken beside a live call of the same name."
+TEST_F(LeftWalk, ACallThatTakesTheOtherMemoryGivesUpTheOneOfItsName) {
+  static sigjmp_buf here;
+  static volatile int times, room;
+  struct Calls {
+    [[gnu::noinline]] static void first() {
+      const char used[3000]{};
+      use(used);
+      const WalkMemory memory;
+      siglongjmp(here, 1);
+    }
+    [[gnu::noinline]] static void second() {
+      const WalkMemory memory;
+      if (times == 0) siglongjmp(here, 1);
+      room = room_for_walks();
+    }
+    [[gnu::noinline]] static void between() {
+      const char used[500]{};
+      use(used);
+      const WalkMemory memory;
+    }
+    [[gnu::noinline]] static void leave_first() {
+      if (sigsetjmp(here, 1) == 0) first();
+    }
+    [[gnu::noinline]] static void leave_second() {  // from another place, so by another name
+      if (sigsetjmp(here, 1) == 0) second();
+    }
+  };
+  Calls::leave_first();
+  for (const int n : {0, 1, 2}) {
+    times = n;
+    if (n == 1) Calls::between();  // takes the first one's, and gives it back
+    Calls::leave_second();
+  }
+  EXPECT_EQ(room, 1);
+}
+
+// "A handler between the last destructor and the end of a thread leaks a walk": at each step of a thread's end.
+TEST_F(LeftWalk, AHandlerAtTheEndOfItsThreadLeavesNoMemory) {
+  static bool came;
+  const auto memory_of_this_process = [] {
+    std::ifstream in("/proc/self/statm");
+    u64 pages = 0;
+    in >> pages;
+    return pages * 4;
+  };
+  const auto pid_of_one = [&](int step) {
+    const pid_t pid = fork();
+    if (pid != 0) return pid;
+    std::thread(compare).join();
+    came = false;
+    at_the_step = [](ucontext_t& context) {
+      stop_stepping(context);
+      came = true;
+      (void)number_of_this_stack();
+    };
+    const u64 before = memory_of_this_process();
+    std::thread([&] {
+      compare();
+      steps_to_go = step;
+      stopped = false;
+      go_step_by_step(true);
+    }).join();
+    _exit(memory_of_this_process() >= before + 60 ? 1 : came ? 0 : 2);
+  };
+  int step = 1, status = 0, leaks = 0;
+  for (; step < 6000 && status == 0; step += 31) {  // the C library's last steps are without signals: SIGTRAP ends the process
+    ASSERT_GT(waitpid(pid_of_one(step), &status, 0), 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 1) ++leaks, status = 0;
+  }
+  EXPECT_GT(step, 500);
+  EXPECT_LT(step, 6000);
+  EXPECT_EQ(leaks, 0);
+}
+
 constexpr size_t stack_size = 256 << 10;
 u8* map_stack() {
   return static_cast<u8*>(mmap(nullptr, stack_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -256,6 +360,89 @@ TEST_F(LeftWalk, OneThatCrossedToAStackThatIsGoneIsNoHelp) {
   signal(SIGUSR1, SIG_DFL);
   compare();
   EXPECT_EQ(wrong, 0);
+}
+
+// "A read fault on a freed coroutine's stack": the outermost return address is the first of a function, and the function in
+// front of it ends just there, so that its table leads into the neighbour's stack.
+asm(R"(
+.pushsection .text
+.type before_the_root,@function
+before_the_root: .cfi_startproc
+ subq $24,%rsp
+ .cfi_adjust_cfa_offset 24
+ call abort@PLT
+ .cfi_endproc
+.type the_root,@function
+the_root: .cfi_startproc
+ hlt
+ .cfi_endproc
+.type change_stacks,@function
+change_stacks: .cfi_startproc
+ pushq %rbp
+ .cfi_adjust_cfa_offset 8
+ pushq %rbx
+ .cfi_adjust_cfa_offset 8
+ movq %rsp,(%rdi)
+ movq %rsi,%rsp
+ popq %rbx
+ .cfi_adjust_cfa_offset -8
+ popq %rbp
+ .cfi_adjust_cfa_offset -8
+ ret
+ .cfi_endproc
+.popsection
+)");
+extern "C" void the_root() asm("the_root");
+extern "C" void change_stacks(void** save, void* to) asm("change_stacks");
+
+TEST_F(LeftWalk, ARootThatNoCallHasMadeLeadsToNoStackThatIsGone) {
+  static void *home, *away;
+  const auto run = [](u8* stack) {
+    void** top = reinterpret_cast<void**>(stack + stack_size);
+    *--top = reinterpret_cast<void*>(the_root);
+    *--top = reinterpret_cast<void*>(+[] {
+      (void)number_of_this_stack();
+      change_stacks(&away, home);
+    });
+    *--top = nullptr;
+    *--top = nullptr;
+    change_stacks(&home, top);
+  };
+  u8* const low = static_cast<u8*>(mmap(nullptr, 2 * stack_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  run(low + stack_size);
+  run(low);
+  mprotect(low + stack_size, stack_size, PROT_NONE);
+  run(low);
+  compare();
+  EXPECT_EQ(wrong, 0);
+}
+
+// "page_is_there says yes where a sandbox refuses the call."
+TEST_F(LeftWalk, ASandboxThatRefusesTheQuestionAboutAPageIsNoFault) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const auto at = [](size_t offset) { return static_cast<u32>(offsetof(seccomp_data, args) + offset); };
+    sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex, 0, 3),
+                          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at(8)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog program{std::size(code), code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(2);
+    u8* const hole = map_stack();
+    mprotect(hole, stack_size, PROT_NONE);
+    From from;
+    from.at = {1, reinterpret_cast<u64>(hole), reinterpret_cast<u64>(hole) + 4096, 0};
+    from.exact = true;
+    const WalkMemory memory;
+    walk_stack(*memory.get(), from, most_frames);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 2) GTEST_SKIP() << "no seccomp here";
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

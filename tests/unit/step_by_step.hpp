@@ -38,6 +38,22 @@ inline void go_step_by_step(bool on) {
   write_flags(on ? flags | trap_flag : flags & ~u64{trap_flag});
 }
 
+// Calls this from code that has no tables and no frame pointer: no walk comes further.
+asm(R"(
+.pushsection .text.ringside_without_tables,"axG",@progbits,ringside_without_tables,comdat
+.weak ringside_without_tables
+.type ringside_without_tables,@function
+ringside_without_tables:
+ pushq %rbp
+ xorl %ebp,%ebp
+ call *%rdi
+ popq %rbp
+ ret
+.size ringside_without_tables,.-ringside_without_tables
+.popsection
+)");
+extern "C" void ringside_without_tables(void (*call)());
+
 inline void clear_trap(ucontext_t& context) { context.uc_mcontext.gregs[REG_EFL] &= ~static_cast<greg_t>(trap_flag); }
 // For the action: no further steps.
 inline void stop_stepping(ucontext_t& context) {
