@@ -232,9 +232,7 @@ RINGSIDE_INLINE bool is_unchanged(const StackWalk::Step& s, Range range) noexcep
 }
 
 pthread_key_t walk_key;
-bool has_walk_key = false;
-// A key beyond the first 32 would allocate, perhaps in a handler. Then no memory outlives its walk.
-bool thread_end_frees() noexcept { return has_walk_key && walk_key < 32; }
+bool thread_end_frees = false;  // otherwise no memory outlives its walk
 
 [[gnu::tls_model("initial-exec")]] constinit thread_local StackWalk* walks[2]{};
 [[gnu::tls_model("initial-exec")]] constinit thread_local int ends = 0;  // how often free_walks() came
@@ -250,7 +248,10 @@ void free_walks(void*) {
   for (StackWalk*& walk : walks) unmap_walk(walk);
   if (++ends < PTHREAD_DESTRUCTOR_ITERATIONS) pthread_setspecific(walk_key, walks);
 }
-[[gnu::constructor(101)]] void make_walk_key() { has_walk_key = pthread_key_create(&walk_key, free_walks) == 0; }
+// A key beyond the first 32 would allocate, perhaps in a handler.
+[[gnu::constructor(101)]] void make_walk_key() {
+  thread_end_frees = pthread_key_create(&walk_key, free_walks) == 0 && walk_key < 32;
+}
 
 [[gnu::noinline]] bool make_walk(StackWalk*& walk) noexcept {
   const SignalsOff off;
@@ -262,7 +263,7 @@ void free_walks(void*) {
   if (page == MAP_FAILED) return false;
   walk = static_cast<StackWalk*>(page);
   walk->first = most_frames;
-  if (thread_end_frees()) pthread_setspecific(walk_key, walks);
+  if (thread_end_frees) pthread_setspecific(walk_key, walks);
   return true;
 }
 
@@ -275,24 +276,28 @@ bool may_return(CallName call) noexcept {
 
 }  // namespace
 
-// A plain store takes it: the handlers that came since the word was loaded have returned, so the walks that they began are done
-// or left.
-WalkMemory::WalkMemory(CallName call) noexcept : walk_(nullptr), call_(call) {
+// The memory for a call; null: there is none.
+[[gnu::noinline]] static StackWalk* find_walk(CallName call) noexcept {
   // Each call of this name is over: this one has its frame.
   for (StackWalk* const walk : walks)
     if (walk != nullptr && walk->call == call.word) walk->call = 0;
-  for (StackWalk*& walk : walks) {
-    if ((walk != nullptr || make_walk(walk)) && walk->call == 0) {
-      walk_ = walk;
-      break;
-    }
-  }
-  for (u32 n = 0; walk_ == nullptr && n < 2; ++n) {
-    if (walks[n] == nullptr) continue;
-    const CallName other{walks[n]->call};
+  for (StackWalk*& walk : walks)
+    if ((walk != nullptr || make_walk(walk)) && walk->call == 0) return walk;
+  for (StackWalk* const walk : walks) {
+    if (walk == nullptr) continue;
+    const CallName other{walk->call};
     const Running running = other.word != 0 ? is_running(other) : Running::no;
-    if (running == Running::no || (running == Running::unknown && !may_return(other))) walk_ = walks[n];
+    if (running == Running::no || (running == Running::unknown && !may_return(other))) return walk;
   }
+  return nullptr;
+}
+
+// A plain store takes it: the handlers that came since the word was loaded have returned, so the walks that they began are done
+// or left.
+WalkMemory::WalkMemory(CallName call) noexcept : walk_(walks[0]), call_(call) {
+  const StackWalk* const other = walks[1];
+  if (walk_ == nullptr || walk_->call != 0 || (other != nullptr && other->call != 0)) [[unlikely]]
+    walk_ = find_walk(call);
   if (walk_ == nullptr) return;
   walk_->call = call.word;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -302,7 +307,7 @@ WalkMemory::~WalkMemory() {
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
   if (walk_ == nullptr || walk_->call != call_.word) return;
   walk_->call = 0;
-  if (thread_end_frees()) [[likely]]
+  if (thread_end_frees) [[likely]]
     return;
   const SignalsOff off;
   for (StackWalk*& walk : walks)
@@ -510,7 +515,8 @@ void walk_stack(StackWalk& walk, const From& from, u32 depth) noexcept {
     s.frame = r.pc + (exact && count != 1 ? 1 : 0);
     const u64 address = r.pc - (exact ? 0 : 1);
     const Stepped stepped = step_out(r, address, exact, rule_at(address), s, loads);
-    s.fixed &= !loads.asked;
+    if (loads.ask) [[unlikely]]
+      s.fixed &= !loads.asked;
     exact = false;
     if (stepped <= Stepped::by_frame_pointer) [[likely]]
       continue;
