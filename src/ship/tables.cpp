@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <thread>
+
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -67,12 +70,25 @@ void Tables::ask_pending() {
   }
 }
 
-result<void> Tables::make(clickhouse::Server& server, const std::string& table, const Batch& batch) {
+result<bool> Tables::make(clickhouse::Server& server, const std::string& table, const Batch& batch) {
   const std::string own = own_name(table);
-  RS_TRY(ask(server, "CREATE TABLE IF NOT EXISTS " + own + " " + definition(batch) + " " + engine));
-  if (cluster_.empty()) return {};
-  return ask(server, fmt::format("CREATE TABLE IF NOT EXISTS {} {} ENGINE = Distributed({}, {}, {})", quoted_name(table),
-                                 definition(batch), quoted_name(cluster_), quoted_name(server.address().database), own));
+  RS_TRY(ask(server, "CREATE TABLE " + own + " " + definition(batch) + " " + engine));
+  const bool made = server.code() != exists_already;
+  if (cluster_.empty()) return made;
+  RS_TRY(ask(server, fmt::format("CREATE TABLE IF NOT EXISTS {} {} ENGINE = Distributed({}, {}, {})", quoted_name(table),
+                                 definition(batch), quoted_name(cluster_), quoted_name(server.address().database), own)));
+  return made;
+}
+
+// A server shows a table shortly before it can take rows, and Debian's (18.16) ends when it gets some then.
+result<void> Tables::wait_until_ready(const std::string& table) {
+  clickhouse::Server& server = *all_.front();
+  const std::string young = fmt::format(
+      "SELECT count() FROM system.tables WHERE database = {} AND name = {} AND metadata_modification_time > now() - 3",
+      quoted_text(server.address().database), quoted_text(table));
+  for (int tries = 0; tries < 50 && RS_TRY(server.count(young)) != 0; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  return {};
 }
 
 result<void> Tables::fit(Batch& batch) {
@@ -80,11 +96,17 @@ result<void> Tables::fit(Batch& batch) {
   const std::string local = cluster_.empty() ? batch.table : batch.table + "_local";
   Columns& known = known_[batch.table];
   if (known.empty()) {
-    known = RS_TRY(columns_of(*all_.front(), local));
-    if (known.empty() || all_.size() > 1) {
-      for (clickhouse::Server* server : all_) RS_TRY(make(*server, batch.table, batch));
-      known = RS_TRY(columns_of(*all_.front(), local));
+    Columns there = RS_TRY(columns_of(*all_.front(), local));
+    bool ours = false;
+    if (there.empty() || all_.size() > 1) {
+      for (clickhouse::Server* server : all_) {
+        const bool made = RS_TRY(make(*server, batch.table, batch));
+        ours |= made && server == all_.front();
+      }
+      there = RS_TRY(columns_of(*all_.front(), local));
     }
+    if (!ours) RS_TRY(wait_until_ready(local));
+    known = std::move(there);
   }
   for (auto& column : batch.columns) {
     if (const auto at = known.find(column.name); at != known.end() && at->second != column.type)

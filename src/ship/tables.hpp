@@ -29,7 +29,8 @@ class Tables {
  private:
   using Columns = std::map<std::string, std::string>;  // name, type
   result<Columns> columns_of(clickhouse::Server& server, const std::string& table);
-  result<void> make(clickhouse::Server& server, const std::string& table, const Batch& batch);
+  result<bool> make(clickhouse::Server& server, const std::string& table, const Batch& batch);  // false: it was there
+  result<void> wait_until_ready(const std::string& table);  // one that another agent made, on the agent's own server
   result<void> ask(clickhouse::Server& server, const std::string& sql);
   void ask_pending();
 

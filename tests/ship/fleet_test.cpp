@@ -71,7 +71,8 @@ TEST_F(Ship, AFleetKeepsItsBooks) {
     return books.value("read", u64{0}) + books.value("lost", u64{0}) == agent.written;
   };
   const auto said = [&](const Agent& agent) {
-    return agent.name + ": " + now(agent).dump() + slurp(dir + "/said-" + agent.name);
+    return agent.name + ": " + now(agent).dump() + slurp(dir + "/said-" + agent.name) + "\nits server: " +
+           (agent.of_second ? second() : server()).words();
   };
   for (const Agent& agent : agents)
     ASSERT_TRUE(wait_for([&] { return fs::exists(dir + "/" + agent.name + "/now/meta.json"); })) << said(agent);
@@ -92,6 +93,7 @@ TEST_F(Ship, AFleetKeepsItsBooks) {
   // All that was kept arrives.
   for (const Agent& agent : agents) {
     EXPECT_TRUE(wait_for([&] {
+      start_again_if_ended();
       const auto books = now(agent);
       return books.value("read", u64{0}) == books.value("shipped", u64{0}) + books.value("dropped", u64{0});
     })) << said(agent);
