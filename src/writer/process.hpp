@@ -40,6 +40,7 @@ struct Opened {
   // The directory, opened anew: a descriptor that stays open would be visible to the program, which could close, count and
   // reuse it. Empty, errno ENOENT, if it is no longer the one that was opened. Signal-safe.
   sys::Fd directory() const noexcept;
+  bool is_there() const noexcept;  // whether its path still leads to it; false: errno says why
   Member member() const noexcept {
     const Member own = seat.member();
     return own != nobody ? own : family.member();

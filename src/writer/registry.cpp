@@ -211,6 +211,7 @@ int Entering::make(const ringside_event& e, u64 hash, u32 stack_at, u32& id) {
   std::strncpy(entry.name, e.name, sizeof entry.name - 1);
   entry.format_hash = hash;
   entry.gate = e.gate;
+  if (!in_.is_there()) return -errno;  // renamed, to be removed: nothing more is made in it
   const sys::Fd folder = make_folder(e);
   if (!folder) return -errno;
   for (const auto& [file, text] :
@@ -457,6 +458,14 @@ void Opened::join() noexcept {
       __atomic_fetch_or(&words.control->impaired, lacks::seat, __ATOMIC_SEQ_CST);
   }
   if (ours) __atomic_store_n(&seating, u64{0}, __ATOMIC_RELEASE);
+}
+
+bool Opened::is_there() const noexcept {
+  struct stat st {};
+  if (stat(path, &st) != 0) return false;
+  if (st.st_dev == device && st.st_ino == inode) return true;
+  errno = ENOENT;
+  return false;
 }
 
 sys::Fd Opened::directory() const noexcept {

@@ -65,6 +65,8 @@ struct ThreadRings {
   Event events[most_depth + 1];  // the last one is none
   Own* own[most_depth];  // own[d]: the ring of the event at depth d
   u32 nr_left;
+  u32 undecided;         // how often no walk could tell whether the topmost event was left:
+  u64 undecided_behind;  // the one behind this number of events
   Own* left[4];          // the newest in which an event was left
   Own first;             // the others have a page each, because handlers cannot allocate
 };
@@ -172,24 +174,31 @@ void at_thread_end(void*) {  // later destructors may write: they get a ring onc
   release_all();
 }
 
+// Whether the call of the topmost event was left: its stack may belong to other code now, or be gone. Where code without tables
+// hides the callers, an event is open until other code has its stack; after some questions, and where no depth is left,
+// addresses decide.
+bool was_left(Top top, uintptr_t mine) noexcept {
+  const u32* const mark = mark_of(top);
+  const auto at = reinterpret_cast<uintptr_t>(mark);
+  if (!sys::still_holds(mark, still_open)) return true;
+  if (!sys::was_left(at, mine)) return false;
+  const Running running = is_interrupted_at(at);
+  if (running != Running::unknown) return running == Running::no;
+  const Own* const own = these.own[depth_of(top) - 1];
+  const u64 behind = own != nullptr ? own->published + own->refused : 0;
+  if (std::exchange(these.undecided_behind, behind) != behind) these.undecided = 0;
+  if (++these.undecided < most_undecided && depth_of(top) < most_depth) return false;
+  these.undecided = 0;
+  return true;
+}
+
 // From the top: an event that was left may stand below a live one. The end of the thread ends those that are not found here.
-// Where code without tables hides the callers, an event is one that was left when other code has its stack, or when there is
-// room for no further one; then addresses decide.
 void end_left_ones(uintptr_t mine) noexcept {
-  const auto top_was_left = [&] {
-    // A call that was left: its stack may belong to other code now, or be gone.
-    const u32* const mark = mark_of(these.top);
-    const auto at = reinterpret_cast<uintptr_t>(mark);
-    if (these.top == 0 || !sys::still_holds(mark, still_open)) return these.top != 0;
-    if (!sys::was_left(at, mine)) return false;
-    const Running running = is_interrupted_at(at);
-    return running == Running::no || (running == Running::unknown && depth_of(these.top) == most_depth);
-  };
-  while (top_was_left()) {
+  for (Top top = these.top; top != 0 && was_left(top, mine); top = these.top) {
     const SignalsOff off;
     const Inside inside;
-    if (!top_was_left()) continue;  // a handler may have done it already
-    const u32 depth = depth_of(these.top) - 1;
+    if (these.top != top) continue;  // a handler has done it already
+    const u32 depth = depth_of(top) - 1;
     end_all_left(depth);
     these.top = these.below[depth];
   }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "sys/sys.hpp"
 #include "writer/process.hpp"
@@ -111,15 +112,18 @@ struct Range {
 
 constexpr u64 page_of(u64 address) noexcept { return address / page_size; }
 
-bool page_is_there(u64 page) noexcept {
-  if (page == 0 || page >> 36 != 0) return false;  // the address of no program
+enum class Page : u8 { there, gone, unknown };
+Page look_at_page(u64 page) noexcept {
+  if (page == 0 || page >> 36 != 0) return Page::gone;  // the address of no program
   const int saved = errno;
   const u64 at = page * page_size;
-  // Whatever else it says, also of a call that it does not allow, is no answer.
-  const bool there = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, 0) >= 0 || errno == EAGAIN;
+  const bool same = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, 0) >= 0;
+  // Whatever else it says, as a sandbox does, is no answer.
+  const Page found = same || errno == EAGAIN ? Page::there : errno == EFAULT ? Page::gone : Page::unknown;
   errno = saved;
-  return there;
+  return found;
 }
+bool page_is_there(u64 page) noexcept { return look_at_page(page) == Page::there; }
 
 // A page that no range has: asks the kernel, and lets a range grow that is near, or begins another.
 [[gnu::noinline]] bool learn(u64 page) noexcept {
@@ -232,26 +236,21 @@ RINGSIDE_INLINE bool is_unchanged(const StackWalk::Step& s, Range range) noexcep
 }
 
 pthread_key_t walk_key;
-bool thread_end_frees = false;  // otherwise no memory outlives its walk
+bool has_walk_key = false;
 
 [[gnu::tls_model("initial-exec")]] constinit thread_local StackWalk* walks[2]{};
 [[gnu::tls_model("initial-exec")]] constinit thread_local int ends = 0;  // how often free_walks() came
 
-void unmap_walk(StackWalk*& walk) noexcept {
-  if (walk != nullptr) munmap(walk, sizeof *walk);
-  walk = nullptr;
-}
-
 // Comes in each round of a thread's destructors, because those of others and handlers may walk until the last one.
 void free_walks(void*) {
   const SignalsOff off;  // a handler would find memory that is gone
-  for (StackWalk*& walk : walks) unmap_walk(walk);
+  for (StackWalk*& walk : walks) {
+    if (walk != nullptr) munmap(walk, sizeof *walk);
+    walk = nullptr;
+  }
   if (++ends < PTHREAD_DESTRUCTOR_ITERATIONS) pthread_setspecific(walk_key, walks);
 }
-// A key beyond the first 32 would allocate, perhaps in a handler.
-[[gnu::constructor(101)]] void make_walk_key() {
-  thread_end_frees = pthread_key_create(&walk_key, free_walks) == 0 && walk_key < 32;
-}
+[[gnu::constructor(101)]] void make_walk_key() { has_walk_key = pthread_key_create(&walk_key, free_walks) == 0; }
 
 [[gnu::noinline]] bool make_walk(StackWalk*& walk) noexcept {
   const SignalsOff off;
@@ -263,15 +262,23 @@ void free_walks(void*) {
   if (page == MAP_FAILED) return false;
   walk = static_cast<StackWalk*>(page);
   walk->first = most_frames;
-  if (thread_end_frees) pthread_setspecific(walk_key, walks);
+  // A key beyond the first 32 would allocate, perhaps in a handler. Then the memory stays when the thread ends.
+  if (has_walk_key && walk_key < 32) pthread_setspecific(walk_key, walks);
   return true;
 }
 
-// Whether the return address of this call still stands in its frame.
+// False: the return address of this call stands no longer in its frame.
 bool may_return(CallName call) noexcept {
-  Loads loads{.ask = true};
-  u64 address;
-  return loads(call.frame() + 8, address) && call.returns_to(address & code_bits);
+  const u64 at = call.frame() + 8;
+  const Page page = at % 8 == 0 ? look_at_page(page_of(at)) : Page::gone;
+  return page == Page::unknown || (page == Page::there && call.returns_to(word_at(at) & code_bits));
+}
+
+// Whether the call that has this memory was left, if no walk can tell. Its frame may be on a stack that is not used again: after
+// some questions addresses decide.
+bool is_left_by_address(StackWalk& walk, CallName asks) noexcept {
+  const CallName call{walk.call};
+  return !may_return(call) || (++walk.undecided >= most_undecided && sys::was_left(call.frame(), asks.frame()));
 }
 
 }  // namespace
@@ -287,7 +294,7 @@ bool may_return(CallName call) noexcept {
     if (walk == nullptr) continue;
     const CallName other{walk->call};
     const Running running = other.word != 0 ? is_running(other) : Running::no;
-    if (running == Running::no || (running == Running::unknown && !may_return(other))) return walk;
+    if (running == Running::no || (running == Running::unknown && is_left_by_address(*walk, call))) return walk;
   }
   return nullptr;
 }
@@ -299,19 +306,14 @@ WalkMemory::WalkMemory(CallName call) noexcept : walk_(walks[0]), call_(call) {
   if (walk_ == nullptr || walk_->call != 0 || (other != nullptr && other->call != 0)) [[unlikely]]
     walk_ = find_walk(call);
   if (walk_ == nullptr) return;
+  walk_->undecided = 0;
   walk_->call = call.word;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
 WalkMemory::~WalkMemory() {
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  if (walk_ == nullptr || walk_->call != call_.word) return;
-  walk_->call = 0;
-  if (thread_end_frees) [[likely]]
-    return;
-  const SignalsOff off;
-  for (StackWalk*& walk : walks)
-    if (walk == walk_) unmap_walk(walk);
+  if (walk_ != nullptr && walk_->call == call_.word) walk_->call = 0;
 }
 
 void ready_unwind() noexcept {
@@ -417,7 +419,7 @@ RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, bool exact, const Ru
 template <class IsIt>
 Running find_running(u64 place, const IsIt& is_it) noexcept {
   constexpr u32 most_steps = 1 << 16;
-  constexpr u64 most_size = 64 << 10;  // a frame beyond that may be a step to another stack
+  constexpr u64 most_by_fp = 4096;  // bytes of a frame; beyond that it may be a step to another stack
   Registers r{};
   RS_HERE(r);
   Loads loads;
@@ -426,16 +428,20 @@ Running find_running(u64 place, const IsIt& is_it) noexcept {
     StackWalk::Step unused;
     const Registers callee = r;
     const u64 address = r.pc - (exact ? 0 : 1);
-    const Stepped stepped = step_out(r, address, exact, find_rule(address, nullptr), unused, loads);
-    exact = stepped == Stepped::over_signal;
+    const Rule rule = find_rule(address, nullptr);
+    const Stepped stepped = step_out(r, address, exact, rule, unused, loads);
+    const bool was_exact = std::exchange(exact, stepped == Stepped::over_signal);
     interrupted |= exact;
     by_tables &= stepped != Stepped::by_frame_pointer;
     if (stepped == Stepped::no_caller) return by_tables ? Running::no : Running::unknown;
     if (stepped > Stepped::no_caller) return Running::unknown;
     if (exact) continue;
     if (is_it(callee, r, interrupted)) return Running::yes;
-    // Another call has this place.
-    if (const u64 size = r.sp - callee.sp; by_tables && size <= most_size && place - callee.sp < size) return Running::no;
+    // Another call has this place, if that is certainly its frame.
+    const u64 size = r.sp - callee.sp;
+    const bool is_simple = rule.kind == Rule::usual || rule.kind == Rule::usual_at_end;
+    if (by_tables && is_simple && !was_exact && (!rule.of_fp || size < most_by_fp) && place - callee.sp < size)
+      return Running::no;
   }
   return r.pc == 0 && by_tables ? Running::no : Running::unknown;
 }
@@ -444,12 +450,9 @@ Running find_running(u64 place, const IsIt& is_it) noexcept {
 
 Running is_running(CallName call) noexcept {
   return find_running(call.frame(), [&](const Registers& r, const Registers& caller, bool) {
-#if defined(__x86_64__)
-    const bool is_it = r.sp <= call.frame() && caller.sp == call.frame() + 16;
-#else
-    const bool is_it = r.fp == call.frame() && call.frame() - r.sp < caller.sp - r.sp;
-#endif
-    return is_it && call.returns_to(caller.pc);
+    // Its frame pointer may be lost on the way; x86's stands 16 bytes in front of the caller's frame, if that is not aligned.
+    const bool is_it = r.fp == call.frame() || caller.sp == call.frame() + 16;
+    return is_it && call.frame() - r.sp < caller.sp - r.sp && call.returns_to(caller.pc);
   });
 }
 

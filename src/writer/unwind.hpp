@@ -32,6 +32,7 @@ struct StackWalk {
   StackEnd end;
   u64 rules;  // the cache's generation
   u64 call;  // the CallName of the call that has this memory; 0: none
+  u32 undecided;  // how often no walk could tell whether that call was left
   struct Step {
     u64 pc, sp, fp;             // before the step
     u64 ra_at, ra, fp_at, fp_value;  // what it read; fp_at 0: nothing
@@ -85,6 +86,7 @@ struct CallName {
 // Whether this thread will return to a call: to this one; or to one that a signal handler interrupted and whose frame has this
 // address. unknown: some code has no tables. Signal-safe; costs a walk.
 enum class Running : u8 { yes, no, unknown };
+inline constexpr u32 most_undecided = 16;  // answers `unknown` to one thread, before addresses decide
 Running is_running(CallName call) noexcept;
 Running is_interrupted_at(uintptr_t address) noexcept;
 

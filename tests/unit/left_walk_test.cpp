@@ -81,7 +81,7 @@ void use(const void* room) { asm volatile("" ::"r"(room)); }
   if (sigsetjmp(here, 1) == 0) leave_a_walk(here, depth);
 }
 
-// At every fifth step of a thread's first walk and its second one, in a new thread each time: all of them take half a minute.
+// At every eleventh step of a thread's first walk and its second one, in a new thread each time: all of them take a minute.
 struct LeftWalk : testing::Test {
   LeftWalk() {
     ready_unwind();
@@ -103,7 +103,7 @@ struct LeftWalk : testing::Test {
     came = true;
     u64 right[2] = {0, 0};
     int step = 0;
-    for (; came && step < 5000; step += 5) {
+    for (; came && step < 5000; step += 11) {
       came = false;
       number[0] = number[1] = 0;
       at_the_step = [](ucontext_t& context) {
@@ -200,7 +200,7 @@ TEST_F(LeftWalk, OneInAFrameThatIsNotUsedAgainHoldsNoMemory) {
 
 // "One outer caller without tables, and left memories stay taken": deeper calls than the left ones have their places.
 TEST_F(LeftWalk, OneIsKnownAsLeftAlthoughItsOuterCallersAreHidden) {
-  static volatile int room, at_once;
+  static volatile int room, at_once, shallow, lost;
   ringside_without_tables(+[] {
     for (const int depth : {1, 2}) a_walk_is_left(depth);
     at_once = room_for_walks();
@@ -214,9 +214,17 @@ TEST_F(LeftWalk, OneIsKnownAsLeftAlthoughItsOuterCallersAreHidden) {
     };
     for (const int depth : {1, 2}) a_walk_is_left(depth);
     deeper(5);
+    // "All later calls are shallower": after some questions the addresses decide.
+    for (const int depth : {10, 11}) a_walk_is_left(depth);
+    for (u32 n = 0; n < 2 * most_undecided && shallow != 2; ++n) {
+      shallow = room_for_walks();
+      if (shallow == 0) lost = lost + 1;
+    }
   });
   EXPECT_EQ(at_once, 2);
   EXPECT_EQ(room, 2);
+  EXPECT_EQ(shallow, 2);
+  EXPECT_GT(lost, 0);
 }
 
 // "A left memory stays taken beside a live call of the same name."
@@ -437,7 +445,9 @@ TEST_F(LeftWalk, ASandboxThatRefusesTheQuestionAboutAPageIsNoFault) {
     from.exact = true;
     const WalkMemory memory;
     walk_stack(*memory.get(), from, most_frames);
-    _exit(0);
+    held = memory.get();  // "a running call's memory is given away where the question is refused"
+    ringside_without_tables(+[] { room_for_walks(); });
+    _exit(stolen != 0 ? 3 : 0);
   }
   int status = 0;
   ASSERT_EQ(waitpid(pid, &status, 0), pid);
