@@ -21,16 +21,8 @@ class Histogram {
  public:
   explicit Histogram(u32 precision = 7) : buckets_{precision} {}  // 1 to 16: buckets for each power of two, as a power of two
 
-  void add(i64 value, u64 times = 1) {
-    count_ += times;
-    sum_ += static_cast<__int128>(value) * static_cast<__int128>(times);
-    if (value < min_) min_ = value;
-    if (value > max_) max_ = value;
-    std::vector<u64>& side = value < 0 ? below_ : above_;
-    const u32 bucket = buckets_.of(value < 0 ? ~static_cast<u64>(value) : static_cast<u64>(value));
-    if (bucket >= side.size()) [[unlikely]] side.resize(bucket + 1);
-    side[bucket] += times;
-  }
+  RINGSIDE_INLINE void add(i64 value) { add(value, 1, value); }
+  void add(i64 value, u64 times) { add(value, times, static_cast<__int128>(value) * static_cast<__int128>(times)); }
   void merge(const Histogram& other);  // of the same precision
 
   u64 count() const { return count_; }
@@ -54,6 +46,17 @@ class Histogram {
   }
 
  private:
+  RINGSIDE_INLINE void add(i64 value, u64 times, __int128 sum) {
+    count_ += times;
+    sum_ += sum;
+    if (value < min_) min_ = value;
+    if (value > max_) max_ = value;
+    std::vector<u64>& side = value < 0 ? below_ : above_;
+    const u32 bucket = buckets_.of(value < 0 ? ~static_cast<u64>(value) : static_cast<u64>(value));
+    if (bucket >= side.size()) [[unlikely]] side.resize(bucket + 1);
+    side[bucket] += times;
+  }
+
   std::vector<u64> above_, below_;  // values from 0 on; those below, by ~value
   LogBuckets buckets_;
   u64 count_ = 0;
