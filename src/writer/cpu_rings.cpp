@@ -121,6 +121,42 @@ static u64 thread_ns() noexcept {
 }
 #endif
 
+#if RINGSIDE_RSEQ
+// The sanitizers' run-times keep their state by thread, and would take the child for its parent.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int sharing = 0;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr int sharing = 0;
+#else
+constexpr int sharing = CLONE_VM | CLONE_FS | CLONE_FILES;
+#endif
+#else
+constexpr int sharing = CLONE_VM | CLONE_FS | CLONE_FILES;  // a copy of a large process takes milliseconds
+#endif
+
+// What runs beside this thread, on its CPU, in memory of its own.
+struct Other {
+  u32 ran;
+  pid_t parent;  // perhaps process 1 (in a container) or 0 (in another PID namespace)
+  alignas(64) u8 stack[64 << 10];
+};
+
+// It shares its parent's memory, and the C library takes it for its parent: system calls alone.
+static int run_other(void* memory) noexcept {
+  Other& other = *static_cast<Other*>(memory);
+  other.parent = getppid();
+  ask_for_short_slices();
+  const timespec nap{0, 50'000};
+  // Kills arrive in any case, but not if the parent dies first.
+  for (int n = 0; n < 200'000 && getppid() == other.parent; ++n) {
+    __atomic_fetch_add(&other.ran, 1u, __ATOMIC_RELAXED);
+    syscall(SYS_nanosleep, &nap, nullptr);
+  }
+  return 0;
+}
+#endif
+
 bool kernel_aborts() noexcept {
 #if RINGSIDE_RSEQ
   cpu_set_t before, here;
@@ -129,27 +165,16 @@ bool kernel_aborts() noexcept {
   CPU_ZERO(&here);
   CPU_SET(cpu, &here);
   if (sched_setaffinity(0, sizeof here, &here) != 0) return false;
-  void* const page = mmap(nullptr, page_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  auto* const ran = static_cast<u32*>(page);
+  void* const memory = mmap(nullptr, sizeof(Other), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* const other = static_cast<Other*>(memory);
   bool aborted = false;
   // No SIGCHLD at its end, no fork handlers, no signal handlers: the program must not notice.
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  const auto child = page != MAP_FAILED ? static_cast<pid_t>(syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr)) : -1;
-  if (child == 0) {
-    // Its parent may be process 1 (in a container) or 0 (in another PID namespace). Kills arrive in any case, but not if the
-    // parent dies first.
-    const pid_t parent = getppid();
-    ask_for_short_slices();
-    const timespec nap{0, 50'000};
-    for (int n = 0; n < 200'000 && getppid() == parent; ++n) {
-      __atomic_fetch_add(ran, 1u, __ATOMIC_RELAXED);
-      nanosleep(&nap, nullptr);
-    }
-    _exit(0);
-  }
+  const pid_t child = memory != MAP_FAILED ? clone(run_other, std::end(other->stack), sharing, memory) : -1;
   if (child > 0) {
+    const u32* const ran = &other->ran;
     // A second of this thread's own time, because on a busy machine it may run for only a small part of a second.
     const u64 own_end = thread_ns() + 1'000'000'000, deadline = sys::now_ns() + 10'000'000'000;
     const auto in_time = [&] { return thread_ns() < own_end && sys::now_ns() < deadline; };
@@ -166,7 +191,7 @@ bool kernel_aborts() noexcept {
     }
   }
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  if (page != MAP_FAILED) munmap(page, page_size);
+  if (memory != MAP_FAILED) munmap(memory, sizeof(Other));
   sched_setaffinity(0, sizeof before, &before);
   return aborted;
 #else
