@@ -195,6 +195,30 @@ TEST_F(CpuInstance, ChildrenOfABusyParentLoseNothing) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
+#if !RS_TEST_SANITIZED  // there the process is copied
+// A program with a large heap opened its instance 3 ms later for each 100 MB: a copy of its page tables, and a fault for each
+// page that it wrote then.
+TEST_F(CpuInstance, AskingTheKernelCopiesNoMemory) {
+  constexpr size_t size = 32 << 20;
+  auto* const heap = static_cast<volatile u8*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  const auto touch_all = [&] {
+    for (size_t at = 0; at < size; at += 4096) heap[at] = 1;
+  };
+  const auto faults = [] {
+    rusage used{};
+    getrusage(RUSAGE_THREAD, &used);
+    return used.ru_minflt;
+  };
+  madvise(const_cast<u8*>(heap), size, MADV_NOHUGEPAGE);
+  touch_all();
+  const long before = faults();
+  EXPECT_EQ(why_not_cpu_rings(best_clock()), RingsBecause::can);
+  touch_all();
+  EXPECT_LT(faults() - before, 1000);
+  munmap(const_cast<u8*>(heap), size);
+}
+#endif
+
 #if !RS_TEST_SANITIZED  // sanitizers have a vfork of their own
 // The child runs on its parent's thread, and the kernel would never abort its sequences.
 TEST_F(CpuInstance, AChildOfVforkHasARingOfItsOwn) {
