@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <fstream>
-#include <functional>
 #include <thread>
 
 #include "step_by_step.hpp"
@@ -178,22 +177,20 @@ TEST_F(LeftWalk, AHandlerWalksWhileItsThreadEnds) {
   pthread_key_delete(last);
 }
 
+[[gnu::noinline]] int room_at(int depth) {
+  const char used[2000]{};
+  use(used);
+  const int room = depth != 0 ? room_at(depth - 1) : room_for_walks();
+  use(used);
+  return room;
+}
+
 // "Walks left in shallow frames hold both memories for ever."
 TEST_F(LeftWalk, OneInAFrameThatIsNotUsedAgainHoldsNoMemory) {
   for (const int depth : {1, 5}) a_walk_is_left(depth);
   EXPECT_EQ(room_for_walks(), 2);
-  static volatile int deep;
-  const std::function<void(int)> at = [&](int depth) {
-    const char room[2000]{};
-    use(room);
-    if (depth != 0)
-      at(depth - 1);
-    else
-      deep = room_for_walks();
-  };
   for (const int depth : {1, 2}) a_walk_is_left(depth);
-  at(5);
-  EXPECT_EQ(deep, 2);
+  EXPECT_EQ(room_at(5), 2);
   compare();
   EXPECT_EQ(wrong, 0);
 }
@@ -204,16 +201,8 @@ TEST_F(LeftWalk, OneIsKnownAsLeftAlthoughItsOuterCallersAreHidden) {
   ringside_without_tables(+[] {
     for (const int depth : {1, 2}) a_walk_is_left(depth);
     at_once = room_for_walks();
-    const std::function<void(int)> deeper = [&](int depth) {
-      const char used[2000]{};
-      use(used);
-      if (depth != 0)
-        deeper(depth - 1);
-      else
-        room = room_for_walks();
-    };
     for (const int depth : {1, 2}) a_walk_is_left(depth);
-    deeper(5);
+    room = room_at(5);
     // "All later calls are shallower": after some questions the addresses decide.
     for (const int depth : {10, 11}) a_walk_is_left(depth);
     for (u32 n = 0; n < 2 * most_undecided && shallow != 2; ++n) {
