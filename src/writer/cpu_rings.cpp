@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,8 +23,10 @@
 #include "writer/ring_file.hpp"
 #include "sys/sys.hpp"
 
-// Weak: only glibc since 2.35 registers each thread and tells its area.
+// Weak: only glibc since 2.35 registers each thread and tells its area. __clone: clone() by the name that no run-time of a
+// sanitizer intercepts, in a program that has one.
 extern "C" {
+[[gnu::weak]] decltype(clone) __clone;
 [[gnu::weak]] extern const ptrdiff_t __rseq_offset;
 [[gnu::weak]] extern const unsigned __rseq_size;
 }
@@ -100,6 +103,13 @@ bool has_rseq() noexcept {
 #if RINGSIDE_RSEQ
 // From Linux 6.12 on, a thread with a shorter slice preempts others when it wakes up; before, and where it is refused, it waits
 // for the end of their slice at most.
+static bool has_short_slices() noexcept {
+  utsname kernel{};
+  if (uname(&kernel) != 0) return false;
+  char* minor = nullptr;
+  const unsigned long major = std::strtoul(kernel.release, &minor, 10);
+  return major > 6 || (major == 6 && *minor == '.' && std::strtoul(minor + 1, nullptr, 10) >= 12);
+}
 static void ask_for_short_slices() noexcept {
   if (sched_getscheduler(0) != SCHED_OTHER) return;
   struct {
@@ -122,23 +132,28 @@ static u64 thread_ns() noexcept {
 #endif
 
 #if RINGSIDE_RSEQ
-// The sanitizers' run-times keep their state by thread, and would take the child for its parent.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int sharing = 0;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr int sharing = 0;
-#else
-constexpr int sharing = CLONE_VM | CLONE_FS | CLONE_FILES;
+// A copy of a large process takes milliseconds. The sanitizers' run-times keep their state by thread, and would take the child
+// for its parent.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer) || \
+    __has_feature(hwaddress_sanitizer) || __has_feature(safe_stack)
+#define RINGSIDE_COPIED
 #endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RINGSIDE_COPIED
+#endif
+#ifdef RINGSIDE_COPIED
+constexpr int sharing = 0;
 #else
-constexpr int sharing = CLONE_VM | CLONE_FS | CLONE_FILES;  // a copy of a large process takes milliseconds
+constexpr int sharing = CLONE_VM;  // neither descriptors nor directory: exec in another thread would find them in use
 #endif
 
 // What runs beside this thread, on its CPU, in memory of its own.
 struct Other {
   u32 ran;
   pid_t parent;  // perhaps process 1 (in a container) or 0 (in another PID namespace)
+  bool short_slices;
   alignas(64) u8 stack[64 << 10];
 };
 
@@ -146,7 +161,7 @@ struct Other {
 static int run_other(void* memory) noexcept {
   Other& other = *static_cast<Other*>(memory);
   other.parent = getppid();
-  ask_for_short_slices();
+  if (other.short_slices) ask_for_short_slices();
   const timespec nap{0, 50'000};
   // Kills arrive in any case, but not if the parent dies first.
   for (int n = 0; n < 200'000 && getppid() == other.parent; ++n) {
@@ -168,11 +183,12 @@ bool kernel_aborts() noexcept {
   void* const memory = mmap(nullptr, sizeof(Other), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* const other = static_cast<Other*>(memory);
   bool aborted = false;
+  if (memory != MAP_FAILED) other->short_slices = has_short_slices();
   // No SIGCHLD at its end, no fork handlers, no signal handlers: the program must not notice.
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  const pid_t child = memory != MAP_FAILED ? clone(run_other, std::end(other->stack), sharing, memory) : -1;
+  const pid_t child = memory != MAP_FAILED ? (__clone != nullptr ? __clone : clone)(run_other, std::end(other->stack), sharing, memory) : -1;
   if (child > 0) {
     const u32* const ran = &other->ran;
     // A second of this thread's own time, because on a busy machine it may run for only a small part of a second.

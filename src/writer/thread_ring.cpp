@@ -66,7 +66,8 @@ struct ThreadRings {
   Own* own[most_depth];  // own[d]: the ring of the event at depth d
   u32 nr_left;
   u32 undecided;         // how often no walk could tell whether the topmost event was left:
-  u64 undecided_behind;  // the one behind this number of events
+  Top undecided_top;     // the one of this call, behind this number of events
+  u64 undecided_behind;
   Own* left[4];          // the newest in which an event was left
   Own first;             // the others have a page each, because handlers cannot allocate
 };
@@ -186,7 +187,9 @@ bool was_left(Top top, uintptr_t mine) noexcept {
   if (running != Running::unknown) return running == Running::no;
   const Own* const own = these.own[depth_of(top) - 1];
   const u64 behind = own != nullptr ? own->published + own->refused : 0;
-  if (std::exchange(these.undecided_behind, behind) != behind) these.undecided = 0;
+  if (these.undecided_top != top || these.undecided_behind != behind) these.undecided = 0;
+  these.undecided_top = top;
+  these.undecided_behind = behind;
   if (++these.undecided < most_undecided && depth_of(top) < most_depth) return false;
   these.undecided = 0;
   return true;

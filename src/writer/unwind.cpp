@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "sys/sys.hpp"
@@ -278,7 +279,18 @@ bool may_return(CallName call) noexcept {
 // some questions addresses decide.
 bool is_left_by_address(StackWalk& walk, CallName asks) noexcept {
   const CallName call{walk.call};
-  return !may_return(call) || (++walk.undecided >= most_undecided && sys::was_left(call.frame(), asks.frame()));
+  return !may_return(call) || (walk.undecided >= most_undecided && sys::was_left(call.frame(), asks.frame()));
+}
+
+// Whether the call that has this memory was left. A walk is made ever less often where none can tell.
+bool is_left(StackWalk& walk, CallName asks) noexcept {
+  const CallName call{walk.call};
+  if (call.word == 0) return true;
+  if (walk.undecided > most_undecided && !std::has_single_bit(++walk.undecided)) return false;
+  const Running running = is_running(call);
+  if (running != Running::unknown) return running == Running::no;
+  ++walk.undecided;
+  return is_left_by_address(walk, asks);
 }
 
 }  // namespace
@@ -290,12 +302,8 @@ bool is_left_by_address(StackWalk& walk, CallName asks) noexcept {
     if (walk != nullptr && walk->call == call.word) walk->call = 0;
   for (StackWalk*& walk : walks)
     if ((walk != nullptr || make_walk(walk)) && walk->call == 0) return walk;
-  for (StackWalk* const walk : walks) {
-    if (walk == nullptr) continue;
-    const CallName other{walk->call};
-    const Running running = other.word != 0 ? is_running(other) : Running::no;
-    if (running == Running::no || (running == Running::unknown && is_left_by_address(*walk, call))) return walk;
-  }
+  for (StackWalk* const walk : walks)
+    if (walk != nullptr && is_left(*walk, call)) return walk;
   return nullptr;
 }
 
@@ -415,6 +423,11 @@ RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, bool exact, const Ru
   return step_by_fp(r, s, load) ? Stepped::by_frame_pointer : Stepped::no_table;
 }
 
+bool is_by_sp(u64 address) noexcept {
+  FrameRow row;
+  return find_frame_row(address, row) == FrameFound::yes && !row.cfa_by_expression && !row.cfa_unknown && !row.cfa_of_fp;
+}
+
 // Looks for a call on the stack, at this place. Without the cache: its rules may be those of code that was unloaded.
 template <class IsIt>
 Running find_running(u64 place, const IsIt& is_it) noexcept {
@@ -439,9 +452,8 @@ Running find_running(u64 place, const IsIt& is_it) noexcept {
     if (is_it(callee, r, interrupted)) return Running::yes;
     // Another call has this place, if that is certainly its frame.
     const u64 size = r.sp - callee.sp;
-    const bool is_simple = rule.kind == Rule::usual || rule.kind == Rule::usual_at_end;
-    if (by_tables && is_simple && !was_exact && (!rule.of_fp || size < most_by_fp) && place - callee.sp < size)
-      return Running::no;
+    const bool is_small = (rule.kind == Rule::usual || rule.kind == Rule::usual_at_end) && size < most_by_fp;
+    if (by_tables && !was_exact && place - callee.sp < size && (is_small || is_by_sp(address))) return Running::no;
   }
   return r.pc == 0 && by_tables ? Running::no : Running::unknown;
 }

@@ -195,14 +195,24 @@ TEST_F(LeftWalk, OneInAFrameThatIsNotUsedAgainHoldsNoMemory) {
   EXPECT_EQ(wrong, 0);
 }
 
+[[gnu::noinline]] int room_below_a_large_frame() {
+  char large[64000];  // not written: what was there stays
+  use(large);
+  const int room = room_for_walks();
+  use(large);
+  return room;
+}
+
 // "One outer caller without tables, and left memories stay taken": deeper calls than the left ones have their places.
 TEST_F(LeftWalk, OneIsKnownAsLeftAlthoughItsOuterCallersAreHidden) {
-  static volatile int room, at_once, shallow, lost;
+  static volatile int room, at_once, covered, shallow, lost;
   ringside_without_tables(+[] {
     for (const int depth : {1, 2}) a_walk_is_left(depth);
     at_once = room_for_walks();
     for (const int depth : {1, 2}) a_walk_is_left(depth);
     room = room_at(5);
+    for (const int depth : {10, 11}) a_walk_is_left(depth);
+    covered = room_below_a_large_frame();
     // "All later calls are shallower": after some questions the addresses decide.
     for (const int depth : {10, 11}) a_walk_is_left(depth);
     for (u32 n = 0; n < 2 * most_undecided && shallow != 2; ++n) {
@@ -212,6 +222,7 @@ TEST_F(LeftWalk, OneIsKnownAsLeftAlthoughItsOuterCallersAreHidden) {
   });
   EXPECT_EQ(at_once, 2);
   EXPECT_EQ(room, 2);
+  EXPECT_EQ(covered, 2);
   EXPECT_EQ(shallow, 2);
   EXPECT_GT(lost, 0);
 }
