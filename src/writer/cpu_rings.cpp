@@ -188,7 +188,8 @@ bool kernel_aborts() noexcept {
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  const pid_t child = memory != MAP_FAILED ? (__clone != nullptr ? __clone : clone)(run_other, std::end(other->stack), sharing, memory) : -1;
+  const auto make = __clone != nullptr ? __clone : clone;
+  const pid_t child = memory != MAP_FAILED ? make(run_other, std::end(other->stack), sharing, memory) : -1;
   if (child > 0) {
     const u32* const ran = &other->ran;
     // A second of this thread's own time, because on a busy machine it may run for only a small part of a second.

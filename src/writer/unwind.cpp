@@ -275,8 +275,8 @@ bool may_return(CallName call) noexcept {
   return page == Page::unknown || (page == Page::there && call.returns_to(word_at(at) & code_bits));
 }
 
-// Whether the call that has this memory was left, if no walk can tell. Its frame may be on a stack that is not used again: after
-// some questions addresses decide.
+// Whether the call that has this memory was left, if no walk can tell. Its frame may be on a stack that is not used again, so
+// after some questions addresses decide.
 bool is_left_by_address(StackWalk& walk, CallName asks) noexcept {
   const CallName call{walk.call};
   return !may_return(call) || (walk.undecided >= most_undecided && sys::was_left(call.frame(), asks.frame()));
