@@ -249,8 +249,8 @@ volatile unsigned long x;
 static volatile sig_atomic_t urgent;
 static void on_urgent(int n) { (void)n; ++urgent; }
 __attribute__((noinline)) void work(long n) { for (long i = 0; i < n; i++) x += i; }
-__attribute__((noinline)) void more(void) { work(90000000); x++; }
-__attribute__((noinline)) void less(void) { work(30000000); x++; }
+__attribute__((noinline)) void more(void) { work(720000000); x++; }
+__attribute__((noinline)) void less(void) { work(240000000); x++; }
 static void* thread(void* p) { less(); return p; }
 int main(void) {
   signal(SIGURG, on_urgent);
