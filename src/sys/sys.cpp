@@ -383,13 +383,16 @@ u64 this_process() noexcept {
   return wiped.process.compare_exchange_strong(now, next, std::memory_order_relaxed) ? next : now;
 }
 
-bool still_holds(const u32* at, u32 value) noexcept {
+Held look_at(const u32* at, u32 value) noexcept {
   const int saved = errno;
   // Compares, without waiters to move.
-  const bool other = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, value) < 0 &&
-                     (errno == EAGAIN || errno == EFAULT);
+  const bool same = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, value) >= 0;
+  const Held held = same              ? Held::value
+                    : errno == EAGAIN ? Held::other
+                    : errno == EFAULT ? Held::unmapped
+                                      : Held::unknown;
   errno = saved;
-  return !other;
+  return held;
 }
 
 bool was_left(uintptr_t at, uintptr_t mine) noexcept {

@@ -114,8 +114,14 @@ bool thread_gone(i32 pid, i32 tid) noexcept;
 
 // A number that differs from the parent's; the same in all threads of this process and in a child of vfork. Signal-safe.
 u64 this_process() noexcept;
-// Whether this word holds that value. The kernel reads it, so the address may be unmapped. Signal-safe.
-bool still_holds(const u32* at, u32 value) noexcept;
+// What this word holds. The kernel reads it, so the address may be unmapped. unknown: it does not say, as in a sandbox.
+// Signal-safe.
+enum class Held : u8 { value, other, unmapped, unknown };
+Held look_at(const u32* at, u32 value) noexcept;
+inline bool still_holds(const u32* at, u32 value) noexcept {
+  const Held held = look_at(at, value);
+  return held == Held::value || held == Held::unknown;
+}
 // Whether a call whose frame has the address `at` was left by longjmp; `mine` is in the frame of the call that asks, on a stack
 // of the same thread, and they are not the same call. An interrupted call stands above its handler on one stack, and an
 // interrupted thread is not on the alternate one. Signal-safe.

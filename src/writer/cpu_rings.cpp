@@ -121,17 +121,13 @@ static void ask_for_short_slices() noexcept {
   } const attributes{48, SCHED_OTHER, 0, static_cast<i32>(getpriority(PRIO_PROCESS, 0)), 0, 100'000, 0, 0};
   syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
-#endif
 
-#if RINGSIDE_RSEQ
 static u64 thread_ns() noexcept {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
 }
-#endif
 
-#if RINGSIDE_RSEQ
 // A copy of a large process takes milliseconds. The sanitizers' run-times keep their state by thread, and would take the child
 // for its parent.
 #if defined(__has_feature)

@@ -6,6 +6,7 @@
 #include <ringside/thread.hpp>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "clock/clock.hpp"
@@ -41,6 +42,7 @@ struct Opened {
   // reuse it. Empty, errno ENOENT, if it is no longer the one that was opened. Signal-safe.
   sys::Fd directory() const noexcept;
   bool is_there() const noexcept;  // whether its path still leads to it; false: errno says why
+  bool is(const struct stat& directory) const noexcept { return directory.st_dev == device && directory.st_ino == inode; }
   Member member() const noexcept {
     const Member own = seat.member();
     return own != nobody ? own : family.member();

@@ -319,7 +319,7 @@ Opened* look_up(int dir, const char* path) {
   struct stat st {};
   if (fstat(dir, &st) != 0) return nullptr;
   for (Opened* one = all_opened; one != nullptr; one = one->next)
-    if (one->device == st.st_dev && one->inode == st.st_ino) return one;
+    if (one->is(st)) return one;
   auto words = map_instance(dir, path, true);
   if (!words) {
     errno = errno_of(words.error());
@@ -367,7 +367,7 @@ int open_locked(const char* name) {
   if (!path) return -errno_of(path.error());
   struct stat st {};
   if (const Opened* const now = process.opened; now != nullptr) {
-    const bool same = stat(path->c_str(), &st) == 0 && st.st_dev == now->device && st.st_ino == now->inode;
+    const bool same = stat(path->c_str(), &st) == 0 && now->is(st);
     return name == nullptr || same ? 0 : -EBUSY;
   }
   auto dir = open_instance_directory(wanted);
@@ -463,7 +463,7 @@ void Opened::join() noexcept {
 bool Opened::is_there() const noexcept {
   struct stat st {};
   if (stat(path, &st) != 0) return false;
-  if (st.st_dev == device && st.st_ino == inode) return true;
+  if (is(st)) return true;
   errno = ENOENT;
   return false;
 }
@@ -472,7 +472,7 @@ sys::Fd Opened::directory() const noexcept {
   sys::Fd dir(::open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat st {};
   if (!dir || fstat(dir.get(), &st) != 0) return {};
-  if (st.st_dev != device || st.st_ino != inode) return errno = ENOENT, sys::Fd();
+  if (!is(st)) return errno = ENOENT, sys::Fd();
   return dir;
 }
 

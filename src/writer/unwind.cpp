@@ -1,11 +1,9 @@
 #include "writer/unwind.hpp"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -113,18 +111,11 @@ struct Range {
 
 constexpr u64 page_of(u64 address) noexcept { return address / page_size; }
 
-enum class Page : u8 { there, gone, unknown };
-Page look_at_page(u64 page) noexcept {
-  if (page == 0 || page >> 36 != 0) return Page::gone;  // the address of no program
-  const int saved = errno;
-  const u64 at = page * page_size;
-  const bool same = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, 0) >= 0;
-  // Whatever else it says, as a sandbox does, is no answer.
-  const Page found = same || errno == EAGAIN ? Page::there : errno == EFAULT ? Page::gone : Page::unknown;
-  errno = saved;
-  return found;
+sys::Held look_at_page(u64 page) noexcept {
+  if (page == 0 || page >> 36 != 0) return sys::Held::unmapped;  // the address of no program
+  return sys::look_at(reinterpret_cast<const u32*>(page * page_size), 0);
 }
-bool page_is_there(u64 page) noexcept { return look_at_page(page) == Page::there; }
+bool page_is_there(u64 page) noexcept { return look_at_page(page) < sys::Held::unmapped; }
 
 // A page that no range has: asks the kernel, and lets a range grow that is near, or begins another.
 [[gnu::noinline]] bool learn(u64 page) noexcept {
@@ -271,15 +262,8 @@ void free_walks(void*) {
 // False: the return address of this call stands no longer in its frame.
 bool may_return(CallName call) noexcept {
   const u64 at = call.frame() + 8;
-  const Page page = at % 8 == 0 ? look_at_page(page_of(at)) : Page::gone;
-  return page == Page::unknown || (page == Page::there && call.returns_to(word_at(at) & code_bits));
-}
-
-// Whether the call that has this memory was left, if no walk can tell. Its frame may be on a stack that is not used again, so
-// after some questions addresses decide.
-bool is_left_by_address(StackWalk& walk, CallName asks) noexcept {
-  const CallName call{walk.call};
-  return !may_return(call) || (walk.undecided >= most_undecided && sys::was_left(call.frame(), asks.frame()));
+  const sys::Held page = at % 8 == 0 ? look_at_page(page_of(at)) : sys::Held::unmapped;
+  return page == sys::Held::unknown || (page != sys::Held::unmapped && call.returns_to(word_at(at) & code_bits));
 }
 
 // Whether the call that has this memory was left. A walk is made ever less often where none can tell.
@@ -289,8 +273,8 @@ bool is_left(StackWalk& walk, CallName asks) noexcept {
   if (walk.undecided > most_undecided && !std::has_single_bit(++walk.undecided)) return false;
   const Running running = is_running(call);
   if (running != Running::unknown) return running == Running::no;
-  ++walk.undecided;
-  return is_left_by_address(walk, asks);
+  // Its frame may be on a stack that is not used again, so after some questions addresses decide.
+  return !may_return(call) || (++walk.undecided >= most_undecided && sys::was_left(call.frame(), asks.frame()));
 }
 
 }  // namespace

@@ -270,13 +270,16 @@ TEST_F(KernelCli, APatternMeansTheSameWhereverItIsTaken) {
 }
 
 TEST_F(KernelCli, NothingStaysInTracefs) {
-  ASSERT_EQ(ringside("record -e sched:sched_switch -q -- true").code, 0);
+  const std::string record = "record -e sched:sched_switch ", note = "echo $PPID >>recorders";
+  ASSERT_EQ(ringside(record + "-q -- sh -c '" + note + "; true'").code, 0);
   // Killed in the middle: the next run removes its instance.
-  run(RINGSIDE_BUILD_DIR "/ringside record -e sched:sched_switch -a -- sh -c 'echo $PPID >killed; kill -KILL $PPID; sleep 1'");
-  ASSERT_EQ(ringside("record -e sched:sched_switch -q -o again -- true").code, 0);
-  const int killed = std::atoi(test::slurp(dir + "/killed").c_str());
-  ASSERT_NE(killed, 0);
-  EXPECT_FALSE(fs::exists(must(tracefs_dir()) + "/instances/ringside-" + std::to_string(killed)));
+  run(RINGSIDE_BUILD_DIR "/ringside " + record + "-a -- sh -c '" + note + "; kill -KILL $PPID; sleep 1'");
+  ASSERT_EQ(ringside(record + "-q -o again -- sh -c '" + note + "; true'").code, 0);
+  std::ifstream in(dir + "/recorders");
+  int recorders = 0;
+  for (std::string pid; in >> pid; ++recorders)
+    EXPECT_FALSE(fs::exists(must(tracefs_dir()) + "/instances/ringside-" + pid)) << pid << " stayed";
+  EXPECT_EQ(recorders, 3);
   // The events that the killed one had written are readable.
   EXPECT_EQ(ringside("report").code, 0);
 }
