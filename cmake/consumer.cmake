@@ -18,7 +18,7 @@ function(ringside_precompile target)
     <fmt/format.h> ${ARGN})
 endfunction()
 
-ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks export/perfetto analysis plot record clickhouse consumer ship mount mount/fuse)
+ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks export/perfetto analysis plot record clickhouse consumer mount mount/fuse)
 # A program for a guest: no library, no vector registers (its interrupts save none), linked at the address of a guest's ELF image.
 function(ringside_guest image source)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ringside/*.hpp)
@@ -59,6 +59,12 @@ set_source_files_properties(src/consumer/installed.cpp PROPERTIES
 set_target_properties(ringside_reading PROPERTIES EXPORT_NAME consumer)
 target_compile_features(ringside_reading INTERFACE cxx_std_20)
 ringside_precompile(ringside_reading)
+# The agent: of the command alone.
+ringside_library(ringside_ship ship)
+target_link_libraries(ringside_ship PUBLIC ringside_reading)
+if(NOT RINGSIDE_UNITY)
+  ringside_precompile(ringside_ship)
+endif()
 # A room's unit takes the name that CMake gives it.
 foreach(room mount plot serve)
   set_source_files_properties(${PROJECT_BINARY_DIR}/CMakeFiles/ringside_reading.dir/Unity/unity_${room}_cxx.cxx PROPERTIES
@@ -82,7 +88,7 @@ if(cli)
   else()
     ringside_precompile(ringside_cli <nlohmann/json.hpp> <CLI/CLI.hpp>)
   endif()
-  target_link_libraries(ringside_cli PRIVATE ringside_reading ringside_options ${NCURSES_LINK_LIBRARIES})  # its flags would be everybody's
+  target_link_libraries(ringside_cli PRIVATE ringside_ship ringside_options ${NCURSES_LINK_LIBRARIES})  # its flags would be everybody's
   target_compile_definitions(ringside_cli PRIVATE RINGSIDE_VERSION="${PROJECT_VERSION}")
   install(TARGETS ringside_cli RUNTIME)
   include(cmake/manual.cmake)

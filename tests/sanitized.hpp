@@ -11,3 +11,15 @@
 #ifndef RS_TEST_SANITIZED
 #define RS_TEST_SANITIZED 0
 #endif
+
+// The thread sanitizer, of GCC or of Clang.
+#if defined(__SANITIZE_THREAD__)
+#define RS_TEST_THREADS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RS_TEST_THREADS 1
+#endif
+#endif
+#ifndef RS_TEST_THREADS
+#define RS_TEST_THREADS 0
+#endif

@@ -231,7 +231,7 @@ struct Event<D, Types<T...>> {
     write_event<L::strings == 0 ? known_size(fixed) : 0>(this_thread, event, payload, size);
   }
 
-  RINGSIDE_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] const Text* text,
+  RINGSIDE_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] Text* text,
                                         [[maybe_unused]] u32 end_of_text, [[maybe_unused]] const void* caller,
                                         Param<T>... value) noexcept {
     [[maybe_unused]] u32 i = 0;
@@ -245,7 +245,7 @@ struct Event<D, Types<T...>> {
 
   template <class V>
   RINGSIDE_INLINE static void store(u8* payload, u32 offset, [[maybe_unused]] const V& value,
-                                    [[maybe_unused]] const Text*& from, [[maybe_unused]] u32& at,
+                                    [[maybe_unused]] Text*& from, [[maybe_unused]] u32& at,
                                     [[maybe_unused]] const void* caller) noexcept {
     if constexpr (is_string<V>) {
       u32 place = at | (from->size + 1) << 16;

@@ -32,11 +32,19 @@ class Choices {
   }
 
   // The same where 0 means "nothing happens": a random execution would otherwise spend its budgets in its first accesses.
-  u32 deviate(u32 n) {
+  // `offered`: only the first so many of the n are tried; the question stays one, so that lines of answers fit.
+  u32 deviate(u32 n, u32 offered) {
     if (n < 2) return 0;
-    if (at_ < path_.size()) return again(n);
+    if (at_ < path_.size()) return again(offered);
     bool leave = mode_ == Mode::random && (draw() & eagerness_) == 0;
-    return first(n, leave ? u32(1 + draw() % (n - 1)) : 0);
+    return first(offered, leave && offered > 1 ? u32(1 + draw() % (offered - 1)) : 0);
+  }
+  u32 deviate(u32 n) { return deviate(n, n); }
+
+  // Enumerates from the first execution again.
+  void begin_again() {
+    path_.clear();
+    at_ = 0;
   }
 
   // To the next execution; false: there is none.

@@ -45,7 +45,7 @@ auto writer_dies(const Plan& plan) {
       for (u32 size : plan.writes) m.write(size);
     });
     world.may_die("writer");
-    for (u32 size : plan.handlers) world.signal("writer", [=] { m.write(size); });
+    m.handlers(world, plan.handlers);
     world.on_death("writer", "next owner", [=] { next_owner(m, plan.afterwards); });
     if (plan.next_handler != 0)
       world.signal("next owner", [=] {

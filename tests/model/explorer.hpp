@@ -66,6 +66,10 @@ class Explorer : private World {
       result.stuck += stuck_;
       if (choices_.diverged()) failure_ = "this execution met other choices than before: is there state outside the world?";
       if (!failure_.empty()) break;
+      if (sharing_.learn()) {
+        choices_.begin_again();
+        continue;
+      }
       more = choices_.next();
       result.complete = !more && !replay;
       if (result.executions % 256 == 0 && since() > options_.seconds) break;
@@ -116,7 +120,7 @@ struct Explored {
   static T load(const T* p, Order order) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
     if (!modelled()) return *p;
-    world().point();
+    world().point(world().commutes(p, Access::load));
     return T(load_word(p, sizeof(T), order));
   }
 
@@ -129,7 +133,7 @@ struct Explored {
       return;
     }
     Explorer& w = world();
-    w.point();
+    w.point(w.commutes(p, Access::store));
     u64 bits = sizeof(T) == 4 ? u32(value) : u64(value);
     w.memory().store(w.word_at(p, sizeof(T)), bits, w.me().view, w.me().fenced, order == Order::release);
     w.stored();
@@ -143,7 +147,7 @@ struct Explored {
   static bool compare_and_swap(T* p, T& expected, T desired) {
     if (!modelled()) return plain_cas(p, expected, desired);
     Explorer& w = world();
-    w.point();
+    w.point(w.commutes(p, Access::store));
     u32 word = w.word_at(p, sizeof(T));
     const T found = static_cast<T>(w.memory().value(word));
     bool done = found == expected;
@@ -161,7 +165,7 @@ struct Explored {
   static bool cas_local(u64* p, u64 expected, u64 desired) {
     if (!modelled()) return plain_cas(p, expected, desired);
     Explorer& w = world();
-    w.point();
+    w.point(w.commutes(p, Access::store));
     u32 word = local_word(p);
     u64 found = w.memory().value(word);
     bool done = found == expected;
@@ -179,7 +183,7 @@ struct Explored {
       return;
     }
     Explorer& w = world();
-    w.point();
+    w.point(w.commutes(p, Access::store));
     u32 word = local_word(p);
     u64 sum = w.memory().value(word) + delta;
     w.memory().rmw(word, sum, w.me().view, w.me().fenced, false);
@@ -198,14 +202,14 @@ struct Explored {
 
   static void fence_release() {
     if (!modelled()) return;
-    world().point();
+    world().point(world().fence_commutes());
     world().memory().fence_release(world().me().view, world().me().fenced);
     world().fenced("fence release");
   }
 
   static void fence_acquire() {
     if (!modelled()) return;
-    world().point();
+    world().point(world().fence_commutes());
     world().memory().fence_acquire(world().me().view, world().me().fenced);
     world().fenced("fence acquire");
   }
@@ -230,7 +234,11 @@ struct Explored {
     auto* in = static_cast<const u8*>(from);
     bool unknown = false;
     for (size_t done = 0, step; done < size; done += step) {
-      if (!unknown || w.memory().width(u64(in + done)) != 0) w.point();
+      const bool known = w.memory().width(u64(in + done)) != 0;
+      if (known)
+        w.point(w.commutes(in + done, Access::load));
+      else if (!unknown)
+        w.point();
       u32 width = w.memory().width(u64(in + done));
       unknown = width == 0;
       step = width != 0 ? width : w.memory().width(u64(in + done + 4)) != 0 ? 4 : 8;

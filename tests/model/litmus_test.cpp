@@ -2,6 +2,8 @@
 // signal, a death, a hostile peer) allows was found; "proved" that all within the budgets were seen and none failed.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "explorer.hpp"
 
 namespace ringside::model::litmus_test {
@@ -389,6 +391,138 @@ TEST(Replay, StateThatOutlivesTheWorldIsNoticed) {
   u32 runs = 0;
   Result r = explore({}, [&](World& world) { world.spawn("a", [&] { choose(2 + runs++); }); });
   EXPECT_NE(r.failure.find("state outside the world"), std::string::npos) << r;
+}
+
+// ---- switches that show nothing (sharing.hpp) -----------------------------------------------------------------------------
+
+// A program drawn from a seed: contexts of a few accesses to a few words, where what was loaded decides what is stored and
+// whether the next access happens. Some may die and have an heir, some have a handler.
+class RandomProgram {
+ public:
+  explicit RandomProgram(u64 seed) : draw_(Mode::random, seed) {
+    words_ = 2 + draw_.choose(3);
+    for (u32 n = 2 + draw_.choose(2); n != 0; --n) {
+      Context c{code(5), {}, {}};
+      if (draw_.choose(4) == 0) c.heir = code(3);
+      if (draw_.choose(4) == 0) c.handler = code(2);
+      contexts_.push_back(c);
+    }
+  }
+
+  // All that its executions can end with: what each access met, and the words.
+  std::set<std::vector<u64>> outcomes(const Options& options, bool leave_out, u64& executions) const {
+    static const char* const names[][2] = {{"a", "a's heir"}, {"b", "b's heir"}, {"c", "c's heir"}};
+    std::set<std::vector<u64>> all;
+    const Result r = explore(options, [&](World& world) {
+      if (leave_out) world.only_words_are_shared();
+      auto* words = world.make<u64>(words_);
+      auto* met = world.make<u64>(contexts_.size() * 32);
+      for (size_t i = 0; i < contexts_.size(); ++i) {
+        const Context& c = contexts_[i];
+        u64* mine = met + i * 32;
+        world.spawn(names[i][0], [=] { run(c.code, words, mine); });
+        if (!c.handler.empty()) world.signal(names[i][0], [=] { run(c.handler, words, mine + 12); });
+        if (c.heir.empty()) continue;
+        world.may_die(names[i][0]);
+        world.on_death(names[i][0], names[i][1], [=] { run(c.heir, words, mine + 20); });
+      }
+      world.after([=, this, &all] {
+        std::vector<u64> outcome(words, words + words_);
+        outcome.insert(outcome.end(), met, met + contexts_.size() * 32);
+        all.insert(outcome);
+      });
+    });
+    EXPECT_TRUE(r.proved()) << r;
+    executions = r.executions;
+    return all;
+  }
+
+ private:
+  enum class What : u32 { load, store, cas, light, heavy, release, acquire };
+  struct Step {
+    What what;
+    u32 word;
+    Order load, store;
+    bool only_if_odd;  // what was met last
+  };
+  using Code = std::vector<Step>;
+  struct Context {
+    Code code, heir, handler;
+  };
+
+  Code code(u32 most) {
+    Code steps;
+    for (u32 n = 1 + draw_.choose(most); n != 0; --n) {
+      const u32 pick = draw_.choose(12);
+      const What what = pick < 4 ? What::load : pick < 8 ? What::store : pick < 10 ? What::cas : What(3 + draw_.choose(4));
+      steps.push_back({what, draw_.choose(words_), draw_.choose(2) != 0 ? Order::acquire : Order::relaxed,
+                       draw_.choose(2) != 0 ? Order::release : Order::relaxed, draw_.choose(4) == 0});
+    }
+    return steps;
+  }
+
+  static void run(const Code& steps, u64* words, u64* met) {
+    u64 last = 1;
+    for (const Step& step : steps) {
+      u64* const word = words + step.word;
+      if (step.only_if_odd && last % 2 == 0) continue;
+      switch (step.what) {
+        case What::load: last = M::load(word, step.load); break;
+        case What::store: M::store(word, last + 1, step.store); break;
+        case What::cas: last += M::cas(word, last, last + 2); break;
+        case What::light: M::fence_light(); break;
+        case What::heavy: M::fence_heavy(); break;
+        case What::release: M::fence_release(); break;
+        case What::acquire: M::fence_acquire(); break;
+      }
+      *met++ = last + 1;
+    }
+  }
+
+  mutable Choices draw_;
+  u32 words_ = 0;
+  std::vector<Context> contexts_;
+};
+
+TEST(Sharing, LeavingSwitchesOutLosesNoOutcome) {
+  u64 all = 0, some = 0, fewer = 0;
+  for (u64 seed = 1; seed <= 100; ++seed) {
+    const RandomProgram program(seed);
+    const Options options{.preemptions = 1 + u32(seed % 2), .stale = u32(seed / 2 % 2), .signals = 1, .deaths = 1};
+    u64 full = 0, reduced = 0;
+    const auto expected = program.outcomes(options, false, full);
+    ASSERT_EQ(program.outcomes(options, true, reduced), expected) << "seed " << seed;
+    all += full;
+    some += reduced;
+    fewer += reduced < full;
+  }
+  printf("%llu executions instead of %llu, fewer in %llu of 100 programs\n", (unsigned long long)some,
+         (unsigned long long)all, (unsigned long long)fewer);
+  EXPECT_GT(fewer, 50u);
+}
+
+// The handler's word is the context's own until the heir stores to it, which the first executions do not show.
+TEST(Sharing, AWordThatIsFoundToBeSharedLateBeginsTheSearchAgain) {
+  const auto program = [](bool leave_out) {
+    return [=](World& world) {
+      if (leave_out) world.only_words_are_shared();
+      auto* words = world.make<u64>(2);
+      world.spawn("writer", [=] {
+        M::store(&words[0], u64{1}, Order::relaxed);
+        M::store(&words[1], u64{1}, Order::relaxed);
+        M::store(&words[0], u64{2}, Order::relaxed);
+      });
+      world.spawn("reader", [=] {
+        if (M::load(&words[1], Order::relaxed) != 1) return;
+        require(M::load(&words[0], Order::relaxed) != 1, "the word is read between its two stores");
+      });
+    };
+  };
+  EXPECT_FALSE(explore({.stale = 0}, program(false)).passed());
+  const Result r = explore({.stale = 0}, program(true));
+  EXPECT_FALSE(r.passed());
+  EXPECT_FALSE(r.trace.empty());
+  EXPECT_EQ(explore({.stale = 0, .mode = Mode::replay, .replay = r.choices}, program(true)).failure, r.failure);
 }
 
 TEST(Explorer, IsDeterministicAndFast) {

@@ -24,7 +24,7 @@ auto writer_and_reader(Shape shape, std::vector<u32> before, std::vector<u32> wr
     world.spawn("writer", [=] {
       for (u32 size : writes) m.write(size);
     });
-    for (u32 size : handlers) world.signal("writer", [=] { m.write(size); });
+    m.handlers(world, handlers);
     world.after([=] { m.balance(); });
   };
 }

@@ -12,6 +12,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <map>
 #include <ringside/ring/check.hpp>
 #include <ringside/ring/iterate.hpp>
 #include <ringside/ring/recover.hpp>
@@ -65,6 +66,7 @@ class Model {
 
   Model(World& world, const Shape& shape, const Doorbell& bell = {})
       : b(world.make<Books>()), clock_{&b->time, shape.same_time ? 0u : 3u}, bell_(bell), writers_(world.make<W>(2)) {
+    world.only_words_are_shared();
     b->time = 1;
     const Geometry g(4096, shape.subbufs + shape.spares, shape.spares);
     Ring& ring = b->ring;
@@ -106,6 +108,16 @@ class Model {
       writer().discard(slot);
     }
     end(number, slot ? Fate::discarded : Fate::refused);
+  }
+
+  // A handler of the writer for each size, which comes at any access; 0: it takes its event back. Equal ones are one that comes
+  // as often: it makes no difference which of them comes.
+  void handlers(World& world, const std::vector<u32>& sizes) const {
+    std::map<u32, u32> times;
+    for (const u32 size : sizes) ++times[size];
+    for (const auto& [size, count] : times)
+      world.signal(
+          "writer", [m = *this, size = size] { size != 0 ? (void)m.write(size) : m.take_back(half); }, count);
   }
 
   // ---- readers -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ struct Plan {
   std::vector<u32> before = {};  // written before anybody else starts
   u32 read_before = 0;
   std::vector<u32> writes = {};
-  std::vector<u32> handlers = {};  // each at any access of the writer; 0: takes its event back
+  std::vector<u32> handlers = {};  // Model::handlers
   u32 reads = 2;
   bool meta = false;
   u32 iterated = 0;  // sub-buffers of an iterator
@@ -31,7 +31,7 @@ auto run(const Plan& plan) {
       world.spawn("writer", [=] {
         for (u32 size : plan.writes) size != 0 ? (void)m.write(size) : m.take_back(half);
       });
-    for (u32 size : plan.handlers) world.signal("writer", [=] { size != 0 ? (void)m.write(size) : m.take_back(half); });
+    m.handlers(world, plan.handlers);
     world.after([=] { m.balance(); });
   };
 }
@@ -149,7 +149,7 @@ TEST(Ring, IteratorComesBack) {
       world.spawn("writer", [=] {
         for (const u32 size : p.writes) m.write(size);
       });
-      for (const u32 size : p.handlers) world.signal("writer", [=] { m.write(size); });
+      m.handlers(world, p.handlers);
       world.after([=] { m.balance(); });
     };
   };

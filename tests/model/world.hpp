@@ -13,6 +13,7 @@
 
 #include "fiber.hpp"
 #include "options.hpp"
+#include "sharing.hpp"
 #include "trace.hpp"
 #include "weak_memory.hpp"
 
@@ -55,6 +56,7 @@ class World {
     Context& of = find(victim);
     Context& heir = add(name);
     heir.run = std::move(run);
+    if (of.heirs.empty()) heir.number = of.number;
     heir.state = State::waits;
     of.heirs.push_back(&heir);
   }
@@ -71,6 +73,9 @@ class World {
     values_ = values;
     strikes_ = strikes;
   }
+
+  // Contexts share nothing but words, beside books that decide nothing which they do: sharing.hpp may leave out switches.
+  void only_words_are_shared() { words_only_ = options_.preemptions != 0 && !trace_.on; }
 
   void check(Function run) { check_ = std::move(run); }  // after every access; sees the newest values
   void after(Function run) { after_ = std::move(run); }  // when nothing can run; sees the newest values
@@ -106,6 +111,7 @@ class World {
 
   struct Context {
     World* world = nullptr;
+    u32 number = 0;  // the first heir has that of its victim
     const char* name = "";
     Function run;
     State state = State::ready;
@@ -140,7 +146,7 @@ class World {
     check_ = after_ = nullptr;
     spawned_ = strikes_ = steps_ = preempted_ = stale_ = signals_ = deaths_ = idle_ = 0;
     stores_ = 0;
-    stuck_ = ahead_ = false;
+    stuck_ = ahead_ = words_only_ = false;
     trace_.forget_names();
     stored_before_.clear();
     setup_ = &setup;
@@ -152,7 +158,8 @@ class World {
 
   // Before each access: what may come in between?
   // A context that was switched back to goes straight on: what could happen to it here could happen before the switch.
-  void point() {
+  // commutes: no other context need come in between.
+  void point(bool commutes = false) {
     if (ahead_) {
       ahead_ = false;
       return;
@@ -164,14 +171,15 @@ class World {
       u32 signals = count_signals(me);
       u32 strikes = strikes_ > 0 ? u32(targets_.size() * values_.size()) : 0;
       u32 deaths = me.mortal && deaths_ < options_.deaths ? 1 : 0;
-      u32 pick = choices_.deviate(1 + switches + signals + strikes + deaths);
+      u32 others = 1 + signals + strikes + deaths;
+      u32 pick = choices_.deviate(others + switches, commutes ? others : others + switches);
       if (pick == 0) break;
-      if (--pick < switches) {
+      if (pick >= others) {
         ++preempted_;
-        switch_to(ready(pick, &me));
+        switch_to(ready(pick - others, &me));
         break;
       }
-      if ((pick -= switches) < signals)
+      if (--pick < signals)
         deliver(me, pick);
       else if ((pick -= signals) < strikes)
         strike(pick);
@@ -180,6 +188,13 @@ class World {
     }
     me.untouched = false;
   }
+
+  // Notes an access that comes; whether it commutes with all that other contexts do. A check looks at every word.
+  bool commutes(const void* p, Access access) {
+    if (!words_only_) return false;
+    return sharing_.commutes(p, current_->number, access) && targets_.empty() && (access == Access::load || !check_);
+  }
+  bool fence_commutes() const { return words_only_ && targets_.empty(); }  // of one that only its own context knows of
 
   // The point of the next access, now: what happens here may keep the access from happening.
   void point_ahead() {
@@ -269,13 +284,17 @@ class World {
   u32 deaths_ = 0, steps_ = 0;
   bool stuck_ = false;
   bool ahead_ = false;  // the next access has had its point
+  Sharing sharing_;
+  bool words_only_ = false;
 
  private:
   static constexpr size_t arena_size = 16 << 20;
 
   Context& add(const char* name) {
     if (spawned_ == contexts_.size()) contexts_.push_back(std::make_unique<Context>());
-    Context& context = *contexts_[spawned_++];
+    if (spawned_ == Sharing::most_contexts) fail("more than %u contexts", Sharing::most_contexts);
+    Context& context = *contexts_[spawned_];
+    context.number = spawned_++;
     context.world = this;
     context.name = name;
     context.mortal = false;

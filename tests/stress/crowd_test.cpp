@@ -17,6 +17,7 @@
 
 #include "instance/instance.hpp"
 #include "ring_memory.hpp"
+#include "sanitized.hpp"
 
 RINGSIDE_EVENT(crowd, step, (u64, sequence), (u64, check), (cstring, text));
 
@@ -51,7 +52,7 @@ struct AtThreadEnd {
 
 // ThreadSanitizer has no state for a thread that begins or ends, and dies of a signal there.
 void take_signals([[maybe_unused]] bool on) {
-#if defined(__SANITIZE_THREAD__)
+#if RS_TEST_THREADS
   sigset_t alarm;
   sigemptyset(&alarm);
   sigaddset(&alarm, SIGALRM);

@@ -17,6 +17,7 @@
 #include "writer/cpu_rings.hpp"
 #include "instance/instance.hpp"
 #include "own_root.hpp"
+#include "sanitized.hpp"
 
 RINGSIDE_EVENT(foreign, number, (u64, n));
 
@@ -139,6 +140,7 @@ TEST_P(Foreign, AProcessIsKnownBeforeItsFirstThreadWrites) {
 }
 
 // A full table evicts the oldest entries, and no number is reused.
+#if !RS_TEST_SANITIZED  // which slows the 65,546 threads down, and sees nothing of them that it does not see of a few
 TEST_P(Foreign, AFullTableEvictsTheOldestThreads) {
   if (GetParam() == Rings::thread) return;  // the same table
   become_foreign();
@@ -167,6 +169,7 @@ TEST_P(Foreign, AFullTableEvictsTheOldestThreads) {
   instance->locate(gone);
   EXPECT_EQ(gone.elsewhere.tid, 0);
 }
+#endif
 
 // Another kernel's namespaces have the same inodes.
 TEST_P(Foreign, AnotherKernelsNamespaceIsUnknown) {

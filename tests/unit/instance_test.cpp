@@ -421,7 +421,7 @@ TEST_F(InstanceTest, TrimLeavesConsumersAlone) {
 }
 
 // Forks and jumps out of a handler of SIGSEGV are beyond the thread sanitizer.
-#if !defined(__SANITIZE_THREAD__)
+#if !RS_TEST_THREADS
 // An event that a handler interrupts: the page of its payload is not there yet.
 class Interrupted {
  public:
@@ -462,7 +462,7 @@ pid_t raw_fork() { return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0
   return status;
 }
 
-#if !defined(__SANITIZE_THREAD__)
+#if !RS_TEST_THREADS
 // A handler may fork while the thread it interrupted is in the middle of an event.
 TEST_F(InstanceTest, ForkInTheMiddleOfAnEvent) {
   const std::pair<const char*, pid_t (*)()> ways[] = {{"fork", fork}, {"_Fork", _Fork}, {"clone", raw_fork}};
@@ -527,7 +527,7 @@ TEST_F(InstanceTest, ChildrenOfABusyParentLoseNothing) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
-#if !defined(__SANITIZE_THREAD__)
+#if !RS_TEST_THREADS
 // A handler that leaves by siglongjmp costs the event that it interrupted, and no other; its own events stay.
 TEST_F(InstanceTest, LongjmpOutOfAnEventCostsThatEvent) {
   auto instance = make("a");

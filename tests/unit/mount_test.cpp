@@ -19,6 +19,7 @@
 
 #include "instance/instance.hpp"
 #include "mount/server.hpp"
+#include "sanitized.hpp"
 #include "tick_writer.hpp"
 
 namespace ringside::mount::mount_test {
@@ -608,7 +609,7 @@ TEST_F(MountRemotes, EachRequestIsAnsweredOnceUnderLoad) {
                                        "per_cpu/cpu0/stats",
                                        "per_cpu/cpu0/trace_pipe",
                                        "per_cpu/cpu1/trace_pipe_raw"};
-#if defined(__SANITIZE_THREAD__)
+#if RS_TEST_THREADS
   constexpr bool resets = false;  // membarrier keeps the writer out, which the sanitizer does not know
 #else
   constexpr bool resets = true;

@@ -562,7 +562,7 @@ int live_as_a_child(std::unique_ptr<ProcessWriter<>>& copy, ProcessWriter<>::Wri
 }
 
 class RemoteForks : public testing::TestWithParam<Way> {};
-#if defined(__SANITIZE_THREAD__)  // it does not support the others
+#if RS_TEST_THREADS  // it does not support the others
 INSTANTIATE_TEST_SUITE_P(Ways, RemoteForks, testing::Values(ways[0]),
                          [](const auto& i) { return std::string(i.param.name + (i.param.name[0] == '_')); });
 #else
