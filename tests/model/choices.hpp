@@ -32,7 +32,7 @@ class Choices {
   }
 
   // The same where 0 means "nothing happens": a random execution would otherwise spend its budgets in its first accesses.
-  // `offered`: only the first so many of the n are tried; the question stays one, so that lines of answers fit.
+  // `offered`: only that many of the n are tried, from the first on. A line of answers fits with any of them.
   u32 deviate(u32 n, u32 offered) {
     if (n < 2) return 0;
     if (at_ < path_.size()) return again(offered);

@@ -68,10 +68,10 @@ class Explorer : private World {
       if (!failure_.empty()) break;
       if (sharing_.learn()) {
         choices_.begin_again();
-        continue;
+      } else {
+        more = choices_.next();
+        result.complete = !more && !replay;
       }
-      more = choices_.next();
-      result.complete = !more && !replay;
       if (result.executions % 256 == 0 && since() > options_.seconds) break;
     }
     result.seconds = since();
@@ -240,6 +240,7 @@ struct Explored {
       else if (!unknown)
         w.point();
       u32 width = w.memory().width(u64(in + done));
+      if (!known && width != 0) w.commutes(in + done, Access::load);  // another context made it a word at this point
       unknown = width == 0;
       step = width != 0 ? width : w.memory().width(u64(in + done + 4)) != 0 ? 4 : 8;
       step = std::min(step, size - done);

@@ -42,10 +42,12 @@ auto reset_beside_writer(u32 handlers, bool nest_too = false, bool given_up = fa
           E::store(&m.b->ring.record(id).slot, u64{0}, Order::relaxed);
           E::store(&m.b->ring.record(id).real_end, u64{0}, Order::relaxed);
         }
-        for (u64* word : words) require(*word == 0, "nobody touches a ring that is reset");
-        for (u32 id = 0; id < g.nr_subbufs(); ++id)
-          require(m.b->ring.record(id).committed == 0 && m.b->ring.record(id).reserve == 0 && m.b->ring.record(id).base == 0,
-                  "nobody touches a sub-buffer that is reset");
+        for (u64* word : words) require(E::load(word, Order::relaxed) == 0, "nobody touches a ring that is reset");
+        for (u32 id = 0; id < g.nr_subbufs(); ++id) {
+          const Record& at = m.b->ring.record(id);
+          for (const u64* word : {&at.committed, &at.reserve, &at.base})
+            require(E::load(word, Order::relaxed) == 0, "nobody touches a sub-buffer that is reset");
+        }
       }
     });
     world.spawn("writer", [=] {

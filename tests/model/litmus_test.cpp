@@ -501,8 +501,8 @@ TEST(Sharing, LeavingSwitchesOutLosesNoOutcome) {
   EXPECT_GT(fewer, 50u);
 }
 
-// The handler's word is the context's own until the heir stores to it, which the first executions do not show.
-TEST(Sharing, AWordThatIsFoundToBeSharedLateBeginsTheSearchAgain) {
+// The first execution knows no word of another context.
+TEST(Sharing, AWordThatIsFoundToBeSharedBeginsTheSearchAgain) {
   const auto program = [](bool leave_out) {
     return [=](World& world) {
       if (leave_out) world.only_words_are_shared();
@@ -523,6 +523,47 @@ TEST(Sharing, AWordThatIsFoundToBeSharedLateBeginsTheSearchAgain) {
   EXPECT_FALSE(r.passed());
   EXPECT_FALSE(r.trace.empty());
   EXPECT_EQ(explore({.stale = 0, .mode = Mode::replay, .replay = r.choices}, program(true)).failure, r.failure);
+}
+
+// In the middle of a copy the other context makes what is copied a word, and a handler has looked at it before.
+TEST(Sharing, AWordThatBeginsInACopyIsShared) {
+  for (const bool leave_out : {false, true}) {
+    const Result r = explore({.stale = 0, .signals = 1}, [=](World& world) {
+      if (leave_out) world.only_words_are_shared();
+      auto* words = world.make<u64>(4);  // k, p, x, what the handler saw
+      world.spawn("a", [=] {
+        if (M::load(&words[0], Order::relaxed) != 1) return;
+        M::store(&words[2], u64{1}, Order::relaxed);
+        M::store(&words[1], u64{1}, Order::relaxed);
+      });
+      world.spawn("b", [=] {
+        M::store(&words[0], u64{1}, Order::relaxed);
+        u64 copy = 0;
+        M::copy_in(&copy, &words[1], 8);
+        require(words[3] == 0 || copy != 0, "the copy is not older than what the handler saw");
+      });
+      world.signal("b", [=] { words[3] = M::load(&words[2], Order::relaxed); });
+    });
+    EXPECT_FALSE(r.passed()) << leave_out;
+  }
+}
+
+TEST(Sharing, AWordThatAPlainStoreChangesIsNoticed) {
+  for (const bool leave_out : {false, true}) {
+    const Result r = explore({}, [=](World& world) {
+      if (leave_out) world.only_words_are_shared();
+      auto* words = world.make<u64>(2);
+      world.spawn("a", [=] {
+        M::store(&words[0], u64{1}, Order::relaxed);
+        M::store(&words[0], u64{2}, Order::relaxed);
+      });
+      world.spawn("b", [=] {
+        M::load(&words[1], Order::relaxed);
+        words[0] = 9;
+      });
+    });
+    EXPECT_NE(r.failure.find("changed by a plain store"), std::string::npos) << r;
+  }
 }
 
 TEST(Explorer, IsDeterministicAndFast) {

@@ -90,6 +90,12 @@ class WeakMemory {
   // Somebody stored past the model: the history is wrong from here on.
   bool bypassed(u32 word) const { return real(words_[word]) != words_[word].history.back().value; }
 
+  const void* bypassed() const {  // the first such word
+    for (u32 i = 0; i < used_; ++i)
+      if (bypassed(i)) return reinterpret_cast<const void*>(words_[i].address);
+    return nullptr;
+  }
+
   u32 readable(u32 word, const View& view) const { return newest(word) - view[word] + 1; }
   u32 newest(u32 word) const { return u32(words_[word].history.size()) - 1; }
   bool newest_is_wild(u32 word) const { return words_[word].history.back().wild; }

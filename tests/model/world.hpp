@@ -74,7 +74,9 @@ class World {
     strikes_ = strikes;
   }
 
-  // Contexts share nothing but words, beside books that decide nothing which they do: sharing.hpp may leave out switches.
+  // A promise, for which sharing.hpp leaves out switches: contexts share nothing but words and books that decide nothing which
+  // they do; they look at words through Explored alone; and they pause in spins alone that have no end and whose rounds change
+  // nothing, behind an access to a shared word.
   void only_words_are_shared() { words_only_ = options_.preemptions != 0 && !trace_.on; }
 
   void check(Function run) { check_ = std::move(run); }  // after every access; sees the newest values
@@ -191,8 +193,8 @@ class World {
 
   // Notes an access that comes; whether it commutes with all that other contexts do. A check looks at every word.
   bool commutes(const void* p, Access access) {
-    if (!words_only_) return false;
-    return sharing_.commutes(p, current_->number, access) && targets_.empty() && (access == Access::load || !check_);
+    if (!words_only_ || !targets_.empty() || (access == Access::store && check_)) return false;
+    return sharing_.commutes(p, current_->number, access);
   }
   bool fence_commutes() const { return words_only_ && targets_.empty(); }  // of one that only its own context knows of
 
@@ -332,6 +334,7 @@ class World {
       stored_before_.clear();
       if (u32 n = count_ready(nullptr)) resume(ready(choices_.choose(n), nullptr));
       current_ = nullptr;
+      if (const void* p = memory_.bypassed()) fail("%s: changed by a plain store, which the model cannot order", called(p).c_str());
       if (after_) after_();
       directing_ = false;
       Fiber::jump(director_, outside_);
