@@ -436,8 +436,9 @@ CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void*
 
 }  // namespace
 
-// The mark tells by its address who called whom.
-REAL_STACK RINGSIDE_NOINLINE Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
+// The mark tells by its address who called whom. Every event of such a thread comes here, so it is not RINGSIDE_NOINLINE, which
+// is of cold code.
+REAL_STACK [[gnu::noinline]] Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
   alignas(depth_bits + 1) u32 mark;
   return write_marked(mark, event, as, payload, size);
 }
