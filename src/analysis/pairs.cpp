@@ -1,6 +1,7 @@
 #include "analysis/pairs.hpp"
 
 #include <algorithm>
+#include <bitset>
 #include <random>
 
 #include "analysis/mistyped.hpp"
@@ -381,12 +382,17 @@ bool Pairs::append(const Pairs& part, const std::function<const RingName&(u32)>&
   if (!part.fits() || waiting_.size() + part.edges_->most_open > options_.most_waiting) return false;
   const u64 order = order_, losses = counts_.losses;
   const Edges& edges = *part.edges_;
+  // Of a part's many starts hardly any meets one that waits: these bits say no to most of the others.
+  std::bitset<65536> waits_perhaps;
+  waiting_.each([&](const Words& key, const Waiting&) { waits_perhaps.set(waiting_.hash(key) % waits_perhaps.size()); });
   size_t at = 0;
   const auto starts_before = [&](size_t end) {
     for (const size_t words = start_keys_.size(); at < end; at += words) {
       Words key{};
       std::copy_n(edges.starts.data() + at, words, key.begin());
-      const u32 waits = waiting_.find(key, waiting_.hash(key));
+      const u32 hash = waiting_.hash(key);
+      if (!waits_perhaps[hash % waits_perhaps.size()]) continue;
+      const u32 waits = waiting_.find(key, hash);
       if (waits == waiting_.none) continue;
       ++counts_.repeated;
       waiting_.erase(waits);

@@ -223,7 +223,8 @@ class Pairs {
     std::vector<u64> starts;  // the words of their keys, one after the other
     std::vector<End> ends;
     std::vector<u8> payloads;
-    std::vector<std::optional<Words>> seen = std::vector<std::optional<Words>>(1024);  // keys of late, by hash
+    // Keys of late, by hash: few, so that they stay in the first cache.
+    std::vector<std::optional<Words>> seen = std::vector<std::optional<Words>>(256);
     size_t most_open = 0;
   };
 

@@ -238,6 +238,43 @@ TEST(AgedTable, AFullTableEvictsTheOldest) {
   EXPECT_LE(table.size(), 3u);
 }
 
+// Against a list, the oldest in front.
+TEST(AgedTable, HasTheOrderOfAList) {
+  std::mt19937_64 random(3);
+  for (const size_t most : {1, 7, 300}) {
+    AgedTable<u64> table(most);
+    std::vector<u64> list;
+    u64 evicted = 0;
+    for (int step = 0; step < 30'000; ++step) {
+      const u64 number = random() % (most + most / 2 + 2);
+      const AgedTable<u64>::Key key{number, 0, 0};
+      const u32 hash = table.hash(key), at = table.find(key, hash);
+      const auto there = std::find(list.begin(), list.end(), number);
+      ASSERT_EQ(at == table.none, there == list.end());
+      if (at == table.none) {
+        table[table.insert(key, hash)] = number;
+        if (list.size() == most) list.erase(list.begin()), ++evicted;
+        list.push_back(number);
+      } else {
+        list.erase(there);
+        if (random() % 2 == 0) {
+          table.renew(at);
+          list.push_back(number);
+        } else {
+          table.erase(at);
+        }
+      }
+      if (step % 16 != 0) continue;
+      std::vector<u64> order;
+      table.each([&](const auto&, u64 value) { order.push_back(value); });
+      ASSERT_EQ(order, list);
+      ASSERT_EQ(table.size(), list.size());
+    }
+    EXPECT_EQ(table.evicted(), evicted);
+    EXPECT_GT(evicted, 100u);
+  }
+}
+
 // The bound that the header promises, over all magnitudes, for each precision.
 TEST(HistogramBound, QuantilesAreWithinIt) {
   std::mt19937_64 random(7);
