@@ -170,17 +170,21 @@ void Reading::join(TraceRecord& record) {
   if (name.kernel && (own == Part::kernel_stack || own == Part::user_stack)) {
     ++stacks_behind_;
     return;  // it is no event that has a stack, but the stack of one
-  } else if (name.kernel) {
-    constexpr u32 most_between = 8;
+  }
+  const auto part_behind = [&](Bytes payload) {
+    TraceRecord other;
+    other.ids = record.ids;
+    other.payload = payload;
+    return stacks_->part(other.number());
+  };
+  const auto is_part = [&](Bytes payload) { return part_behind(payload) != Part::none; };
+  if (name.kernel && !trace_.timeline.none_behind(record, is_part)) {
     u32 between = 0;
     trace_.timeline.look_behind(record, [&](u32 n, Bytes next) {
       if (n == 0) behind = {}, between = 0;
-      TraceRecord other;
-      other.ids = record.ids;
-      other.payload = next;
-      const Part part = stacks_->part(other.number());
+      const Part part = part_behind(next);
       const bool together = Stacks::together(record.payload, next);
-      if (part != Part::kernel_stack && part != Part::user_stack) return !together && ++between < most_between;
+      if (part != Part::kernel_stack && part != Part::user_stack) return !together && ++between < Timeline::most_between;
       if (!together) return true;
       Bytes& place = part == Part::kernel_stack ? behind.kernel : behind.user;
       if (place.size != 0) return false;

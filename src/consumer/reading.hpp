@@ -107,7 +107,7 @@ class Reading {
         names_.see(record, name);
         if (tells_cpus_) running_.see(record, name);
       }
-      if (stacks_ != nullptr) [[unlikely]] join(record);
+      if (stacks_ != nullptr && !trace_.timeline.none_near(record)) [[unlikely]] join(record);
     } while (narrow_ && outside(record));
     return got(record, ring(record));
   }

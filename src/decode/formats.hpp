@@ -11,6 +11,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <charconv>
 #include <memory>
 #include <ringside/base/types.hpp>
 #include <string>
@@ -209,12 +210,37 @@ double element_floating(const u8* at, u32 size);
 void append_floating(double value, u32 size, fmt::memory_buffer& out);
 void append_hex(Bytes bytes, std::string_view between, fmt::memory_buffer& out);
 
-// Inline, because most parts of a line are a few bytes long.
-inline void append(fmt::memory_buffer& out, std::string_view s) {
-  if (s.empty()) return;  // an empty one may have no address
+// Inline, and by words that overlap, because most parts of a line are a few bytes long.
+RINGSIDE_INLINE void append(fmt::memory_buffer& out, std::string_view s) {
+  const size_t at = out.size(), size = s.size();
+  out.resize(at + size);
+  const auto ends = [to = out.data() + at, from = s.data(), size]<class Word>(Word first) {
+    Word last;
+    __builtin_memcpy(&first, from, sizeof first);
+    __builtin_memcpy(&last, from + size - sizeof last, sizeof last);
+    __builtin_memcpy(to, &first, sizeof first);
+    __builtin_memcpy(to + size - sizeof last, &last, sizeof last);
+  };
+  if (size > 16)
+    __builtin_memcpy(out.data() + at, s.data(), size);
+  else if (size >= 8)
+    ends(u64{});
+  else if (size >= 4)
+    ends(u32{});
+  else if (size >= 2)
+    ends(u16{});
+  else if (size == 1)
+    out.data()[at] = s.front();
+}
+// Written where it stays: a load of several digits that were stored one by one waits for the stores.
+inline void append_decimal(i64 value, bool is_signed, fmt::memory_buffer& out) {
+  constexpr size_t most = 20;
   const size_t at = out.size();
-  out.resize(at + s.size());
-  __builtin_memcpy(out.data() + at, s.data(), s.size());
+  out.resize(at + most);
+  char* const begin = out.data() + at;
+  const auto done =
+      is_signed ? std::to_chars(begin, begin + most, value) : std::to_chars(begin, begin + most, static_cast<u64>(value));
+  out.resize(static_cast<size_t>(done.ptr - out.data()));
 }
 
 }  // namespace ringside

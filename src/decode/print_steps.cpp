@@ -3,6 +3,7 @@
 #include <event-parse.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -331,19 +332,12 @@ i64 narrowed(i64 value, const PrintStep& step) {
   }
 }
 
-void append_decimal(i64 value, bool is_signed, fmt::memory_buffer& out) {
-  const fmt::format_int text = is_signed ? fmt::format_int(value) : fmt::format_int(static_cast<u64>(value));
-  append(out, {text.data(), text.size()});
-}
-
+u32 hex_digits(u64 value) { return static_cast<u32>(std::bit_width(value | 1) + 3) / 4; }
 void append_base16(u64 value, fmt::memory_buffer& out) {
-  char digits[16];
-  int n = 16;
-  do {
-    digits[--n] = "0123456789abcdef"[value & 15];
-    value >>= 4;
-  } while (value != 0);
-  append(out, {digits + n, static_cast<size_t>(16 - n)});
+  const u32 n = hex_digits(value);
+  out.resize(out.size() + n);
+  char* at = out.end();
+  for (u32 i = 0; i < n; ++i, value >>= 4) *--at = "0123456789abcdef"[value & 15];
 }
 
 u64 value_of(const std::vector<ValueOp>& code, const EventType& type, Bytes payload) {
@@ -419,21 +413,30 @@ Bytes limited(const PrintStep& step, const EventType& type, Bytes payload, Bytes
 }
 
 // A number with printf's width and flags.
+u32 decimal_digits(u64 value) {
+  u32 n = 1;
+  for (; value >= 100; value /= 100) n += 2;
+  return n + (value >= 10);
+}
+
 void append_padded(const PrintStep& step, i64 value, fmt::memory_buffer& out) {
-  fmt::memory_buffer digits;
-  const bool negative = step.kind == Kind::decimal && step.is_signed && value < 0;
+  const bool hex = step.kind == Kind::hex, negative = !hex && step.is_signed && value < 0;
   const u64 amount = negative ? 0 - static_cast<u64>(value) : static_cast<u64>(value);
-  if (step.kind == Kind::hex)
-    append_base16(amount, digits);
-  else
-    append_decimal(static_cast<i64>(amount), false, digits);
-  const std::string_view sign = negative ? "-" : step.kind == Kind::hex && step.base && value != 0 ? "0x" : "";
-  const size_t size = digits.size() + sign.size(), fill = step.min_width > size ? step.min_width - size : 0;
-  if (!step.left && !step.zeros) out.resize(out.size() + fill), std::memset(out.end() - fill, ' ', fill);
+  const std::string_view sign = negative ? "-" : hex && step.base && value != 0 ? "0x" : "";
+  const size_t size = sign.size() + (hex ? hex_digits(amount) : decimal_digits(amount)),
+               fill = step.min_width > size ? step.min_width - size : 0;
+  const auto pad = [&](char with) {
+    out.resize(out.size() + fill);
+    std::memset(out.end() - fill, with, fill);
+  };
+  if (!step.left && !step.zeros) pad(' ');
   append(out, sign);
-  if (!step.left && step.zeros) out.resize(out.size() + fill), std::memset(out.end() - fill, '0', fill);
-  append(out, {digits.data(), digits.size()});
-  if (step.left) out.resize(out.size() + fill), std::memset(out.end() - fill, ' ', fill);
+  if (!step.left && step.zeros) pad('0');
+  if (hex)
+    append_base16(amount, out);
+  else
+    append_decimal(static_cast<i64>(amount), false, out);
+  if (step.left) pad(' ');
 }
 
 // %pS; %ps is the same without the distance.

@@ -62,12 +62,19 @@ std::optional<SyscallFields> syscall_fields(const EventType& type) {
   return fields;
 }
 
+std::string_view SyscallReader::name(i64 number) {
+  if (static_cast<u64>(number) >= names_.size()) return syscall_name(number);
+  std::string_view& known = names_[static_cast<size_t>(number)];
+  if (known.empty()) known = syscall_name(number);
+  return known;
+}
+
 SyscallWords SyscallReader::read_call(const EventType& type, Bytes payload) {
-  auto [at, fresh] = known_.try_emplace(&type);
-  if (fresh) at->second = syscall_fields(type);
-  const auto& fields = at->second;
+  Known& known = known_[type.id % known_.size()];
+  if (known.type != &type) [[unlikely]] known = {&type, syscall_fields(type)};
+  const auto& fields = known.fields;
   if (!fields) return {};
-  return {syscall_name(read_integer(payload, *fields->number)),
+  return {name(read_integer(payload, *fields->number)),
           fields->returned != nullptr ? error_name(read_integer(payload, *fields->returned)) : std::string_view()};
 }
 

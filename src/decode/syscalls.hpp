@@ -6,10 +6,11 @@
 //
 // Names are those of this machine's architecture: an event does not say which one its numbers belong to. Thread-safe.
 #pragma once
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
 #include "decode/formats.hpp"
 
@@ -41,7 +42,13 @@ class SyscallReader {
 
  private:
   SyscallWords read_call(const EventType& type, Bytes payload);
-  std::unordered_map<const EventType*, std::optional<SyscallFields>> known_;
+  std::string_view name(i64 number);
+  std::array<std::string_view, 512> names_{};  // of the first numbers, once they were asked for
+  struct Known {
+    const EventType* type = nullptr;
+    std::optional<SyscallFields> fields;
+  };
+  std::vector<Known> known_ = std::vector<Known>(1024);  // by the last bits of their numbers
 };
 
 }  // namespace ringside

@@ -30,10 +30,9 @@ size_t utf8_length(std::string_view s) {
 }
 
 void append_integer(i64 value, bool is_signed, fmt::memory_buffer& out) {
-  const fmt::format_int text = is_signed ? fmt::format_int(value) : fmt::format_int(static_cast<u64>(value));
   const bool quoted = needs_text(value, is_signed);
   if (quoted) out.push_back('"');
-  out.append(text.data(), text.data() + text.size());
+  append_decimal(value, is_signed, out);
   if (quoted) out.push_back('"');
 }
 

@@ -5,21 +5,6 @@
 #include "sys/text.hpp"
 
 namespace ringside {
-namespace {
-
-// "seconds.micros: ", rounded as the kernel rounds, seconds at least 5 wide.
-void append_time(u64 ns, fmt::memory_buffer& out) {
-  const u64 us = (ns + 500) / 1000;
-  const fmt::format_int seconds(us / 1000000);
-  for (size_t n = seconds.size(); n < 5; ++n) out.push_back(' ');
-  append(out, {seconds.data(), seconds.size()});
-  char micros[] = ".000000: ";
-  auto rest = static_cast<u32>(us % 1000000);
-  for (int i = 6; rest != 0; --i, rest /= 10) micros[i] = static_cast<char>('0' + rest % 10);
-  append(out, {micros, sizeof micros - 1});
-}
-
-}  // namespace
 
 const std::string& TextLines::prefix(const TraceRecord& record, i32 tid, const RingName& ring) {
   const u32 source = record.source;
@@ -39,6 +24,22 @@ const std::string& TextLines::prefix(const TraceRecord& record, i32 tid, const R
     p.text += cpu < 0 ? "[---] " : fmt::format("[{:03}] {}", cpu, as_tracefs_ ? "----- " : "");
   }
   return p.text;
+}
+
+// "seconds.micros: ", rounded as the kernel rounds, seconds at least 5 wide.
+void TextLines::append_time(u64 ns, fmt::memory_buffer& out) {
+  const u64 us = (ns + 500) / 1000, second = us / 1'000'000;
+  if (seconds_.empty() || second != second_) [[unlikely]] {
+    second_ = second;
+    seconds_ = fmt::format("{:>5}.", second);
+  }
+  append(out, seconds_);
+  out.resize(out.size() + 8);
+  char* at = out.end();
+  *--at = ' ';
+  *--at = ':';
+  auto rest = static_cast<u32>(us % 1'000'000);
+  for (int i = 0; i < 6; ++i, rest /= 10) *--at = static_cast<char>('0' + rest % 10);
 }
 
 // Events written to trace_marker and trace_marker_raw.

@@ -52,12 +52,15 @@ class TextLines {
   bool print_marker(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
   void print_stack(const EventType& type, const TraceRecord& record, fmt::memory_buffer& out) const;
   void append_call(const EventType& type, Bytes payload, fmt::memory_buffer& out);
+  void append_time(u64 ns, fmt::memory_buffer& out);
   const std::string& prefix(const TraceRecord& record, i32 tid, const RingName& ring);
 
   const Formats& formats_;
   const Tasks& tasks_;
   bool raw_times_, as_tracefs_, processes_ = false, with_tasks_ = true;
   SyscallReader syscalls_;
+  u64 second_ = 0;
+  std::string seconds_;  // "12345." of that second
   std::vector<Prefix> prefixes_ = std::vector<Prefix>(509);
 };
 

@@ -217,6 +217,7 @@ bool Timeline::fetch(Lane& lane) {
     lane.horizon = std::max(lane.horizon, lane.busy_at);  // later events began after these were committed: after busy_at
     const SubBufferView& v = **view;
     lane.cursor = walk_of(v);
+    lane.none_until = 0;
     lane.pending_lost = v.lost_before;
     lane.time = 0;
     advance(lane);

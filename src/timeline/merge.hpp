@@ -23,6 +23,7 @@
 // Cost: a run of events of one source takes two comparisons an event; a change of source is a path in a tournament tree.
 // Not thread-safe.
 #pragma once
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -188,6 +189,30 @@ class Timeline {
     } while (load_ahead(last));
   }
 
+  // Whether the next most_between + 1 events behind `last` stand in its sub-buffer, and `is` names none of them by its payload.
+  // Each event is asked for once, or a few times near one that is named and at the end of the sub-buffer. none_near: the same,
+  // and `last` is not named either; false if nobody has asked behind an earlier one.
+  static constexpr u32 most_between = 8;
+  template <class Is>
+  bool none_behind(const TraceRecord& last, const Is& is) {
+    Lane& lane = *lanes_[last.source];
+    if (!lane.has_event || lane.pending_lost != 0) return false;
+    if (lane.cursor.offset() < lane.none_until) return true;
+    std::array<u32, most_between + 1> offsets;  // of the last ones, by number
+    u32 n = 0;
+    for (abi::EventCursor cursor = lane.cursor; !is(cursor.payload());) {
+      offsets[n++ % offsets.size()] = cursor.offset();
+      if (!cursor.next()) break;
+    }
+    if (n > most_between) lane.none_until = offsets[(n - most_between) % offsets.size()];
+    return lane.cursor.offset() < lane.none_until;
+  }
+
+  bool none_near(const TraceRecord& last) const {
+    const Lane& lane = *lanes_[last.source];
+    return lane.cursor.offset() < lane.none_until && lane.has_event;
+  }
+
   // A sentence for each failure to read; the caller that adds sources adds one for each source that could not be opened.
   const std::vector<std::string>& problems() const { return problems_; }
   void add_problem(std::string sentence) { problems_.push_back(std::move(sentence)); }
@@ -203,6 +228,7 @@ class Timeline {
     u64 since = 0;         // idle: the moment of that promise, or of the first question without one
     u64 asked = 0;         // the moment of the last question
     u64 busy_at = 0;       // the moment of the last question that found its writer in the middle of an event
+    u32 none_until = 0;    // none_behind is true for an event before this offset in the sub-buffer
     u32 index = 0;
     u32 ids = 0;
     bool has_event = false;

@@ -219,6 +219,52 @@ TEST(Timeline, LookingBehindGoesOnInTheNextSubBuffer) {
   }
 }
 
+// Exactly where the next nine events stand in the same sub-buffer and none of them is named; other looks do not disturb it.
+TEST(Timeline, NoneBehindIsTrueWhereNoneIsNamed) {
+  std::mt19937 random(12);
+  u64 answers[2] = {}, near = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::unique_ptr<SubBuffer>> pages;
+    std::vector<SubBufferView> views;
+    std::vector<bool> named;
+    std::vector<u64> end;  // by event: the number of the first one behind its sub-buffer
+    for (u64 time = 100; views.size() < 6;) {
+      pages.push_back(std::make_unique<SubBuffer>(time));
+      const u64 behind = named.size() + 1 + random() % 60;
+      while (named.size() < behind) {
+        Payload payload{1, 1};
+        payload.put(u64{named.size()});
+        pages.back()->event(time += random() % 4, payload);
+        named.push_back(random() % 20 == 0);
+        end.push_back(behind);
+      }
+      views.push_back(pages.back()->view(random() % 4 == 0 ? 3 : 0));
+    }
+    Timeline t;
+    t.add(std::make_unique<OneAtATime>(views));
+    const auto is = [&](Bytes payload) { return named[number_of(payload)] == true; };
+    TraceRecord r;
+    for (u64 n = 0; t.next(r);) {
+      if (r.lost != 0) continue;
+      ASSERT_EQ(number_of(r.payload), n);
+      const u64 last = n + 1 + Timeline::most_between;
+      bool none = last < end[n];
+      for (u64 i = n + 1; none && i <= last; ++i) none = !named[i];
+      if (t.none_near(r)) {
+        ++near;
+        ASSERT_TRUE(none && !named[n]) << "round " << round << ", event " << n;
+      }
+      if (random() % 3 != 0) {
+        ASSERT_EQ(t.none_behind(r, is), none) << "round " << round << ", event " << n;
+        ++answers[none];
+      }
+      if (random() % 8 == 0) t.look_behind(r, [&](u32 i, Bytes) { return i < random() % 20; });
+      ++n;
+    }
+  }
+  EXPECT_GT(std::min({answers[0], answers[1], near}), 1000u);
+}
+
 TEST(Timeline, RandomSourcesComeOutSortedAndComplete) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
