@@ -412,13 +412,13 @@ Bytes limited(const PrintStep& step, const EventType& type, Bytes payload, Bytes
   return {all.data, count < all.size / each ? count * each : all.size};
 }
 
-// A number with printf's width and flags.
 u32 decimal_digits(u64 value) {
   u32 n = 1;
   for (; value >= 100; value /= 100) n += 2;
   return n + (value >= 10);
 }
 
+// A number with printf's width and flags.
 void append_padded(const PrintStep& step, i64 value, fmt::memory_buffer& out) {
   const bool hex = step.kind == Kind::hex, negative = !hex && step.is_signed && value < 0;
   const u64 amount = negative ? 0 - static_cast<u64>(value) : static_cast<u64>(value);
