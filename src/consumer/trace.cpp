@@ -170,7 +170,7 @@ result<void> open_kernel(Trace& trace, OpenedTrace& o, const EventPatterns& patt
                                                               "\" (ringside list -e PATTERN shows its events)");
     add_events(trace, o, enabled);
   }
-  if (auto names = sys::read_file("/proc/kallsyms")) trace.formats.symbols().load(std::move(*names));
+  trace.formats.symbols().load_later([] { return sys::read_file("/proc/kallsyms").value_or(""); });
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   auto rings = RS_TRY(open_kernel_rings(o.kernel->dir(), o.kernel->cpus(), calibrate(make.clock), choice));
   if (!rings.notice.empty()) trace.notices.push_back(rings.notice);

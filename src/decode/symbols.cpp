@@ -20,10 +20,19 @@ std::string_view word(std::string_view& line) {
 
 }  // namespace
 
-bool Symbols::load(std::string text) {
-  all_.clear();
-  text_ = std::move(text);
-  std::string_view rest = text_;
+void Symbols::load(std::string text) {
+  table_ = std::make_unique<Table>();
+  table_->text = std::move(text);
+}
+
+void Symbols::load_later(std::function<std::string()> source) {
+  table_ = std::make_unique<Table>();
+  table_->source = std::move(source);
+}
+
+void Symbols::Table::read() {
+  if (source) text = source();
+  std::string_view rest = text;
   while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);
@@ -36,29 +45,32 @@ bool Symbols::load(std::string text) {
     symbol.name = word(line);
     symbol.module = word(line);
     if (symbol.module.size() > 2) symbol.module = symbol.module.substr(1, symbol.module.size() - 2);
-    if (!symbol.name.empty()) all_.push_back(symbol);
+    if (!symbol.name.empty()) all.push_back(symbol);
   }
-  // If an address has several names, the last is the function's: section marks (_stext) come before it.
-  std::stable_sort(all_.begin(), all_.end(), [](const Symbol& a, const Symbol& b) { return a.address < b.address; });
-  return !all_.empty();
+  // If an address has several names, the last is the function's: section marks (_stext) come before it. The kernel's own come
+  // in order, those of modules behind them do not.
+  const auto by_address = [](const Symbol& a, const Symbol& b) { return a.address < b.address; };
+  const auto modules = std::is_sorted_until(all.begin(), all.end(), by_address);
+  std::stable_sort(modules, all.end(), by_address);
+  std::inplace_merge(all.begin(), modules, all.end(), by_address);
 }
 
 const Symbols::Symbol* Symbols::find(u64 address) const {
   const auto above =
-      std::upper_bound(all_.begin(), all_.end(), address, [](u64 a, const Symbol& symbol) { return a < symbol.address; });
-  return above == all_.begin() ? nullptr : &*std::prev(above);
+      std::upper_bound(all().begin(), all().end(), address, [](u64 a, const Symbol& symbol) { return a < symbol.address; });
+  return above == all().begin() ? nullptr : &*std::prev(above);
 }
 
 const Symbols::Symbol* Symbols::find_first(u64 address) const {
   const Symbol* symbol = find(address);
-  while (symbol != nullptr && symbol != all_.data() && symbol[-1].address == symbol->address) --symbol;
+  while (symbol != nullptr && symbol != all().data() && symbol[-1].address == symbol->address) --symbol;
   return symbol;
 }
 
 u64 Symbols::end_of(const Symbol& symbol) const {
-  const Symbol* next = &symbol;
-  while (next != all_.data() + all_.size() && next->address == symbol.address) ++next;
-  return next != all_.data() + all_.size() ? next->address : symbol.address;
+  const Symbol *next = &symbol, *const end = all().data() + all().size();
+  while (next != end && next->address == symbol.address) ++next;
+  return next != end ? next->address : symbol.address;
 }
 
 }  // namespace ringside

@@ -1,5 +1,9 @@
-// Names of kernel addresses, from a text like /proc/kallsyms: "address type name [module]" a line.
+// Names of kernel addresses, from a text like /proc/kallsyms: "address type name [module]" a line. The text is read at the first
+// question, because a kernel has 200,000 names and most commands ask for none. Questions are thread-safe.
 #pragma once
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <ringside/base/types.hpp>
 #include <string>
 #include <string_view>
@@ -9,9 +13,10 @@ namespace ringside {
 
 class Symbols {
  public:
-  // False: the text has no usable address (without privileges the kernel shows zeros).
-  bool load(std::string text);
-  bool empty() const { return all_.empty(); }
+  void load(std::string text);
+  void load_later(std::function<std::string()> source);  // which gives the text
+  // The text has no usable address (without privileges the kernel shows zeros).
+  bool empty() const { return all().empty(); }
 
   struct Symbol {
     u64 address = 0;
@@ -25,8 +30,18 @@ class Symbols {
   u64 end_of(const Symbol& symbol) const;
 
  private:
-  std::string text_;
-  std::vector<Symbol> all_;  // by address; names lie in text_
+  struct Table {
+    void read();
+    std::function<std::string()> source;
+    std::string text;
+    std::once_flag is_read;
+    std::vector<Symbol> all;  // by address; names lie in the text
+  };
+  const std::vector<Symbol>& all() const {
+    std::call_once(table_->is_read, [this] { table_->read(); });
+    return table_->all;
+  }
+  std::unique_ptr<Table> table_ = std::make_unique<Table>();
 };
 
 }  // namespace ringside

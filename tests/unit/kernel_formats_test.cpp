@@ -191,8 +191,9 @@ TEST(KernelFormats, AnUnknownHelperLeavesTheFields) {
 
 TEST(KernelFormats, AddressesGetNames) {
   Formats formats;
-  ASSERT_TRUE(
-      formats.symbols().load("ffffffff81000000 T _text\nffffffff81000100 T do_work\nffffffffc0000000 t probe\t[e1000]\n"));
+  formats.symbols().load(
+      "ffffffff81000000 T _stext\nffffffff81000000 T _text\nffffffff81000100 T do_work\nffffffffc0000000 t probe\t[e1000]\n"
+      "ffffffffb0000000 t reset\t[igb]\n");
   ASSERT_TRUE(formats.add(9, "s", "call",
                           "name: call\nID: 9\nformat:\n"
                           "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
@@ -202,8 +203,13 @@ TEST(KernelFormats, AddressesGetNames) {
   const u64 bytes[2] = {9, 0xffffffff81000104};
   EXPECT_EQ(printed(formats, *formats.find(9), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "f=do_work");
   EXPECT_EQ(formats.symbols().find(0xffffffffc0000010)->module, "e1000");
+  EXPECT_EQ(formats.symbols().find(0xffffffffb0000010)->module, "igb") << "modules come in no order";
+  EXPECT_EQ(formats.symbols().find(0xffffffff81000010)->name, "_text");
+  EXPECT_EQ(formats.symbols().find_first(0xffffffff81000010)->name, "_stext");
   EXPECT_EQ(formats.symbols().find(1), nullptr);
-  EXPECT_FALSE(Symbols().load("0000000000000000 T _text\n"));
+  Symbols hidden;
+  hidden.load("0000000000000000 T _text\n");
+  EXPECT_TRUE(hidden.empty());
 }
 
 const char* const text_by_address =
