@@ -197,7 +197,7 @@ class Timeline {
   bool none_behind(const TraceRecord& last, const Is& is) {
     Lane& lane = *lanes_[last.source];
     if (!lane.has_event || lane.pending_lost != 0) return false;
-    if (lane.cursor.offset() < lane.none_until) return true;
+    if (none_near(last)) return true;
     std::array<u32, most_between + 1> offsets;  // of the last ones, by number
     u32 n = 0;
     for (abi::EventCursor cursor = lane.cursor; !is(cursor.payload());) {
@@ -205,9 +205,8 @@ class Timeline {
       if (!cursor.next()) break;
     }
     if (n > most_between) lane.none_until = offsets[(n - most_between) % offsets.size()];
-    return lane.cursor.offset() < lane.none_until;
+    return none_near(last);
   }
-
   bool none_near(const TraceRecord& last) const {
     const Lane& lane = *lanes_[last.source];
     return lane.cursor.offset() < lane.none_until && lane.has_event;

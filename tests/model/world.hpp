@@ -74,9 +74,9 @@ class World {
     strikes_ = strikes;
   }
 
-  // A promise, for which sharing.hpp leaves out switches: contexts share nothing but words and books that decide nothing which
-  // they do; they look at words through Explored alone; and they pause in spins alone that have no end and whose rounds change
-  // nothing, behind an access to a shared word.
+  // A promise that lets sharing.hpp leave out switches. Contexts share words, and books that do not influence them; nothing else.
+  // They look at words through Explored only. They pause only in spins without a bound whose rounds change nothing, after an
+  // access to a shared word.
   void only_words_are_shared() { words_only_ = options_.preemptions != 0 && !trace_.on; }
 
   void check(Function run) { check_ = std::move(run); }  // after every access; sees the newest values
