@@ -289,7 +289,8 @@ void decode_row() {
       "\tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n"
       "\tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n\n"
       "print fmt: \"%d\", REC->prev_pid\n";
-  if (!formats.add(1, "sched", "sched_switch", format))
+  formats.add(1, "sched", "sched_switch", format);
+  if (!formats.find(1)->parsed())
     return row("decode.fields_per_s", std::nullopt, "1/s", "the format was not understood");
   std::vector<const Field*> fields;
   for (const char* name : {"prev_pid", "prev_prio", "prev_state", "next_pid", "next_prio"})

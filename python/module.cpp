@@ -64,7 +64,7 @@ py::object value_of_field(Bytes payload, const Field& field) {
 py::dict fields_of(const Event& e) {
   py::dict all;
   if (e.type == nullptr) return all;
-  for (const Field& field : e.type->fields) all[to_str(field.name)] = value_of_field(e.bytes(), field);
+  for (const Field& field : e.type->fields()) all[to_str(field.name)] = value_of_field(e.bytes(), field);
   return all;
 }
 
@@ -330,7 +330,7 @@ py::tuple event_types(const Wanted& wanted) {
   for (const auto& type : pass.trace().formats.all()) {
     if (!events.empty() && !matches(events, *type)) continue;
     py::list fields;
-    for (const Field& field : type->fields) fields.append(to_str(field.name));
+    for (const Field& field : type->fields()) fields.append(to_str(field.name));
     out[to_str(type->full)] = fields;
   }
   return py::make_tuple(out, answer(pass));

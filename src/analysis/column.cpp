@@ -145,7 +145,7 @@ result<void> Column::bind() {
     any_event = true;
     last = type.get();
     if (!event_.empty()) {
-      for (const Field& f : type->fields) names.push_back(f.name);
+      for (const Field& f : type->fields()) names.push_back(f.name);
     }
     const Field* const field = field_of(*type);
     if (field != nullptr && !(name_ == "stack" && field->is_stack)) {
@@ -159,7 +159,7 @@ result<void> Column::bind() {
       }
       array = true;
     } else if (!event_.empty() && fields.empty()) {
-      for (const Field& f : type->fields) fields += (fields.empty() ? "" : ", ") + f.name;
+      for (const Field& f : type->fields()) fields += (fields.empty() ? "" : ", ") + f.name;
       fields = "; " + type->full + " has " + (fields.empty() ? "no fields" : fields);
     }
   }
@@ -169,7 +169,7 @@ result<void> Column::bind() {
                                    [&](const auto& type) { return name_ == type->name || name_ == type->full; });
       event_.empty() && is != formats_->all().end() && !is_builtin(name_)) {
     std::vector<std::string> own;
-    for (const Field& f : (*is)->fields) own.push_back(f.name);
+    for (const Field& f : (*is)->fields()) own.push_back(f.name);
     return wrong(own.empty() ? "this is an event, and has no fields"
                              : "this is an event; name one of its fields, as in " + (*is)->full + "/" + own[0] + ": " +
                                    short_list(own));

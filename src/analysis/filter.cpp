@@ -376,7 +376,7 @@ Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
   if (name == "stack") return lower_text(leaf, Op::stack, nullptr);
   if (name == "source") return lower_text(leaf, Op::source, nullptr);
   if (name == "pid" || name == "tid" || name == "common_pid") {
-    if (type != nullptr && type->parsed && !type->has_tid) return {};
+    if (type != nullptr && type->parsed() && !type->has_tid()) return {};
     step.integer = IntegerAt(4, 4, true);
     if (name != "common_pid") step.op = Op::tid;
     return lower_number(leaf, step, 32, true, nullptr);
@@ -480,7 +480,7 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
       if (!leaf.of(*type)) continue;
       any = true;
       if (!leaf.events.empty())
-        for (const Field& f : type->fields) names.push_back(f.name);
+        for (const Field& f : type->fields()) names.push_back(f.name);
       if (field_of(*type, leaf.field) == nullptr && (!builtin || leaf.events.empty())) continue;
       known = true;
       check(type.get());

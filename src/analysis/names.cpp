@@ -179,7 +179,7 @@ bool is_builtin(std::string_view name) {
 std::string near_names(std::string_view wanted, const Formats& formats) {
   std::vector<std::string> names(std::begin(builtins), std::end(builtins));
   for (const auto& type : formats.all()) {
-    for (const Field& f : type->fields) names.push_back(f.name);
+    for (const Field& f : type->fields()) names.push_back(f.name);
   }
   return did_you_mean(nearest(wanted, names));
 }

@@ -47,7 +47,7 @@ result<void> one_meaning(const Pairs::Key& key, const EventPatterns& starts, con
       find_mixture(name, formats, [&](const EventType& type) { return matches(starts, type) || matches(ends, type); });
   if (!mixed) return {};
   std::vector<std::string> fields;
-  for (const Field& f : mixed.without->fields) fields.push_back(f.name);
+  for (const Field& f : mixed.without->fields()) fields.push_back(f.name);
   fields = nearest(name, fields);
   for (std::string& field : fields) field = matches(ends, *mixed.without) ? name + "=" + field : field + "=" + name;
   const std::string other =

@@ -209,10 +209,10 @@ const bt_event_class* Rings::event_class(u32 number, const EventType* type) {
                           type != nullptr ? type->full.c_str() : fmt::format("unknown:{}", number & 0xFFFF).c_str());
   const FieldClass payload(made(bt_field_class_structure_create(trace_class_.get())));
   std::set<std::string> taken;
-  if (type == nullptr || !type->parsed)
+  if (type == nullptr || !type->parsed())
     append(payload.get(), "hex", FieldClass(made(bt_field_class_string_create(trace_class_.get()))));
   else
-    for (const Field& field : type->fields)
+    for (const Field& field : type->fields())
       append(payload.get(), c_name(field.name, taken).c_str(), class_of(trace_class_.get(), field));
   bt_event_class_set_payload_field_class(made_class, payload.get());
   bt_event_class_put_ref(made_class);  // its stream class holds it
@@ -228,13 +228,13 @@ void Rings::fill(bt_event* event, const TraceRecord& record, const RingName& rin
     bt_field_integer_signed_set_value(bt_field_structure_borrow_member_field_by_index(context, i), numbers[i]);
   set_text(bt_field_structure_borrow_member_field_by_index(context, 3), tasks.name(tid, ring));
   bt_field* const payload = bt_event_borrow_payload_field(event);
-  if (type == nullptr || !type->parsed) {
+  if (type == nullptr || !type->parsed()) {
     fmt::memory_buffer hex;
     append_hex(record.payload, " ", hex);
     return set_text(bt_field_structure_borrow_member_field_by_index(payload, 0), {hex.data(), hex.size()});
   }
-  for (u64 i = 0; i < type->fields.size(); ++i)
-    set(bt_field_structure_borrow_member_field_by_index(payload, i), record.payload, type->fields[i]);
+  for (u64 i = 0; i < type->fields().size(); ++i)
+    set(bt_field_structure_borrow_member_field_by_index(payload, i), record.payload, type->fields()[i]);
 }
 
 void Rings::take(const TraceRecord& record, const RingName& ring, Reading::Got got) {

@@ -204,7 +204,7 @@ class Completion {
       if (!trace) return;
       for (const auto& type : trace->formats.all()) {
         EventInfo info{0, type->system, type->name, ""};
-        for (const Field& f : type->fields) info.format += "\tfield:int " + f.name + ";";
+        for (const Field& f : type->fields()) info.format += "\tfield:int " + f.name + ";";
         more.push_back(std::move(info));
       }
     }

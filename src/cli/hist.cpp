@@ -186,10 +186,9 @@ Error explained(Error error, const HistOptions& options, const Formats& formats)
   if (!known || field.empty() || std::any_of(formats.all().begin(), formats.all().end(), has)) return error;
   for (const KernelEvent& event : *known) {
     const auto info = kernel_event(event);
+    if (!info || info->format.find(" " + field) == std::string::npos) continue;
     Formats one;
-    if (!info || info->format.find(" " + field) == std::string::npos ||
-        !one.add(info->number(), info->system, info->name, info->format))
-      continue;
+    one.add(info->number(), info->system, info->name, info->format);
     if (!std::any_of(one.all().begin(), one.all().end(), has)) continue;
     error.sentence += (error.sentence.ends_with('?') ? " An" : "; an") + std::string(" event of the kernel's has it: ") +
                       advice(event.system + ":" + event.name);

@@ -199,7 +199,7 @@ std::string of_one_side(const std::string& text, const Pairs& pairs, const Trace
   for (const auto& type : trace.formats.all()) {
     for (const int side : {0, 1}) {
       if (side == 0 ? !pairs.is_start(*type) : !pairs.is_end(*type)) continue;
-      for (const Field& f : type->fields) {
+      for (const Field& f : type->fields()) {
         fields[side].insert(f.name);
         if (filter->names(f.name)) named[side].insert(f.name);
       }
@@ -305,6 +305,7 @@ class Report {
                 {"evicted_pairs", pairs_.evicted_groups().count}});
     }
     Json& slowest = j["slowest"] = Json::array();
+    JsonLines lines(trace_.formats, trace_.tasks);
     for (const Pairs::Slow& slow : pairs_.slowest()) {
       Json one{{"latency", slow.latency}, {"doubtful", slow.doubtful}, {"key", slow.key}};
       if (pairs_.grouped()) one["group"] = slow.group;
@@ -322,7 +323,6 @@ class Report {
           one[name]["stack"] = trace_.formats.stacks()->functions(copy.stack);
       }
       Json& context = one["context"] = Json::array();
-      JsonLines lines(trace_.formats, trace_.tasks);
       for (const Pairs::Copy& copy : slow.context) {
         fmt::memory_buffer line;
         lines.print(copy.record(), trace_.timeline.name(copy.source), line);
@@ -416,6 +416,7 @@ class Report {
       table.row(std::move(cells));
     }
     std::string out = "\n" + table.render(colours());
+    TextLines text(trace_.formats, trace_.tasks, trace_.raw_times());
     for (const Pairs::Slow& slow : slowest) {
       for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
         if (copy.stack == 0 || trace_.formats.stacks() == nullptr) continue;
@@ -427,7 +428,6 @@ class Report {
       }
       if (slow.context.empty()) continue;
       fmt::memory_buffer lines;
-      TextLines text(trace_.formats, trace_.tasks, trace_.raw_times());
       for (const Pairs::Copy& copy : slow.context) text.print(copy.record(), trace_.timeline.name(copy.source), lines);
       text.print(slow.end.record(), trace_.timeline.name(slow.end.source), lines);
       out += fmt::format("\n{} with {}, and what led to it:\n", format_time(static_cast<double>(slow.latency)), slow.key);

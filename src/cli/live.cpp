@@ -114,7 +114,7 @@ void AnalysisRun::check_columns(const std::vector<Column>& columns) const {
     std::vector<std::string> names;
     const bool found = std::any_of(types.begin(), types.end(), [&](const auto& type) {
       if (!matches(only_, *type)) return false;
-      for (const Field& f : type->fields) names.push_back(f.name);
+      for (const Field& f : type->fields()) names.push_back(f.name);
       return column.in(*type);
     });
     if (found) continue;

@@ -84,7 +84,7 @@ result<void> Consumer::find_field(std::string_view event, std::string_view name,
     if (type->full != event && type->name != event) continue;
     const Field* field = nullptr;
     std::string all;
-    for (const auto& f : type->fields) {
+    for (const auto& f : type->fields()) {
       all += (all.empty() ? "" : ", ") + f.name;
       if (f.name == name) field = &f;
     }
@@ -152,7 +152,7 @@ u64 Consumer::events() const { return state_->reading->totals().events; }
 u64 Consumer::lost() const { return state_->reading->totals().lost; }
 u64 Consumer::late() const { return state_->trace().timeline.late(); }
 std::vector<std::string> Consumer::problems() const {
-  std::vector<std::string> all = state_->trace().notices;
+  std::vector<std::string> all = state_->reading->notices();
   const auto& more = state_->trace().timeline.problems();
   all.insert(all.end(), more.begin(), more.end());
   return all;

@@ -73,8 +73,7 @@ bool Reading::stacks_anywhere() const {
 bool Reading::has_stacks() const {
   const auto& types = trace_.formats.all();
   return stacks_ != nullptr && std::any_of(types.begin(), types.end(), [](const auto& type) {
-    return type->system == "ringside" || type->name == "kernel_stack" || type->name == "user_stack" ||
-           std::any_of(type->fields.begin(), type->fields.end(), [](const Field& field) { return field.is_stack; });
+    return type->system == "ringside" || type->name == "kernel_stack" || type->name == "user_stack" || type->stack() != nullptr;
   });
 }
 
@@ -116,7 +115,7 @@ bool Reading::in_order(const Filter& filter) {
   return asks("stack") || asks("cpu") || asks("CPU") || std::any_of(std::begin(told_by_events), std::end(told_by_events), asks);
 }
 
-void Reading::add(const Reading& part) {
+void Reading::add(Reading& part) {
   totals_.seen += part.totals_.seen;
   totals_.events += part.totals_.events;
   totals_.lost += part.totals_.lost;
@@ -126,6 +125,8 @@ void Reading::add(const Reading& part) {
   stacks_behind_ += part.stacks_behind_;
   stacks_joined_ += part.stacks_joined_;
   cut_ = cut_ || part.cut_;
+  for (const EventType* failed : part.trace_.formats.take_failed())
+    if (const EventType* const own = trace_.formats.find(failed->id)) (void)own->format();  // it fails here as well: tell()
   names_.add(part.names_);
 }
 
@@ -259,6 +260,8 @@ void Reading::stop() {
 }
 
 void Reading::tell() {
+  for (const EventType* failed : trace_.formats.take_failed())
+    trace_.notices.push_back("the format of " + failed->full + " cannot be understood; its fields appear as hex");
   if (!notices_) return;
   notices_(trace_.notices);
   trace_.notices.clear();
@@ -273,6 +276,7 @@ Missing Reading::missing(u64 gaps) const {
 
 const Totals& Reading::complete() {
   totals_.missing = missing(totals_.lost);
+  tell();
   return totals_;
 }
 

@@ -80,6 +80,11 @@ class Reading {
   Stacks& join_stacks();
   bool joins_stacks() const { return stacks_ != nullptr; }
   bool stacks_anywhere() const;  // it does, and those of programs may stand anywhere before their events
+  // Remarks so far, if Options::notices does not take them.
+  const std::vector<std::string>& notices() {
+    tell();
+    return trace_.notices;
+  }
   // Sentences about what the stacks lack; none without join_stacks().
   std::vector<std::string> stack_remarks() const;
   // Ends with the events written up to now; those still come.
@@ -124,7 +129,7 @@ class Reading {
   // The next records are those of the times from `from` to before `end`. Each part is later than the one before. ordered: what
   // earlier events tell of threads holds, too, as in a reading of the whole; they are all read then.
   void go_to(u64 from, u64 end, bool ordered);
-  void add(const Reading& part);  // its totals, to a reading that has read nothing itself
+  void add(Reading& part);  // its totals, to a reading that has read nothing itself
 
   const RingName& ring(const TraceRecord& record) const { return trace_.timeline.name(record.source); }
 

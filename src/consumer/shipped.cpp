@@ -386,14 +386,14 @@ class Maker {
         const EventType* const type = formats_.find(*event);
         const u16 id = static_cast<u16>(*event);
         payload.assign(8, 0);
-        if (type == nullptr || !type->parsed) {
+        if (type == nullptr || !type->parsed()) {
           if (whole != nullptr && whole->kind == ColumnIn::Kind::text && !whole->is_array)
             payload.assign(whole->texts[row].begin(), whole->texts[row].end());
           if (payload.size() < 8) payload.resize(8);
         } else {
           auto [own, fresh] = columns.try_emplace(*event);
           if (fresh) {
-            for (const Field& field : type->fields) {
+            for (const Field& field : type->fields()) {
               const ColumnIn* column = block.column(column_of(field.name));
               if (column == nullptr || !fits(field, *column))
                 column = block.column(clickhouse::name_with_type(column_of(field.name), type_of(field)));
@@ -403,7 +403,7 @@ class Maker {
           const u16 common_flags = static_cast<u16>(flags->whole(row));
           const i32 common_pid = static_cast<i32>(tid->whole(row));
           std::memcpy(payload.data() + 2, &common_flags, 2);
-          if (type->has_tid) std::memcpy(payload.data() + 4, &common_pid, 4);
+          if (type->has_tid()) std::memcpy(payload.data() + 4, &common_pid, 4);
           RS_TRY(put_fields(*type, own->second, row, payload));
         }
         std::memcpy(payload.data(), &id, 2);
@@ -419,13 +419,13 @@ class Maker {
                                  std::vector<u8>& payload) {
     // All fixed ones first: the others lie behind them.
     size_t fixed = 8;
-    for (const Field& field : type.fields)
+    for (const Field& field : type.fields())
       fixed = std::max<size_t>(fixed, field.offset + (is_rest(type, field) ? 0 : field.size));
     if (fixed > subbuf_size / 2)
       return refuse(std::errc::bad_message, "the format of " + type.full + " has an event of " + format_size(fixed));
     payload.resize(fixed);
-    for (size_t n = 0; n < type.fields.size(); ++n)
-      if (columns[n] != nullptr) put_field(type, type.fields[n], *columns[n], row, payload);
+    for (size_t n = 0; n < type.fields().size(); ++n)
+      if (columns[n] != nullptr) put_field(type, type.fields()[n], *columns[n], row, payload);
     return {};
   }
 
@@ -542,7 +542,7 @@ class Maker {
     for (const Part& part : parts_)
       if (const auto at = part.events.find(table); at != part.events.end()) numbers.insert(at->second);
     const EventType* const type = numbers.size() == 1 ? formats_.find(*numbers.begin()) : nullptr;
-    if (type == nullptr || !type->parsed) return false;
+    if (type == nullptr || !type->parsed()) return false;
     if (!tallied_->only.empty() && !matches(tallied_->only, *type)) return true;
     const bool kernel = *numbers.begin() >= kernel_ids;
     const auto& types = types_[table];
@@ -555,8 +555,8 @@ class Maker {
     if (needs_ring_) add("ring", "of_ring");
     if (needs_thread_) add("tid", "of_tid");
     if (needs_flags_) add("flags", "of_flags");
-    for (size_t n = 0; n < type->fields.size(); ++n) {
-      const Field& field = type->fields[n];
+    for (size_t n = 0; n < type->fields().size(); ++n) {
+      const Field& field = type->fields()[n];
       u32 uses = filter_ && filter_->names(field.name) ? 2 : 0;
       const Column* user = nullptr;
       for (const Column& column : columns_)
@@ -599,9 +599,9 @@ class Maker {
                    *flags = RS_TRY(column(needs_flags_, "of_flags")),
                    *time = RS_TRY(column(block.column("of_time") != nullptr, "of_time"));
     std::vector<const ColumnIn*> fields;
-    for (size_t n = 0; n < type.fields.size(); ++n) {
+    for (size_t n = 0; n < type.fields().size(); ++n) {
       const ColumnIn* const field = block.column("field" + std::to_string(n));
-      fields.push_back(field != nullptr && fits(type.fields[n], *field) ? field : nullptr);
+      fields.push_back(field != nullptr && fits(type.fields()[n], *field) ? field : nullptr);
     }
     std::vector<u8> payload;
     for (u64 row = 0; row < block.rows; ++row) {
@@ -619,7 +619,7 @@ class Maker {
       const auto common_pid = static_cast<i32>(tid != nullptr ? tid->whole(row) : 0);
       std::memcpy(payload.data(), &id, 2);
       std::memcpy(payload.data() + 2, &common_flags, 2);
-      if (type.has_tid) std::memcpy(payload.data() + 4, &common_pid, 4);
+      if (type.has_tid()) std::memcpy(payload.data() + 4, &common_pid, 4);
       RS_TRY(put_fields(type, fields, row, payload));
       u32 own = 0;
       if (ring != nullptr) own = ring_here(*part, static_cast<u32>(ring->whole(row)));

@@ -26,10 +26,13 @@ namespace {
 
 void add_events(Trace& trace, const OpenedTrace& of, const std::vector<EventInfo>& events) {
   for (const EventInfo& e : events) {
-    if (trace.formats.find(of.ids + e.number()) != nullptr) continue;
-    if (!trace.formats.add(of.ids + e.number(), e.system, e.name, e.format))
-      trace.notices.push_back("the format of " + e.system + ":" + e.name + " cannot be understood; its fields appear as hex");
+    if (trace.formats.find(of.ids + e.number()) == nullptr) trace.formats.add(of.ids + e.number(), e.system, e.name, e.format);
   }
+}
+
+// The kernel's names, some MiB, which most commands do not need.
+void load_names(Trace& trace, const std::string& dir) {
+  trace.formats.symbols().load_later([dir] { return read_kept(dir, "kallsyms").value_or(""); });
 }
 
 // Each opens one WHERE: its kind and its rings go to `o`, the meaning of its events to `trace`.
@@ -51,7 +54,7 @@ result<void> open_recorded(Trace& trace, OpenedTrace& o, const std::string& dir)
   }
   for (const RingName& thread : meta.threads) trace.tasks.add_recorded(thread, o.ids);
   if (o.ctf == nullptr) trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});  // its events may tell no thread
-  if (auto names = read_kept(dir, "kallsyms")) trace.formats.symbols().load(std::move(*names));
+  load_names(trace, dir);
   o.sources = std::move(rings);
   o.clock = to_string(meta.clock.kind);
   o.boot = meta.boot;
@@ -585,7 +588,7 @@ Trace open_growing(const std::string& dir, const RecordingMeta& now) {
   o.clock = to_string(now.clock.kind);
   o.boot = now.boot;
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
-  if (auto names = read_kept(dir, "kallsyms")) trace.formats.symbols().load(std::move(*names));
+  load_names(trace, dir);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   trace.grow(now);
   return trace;

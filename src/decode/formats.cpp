@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <sstream>
 
 #include "decode/print_steps.hpp"
@@ -12,6 +13,7 @@
 namespace ringside {
 namespace {
 
+std::mutex parsing;                    // libtraceevent's parser has global state
 constexpr u32 largest_offset = 65536;  // a payload fits a sub-buffer of at most 256 KiB, its located data 16 bits
 
 // The size of one element by the type's name, where libtraceevent does not give it.
@@ -84,85 +86,39 @@ char* resolve(void* symbols, unsigned long long* address, char** module) {
   return name.data();
 }
 
-}  // namespace
-
-void TepFree::operator()(tep_handle* tep) const { tep_free(tep); }
-
-const Field* EventType::field(std::string_view wanted) const {
-  for (const Field& f : fields) {
-    if (f.name == wanted) return &f;
-  }
-  return nullptr;
-}
-
-bool Formats::add(u32 id, const std::string& system, const std::string& name, const std::string& format) {
-  auto type = std::make_unique<EventType>();
-  type->id = id;
-  type->system = system;
-  type->name = name;
-  type->full = system + ":" + name;
-  type->of_syscalls = system == "syscalls" || system == "raw_syscalls";
-  if (id >= numbers_) return false;
-  ++version_;
-  if (id >= by_id_.size()) by_id_.resize(id + 1);
-  by_id_[id] = type.get();
-  types_.push_back(std::move(type));
-  EventType& event_type = *types_.back();
-
-  // A handle of its own for each event: libtraceevent never forgets an event, and ids may be given anew.
+// A handle of its own for each event: libtraceevent never forgets an event, and ids may be given anew.
+void read_format(u32 id, const std::string& system, const std::string& text, FormatContext& context, EventFormat& to) {
   std::unique_ptr<tep_handle, TepFree> tep(new_handle());
-  if (tep == nullptr || format.empty() || !all_printable(format)) return false;
-  if (tep_parse_event(tep.get(), format.data(), static_cast<unsigned long>(format.size()), system.c_str()) != 0) return false;
+  if (tep == nullptr || text.empty() || !all_printable(text)) return;
+  if (tep_parse_event(tep.get(), text.data(), static_cast<unsigned long>(text.size()), system.c_str()) != 0) return;
   tep_event* event = tep_get_first_event(tep.get());
-  if (event == nullptr) return false;
-  event_type.parsed = true;
+  if (event == nullptr) return;
+  to.parsed = true;
   for (const tep_format_field* f = event->format.common_fields; f != nullptr; f = f->next)
-    event_type.has_tid = event_type.has_tid || (std::strcmp(f->name, "common_pid") == 0 && f->offset == 4 && f->size == 4);
+    to.has_tid = to.has_tid || (std::strcmp(f->name, "common_pid") == 0 && f->offset == 4 && f->size == 4);
   for (const tep_format_field* f = event->format.fields; f != nullptr; f = f->next) {
     Field field;
-    if (read_field(*f, field)) event_type.fields.push_back(std::move(field));
+    if (read_field(*f, field)) to.fields.push_back(std::move(field));
   }
-  for (const Field& field : event_type.fields) {
-    if (field.is_stack && event_type.stack == nullptr) event_type.stack = &field;
+  for (const Field& field : to.fields) {
+    if (field.is_stack && to.stack == nullptr) to.stack = &field;
   }
-  if (compile_steps(*event, event_type)) return true;
-  if (format.find("char *") != std::string::npos) {
-    for (const auto& [address, text] : strings_)
-      if (text.size() >= 3) tep_register_print_string(tep.get(), text.c_str(), address);  // it reads in front of a shorter one
+  if (compile_steps(*event, to)) return;
+  if (text.find("char *") != std::string::npos) {
+    for (const auto& [address, string] : context.strings)
+      if (string.size() >= 3) tep_register_print_string(tep.get(), string.c_str(), address);  // shorter: it reads before them
   }
-  tep_set_function_resolver(tep.get(), resolve, symbols_.get());
+  tep_set_function_resolver(tep.get(), resolve, &context.symbols);
   if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr &&
       event->id == static_cast<int>(id & 0xFFFF))
-    event_type.tep = std::move(tep);  // a print fmt beyond our steps: libtraceevent walks its tree for each event
+    to.tep = std::move(tep);  // a print fmt beyond our steps: libtraceevent walks its tree for each event
   else
-    default_steps(event_type);
-  return true;
-}
-
-void Formats::add_strings(const std::string& printk_formats) {
-  std::istringstream lines(printk_formats);
-  for (std::string line; std::getline(lines, line);) {
-    char* end = nullptr;
-    const u64 address = std::strtoull(line.c_str(), &end, 16);
-    const size_t begin = line.find('"'), last = line.rfind('"');
-    if (address != 0 && begin < last) strings_.emplace_back(address, line.substr(begin + 1, last - begin - 1));
-  }
-}
-
-void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const {
-  if (type.tep != nullptr) {
-    print_by_tep(type, payload, out);
-  } else if (!type.parsed) {
-    const size_t common = std::min<size_t>(payload.size, 8);
-    append_hex({payload.data + common, payload.size - common}, " ", out);
-  } else {
-    run_steps(type, payload, *symbols_, out);
-  }
+    default_steps(to);
 }
 
 // libtraceevent trusts the payload to be as long as the format says, and located data to lie inside. So it gets a copy,
 // followed by as many zeros as the largest offset plus the largest length can reach.
-void Formats::print_by_tep(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
+void print_by_tep(tep_handle* tep, Bytes payload, fmt::memory_buffer& out) {
   static thread_local std::vector<u8> room(size_t{256} * 1024 + 4 * largest_offset);
   static thread_local size_t used = 0;
   const size_t size = std::min<size_t>(payload.size, size_t{256} * 1024);
@@ -174,12 +130,78 @@ void Formats::print_by_tep(const EventType& type, Bytes payload, fmt::memory_buf
   record.data = room.data();
   trace_seq seq;
   trace_seq_init(&seq);
-  tep_print_event(type.tep.get(), &seq, &record, "%s", TEP_PRINT_INFO);
+  tep_print_event(tep, &seq, &record, "%s", TEP_PRINT_INFO);
   trace_seq_terminate(&seq);
   if (seq.buffer != nullptr) {
     for (const char* s = seq.buffer; *s != 0; ++s) out.push_back(static_cast<u8>(*s) < 0x20 ? ' ' : *s);
   }
   trace_seq_destroy(&seq);
+}
+
+}  // namespace
+
+void TepFree::operator()(tep_handle* tep) const { tep_free(tep); }
+
+const Field* EventFormat::field(std::string_view wanted) const {
+  for (const Field& f : fields) {
+    if (f.name == wanted) return &f;
+  }
+  return nullptr;
+}
+
+EventType::EventType(u32 number, std::string of_system, std::string named, std::string format, FormatContext& context)
+    : id(number),
+      system(std::move(of_system)),
+      name(std::move(named)),
+      full(system + ":" + name),
+      of_syscalls(system == "syscalls" || system == "raw_syscalls"),
+      of_ftrace(system == "ftrace"),
+      context_(context),
+      names_a_stack_(format.find("ringside_stack") != format.npos),
+      text_(std::move(format)) {}
+
+void EventType::parse() const {
+  const std::lock_guard alone(parsing);
+  if (known_.load(std::memory_order_relaxed)) return;
+  read_format(id, system, text_, context_, format_);
+  if (!format_.parsed) context_.failed.push_back(this);
+  text_ = {};
+  known_.store(true, std::memory_order_release);  // pairs with the load in format()
+}
+
+void Formats::add(u32 id, std::string system, std::string name, std::string format) {
+  if (id >= numbers_) return;
+  ++version_;
+  if (id >= by_id_.size()) by_id_.resize(id + 1);
+  types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), *context_));
+  by_id_[id] = types_.back().get();
+}
+
+void Formats::add_strings(const std::string& printk_formats) {
+  std::istringstream lines(printk_formats);
+  for (std::string line; std::getline(lines, line);) {
+    char* end = nullptr;
+    const u64 address = std::strtoull(line.c_str(), &end, 16);
+    const size_t begin = line.find('"'), last = line.rfind('"');
+    if (address != 0 && begin < last) context_->strings.emplace_back(address, line.substr(begin + 1, last - begin - 1));
+  }
+}
+
+std::vector<const EventType*> Formats::take_failed() {
+  const std::lock_guard alone(parsing);
+  return std::exchange(context_->failed, {});
+}
+
+void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const {
+  const EventFormat& format = type.format();
+  if (format.tep != nullptr) {
+    print_by_tep(format.tep.get(), payload, out);
+  } else if (!format.parsed) {
+    const size_t common = std::min<size_t>(payload.size, 8);
+    append_hex({payload.data + common, payload.size - common}, " ", out);
+  } else {
+    run_steps(format, payload, context_->symbols, out);
+  }
 }
 
 }  // namespace ringside

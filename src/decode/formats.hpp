@@ -1,17 +1,16 @@
-// The meaning of an event's bytes: libtraceevent parses the `format` texts of an instance or a recording once; after that a
-// field is an offset, a size and a kind, and the event's line is a short list of steps.
+// The meaning of an event's bytes: libtraceevent parses the `format` text of an event at the first question about it; after
+// that a field is an offset, a size and a kind, and the event's line is a short list of steps. A kernel has 700 events, a
+// recording a few dozen of them.
 //
 //   Formats formats;
-//   formats.add(id, "libc", "malloc", text);
+//   formats.add(id, "libc", "malloc", text);       // takes no time
 //   const EventType* type = formats.find(id);
 //   formats.print(*type, payload, out);            // "size=32 ptr=0x55..." by the event's own print fmt
 //
 // Tolerant: a format that cannot be parsed leaves an event without fields, whose payload prints as hex. Payloads are hostile:
 // no read goes beyond their size.
 #pragma once
-#include <fmt/format.h>
-
-#include <charconv>
+#include <atomic>
 #include <memory>
 #include <ringside/base/types.hpp>
 #include <string>
@@ -19,18 +18,13 @@
 #include <utility>
 #include <vector>
 
+#include "decode/append.hpp"
+#include "decode/line_template.hpp"
 #include "decode/stack_texts.hpp"
 #include "decode/symbols.hpp"
 
 struct tep_handle;
 struct tep_event;
-
-#if FMT_VERSION < 100000
-// All of fmt's formatting, which fmt before 10 instantiates in each unit that calls format_to: four seconds each. fields.cpp
-// has it once.
-extern template void fmt::detail::vformat_to<char>(fmt::detail::buffer<char>&, fmt::string_view, fmt::format_args,
-                                                   fmt::detail::locale_ref);
-#endif
 
 namespace ringside {
 
@@ -127,19 +121,57 @@ struct TepFree {
   void operator()(tep_handle* tep) const;
 };
 
-struct EventType {
-  u32 id = 0;  // a kernel event's: plus kernel_ids
-  std::string system, name, full;  // full: "system:name"
-  std::vector<Field> fields;       // without the common ones
-  std::vector<PrintStep> steps;    // empty: libtraceevent prints it (`tep`), or it prints as hex
+// What a format text says.
+struct EventFormat {
+  std::vector<Field> fields;     // without the common ones
+  std::vector<PrintStep> steps;  // empty: libtraceevent prints it (`tep`), or it prints as hex
+  LineTemplate line;             // the same; other() is a step
   std::unique_ptr<tep_handle, TepFree> tep;
   bool parsed = false;
-  bool has_tid = false;    // it has a common_pid: a hypervisor's events have none
-  bool of_syscalls = false;  // of the system syscalls or raw_syscalls
+  bool has_tid = false;          // it has a common_pid: a hypervisor's events have none
+  bool by_fields = false;        // the print fmt cannot be resolved: the steps print name=value
   const Field* stack = nullptr;  // the first field that is_stack
-  bool by_fields = false;  // the print fmt cannot be resolved: the steps print name=value
 
   const Field* field(std::string_view wanted) const;
+};
+
+class EventType;
+
+// What the formats of one trace share.
+struct FormatContext {
+  Symbols symbols;
+  std::vector<std::pair<u64, std::string>> strings;
+  std::vector<const EventType*> failed;  // their formats could not be parsed
+};
+
+class EventType {
+ public:
+  EventType(u32 number, std::string of_system, std::string named, std::string format, FormatContext& context);
+
+  const u32 id;  // a kernel event's: plus kernel_ids
+  const std::string system, name, full;  // full: "system:name"
+  const bool of_syscalls, of_ftrace;     // by the system's name
+
+  // Thread-safe.
+  const EventFormat& format() const {
+    if (!known_.load(std::memory_order_acquire)) [[unlikely]] parse();  // pairs with the store in parse()
+    return format_;
+  }
+  bool parsed() const { return format().parsed; }
+  bool has_tid() const { return format().has_tid; }
+  const std::vector<Field>& fields() const { return format().fields; }
+  const Field* field(std::string_view wanted) const { return format().field(wanted); }
+  // Costs nothing for events whose text names no such type: the kernel's.
+  const Field* stack() const { return names_a_stack_ ? format().stack : nullptr; }
+
+ private:
+  void parse() const;
+
+  FormatContext& context_;
+  const bool names_a_stack_;
+  mutable std::string text_;  // until it is parsed
+  mutable EventFormat format_;
+  mutable std::atomic<bool> known_{false};
 };
 
 class Formats {
@@ -150,17 +182,20 @@ class Formats {
   u32 more_ids() { return std::exchange(numbers_, numbers_ + most_ids); }
   u32 numbers() const { return numbers_; }
 
-  // Replaces an event of the same id. False: the text could not be parsed (the event is kept, without fields).
-  bool add(u32 id, const std::string& system, const std::string& name, const std::string& format);
+  // Replaces an event of the same id. Ids from numbers() on are left out.
+  void add(u32 id, std::string system, std::string name, std::string format);
   const EventType* find(u32 id) const { return id < by_id_.size() ? by_id_[id] : nullptr; }
   const std::vector<std::unique_ptr<EventType>>& all() const { return types_; }
   // Changes whenever find() may return something else than before: for caches of its results. Never 0.
   u64 version() const { return version_; }
-  // Texts that events point to, as tracefs lists them in printk_formats: `0xaddress : "text"` a line. For events added later.
+  // Events that somebody asked about, and whose format could not be parsed. Each of them comes once.
+  std::vector<const EventType*> take_failed();
+  // Texts that events point to, as tracefs lists them in printk_formats: `0xaddress : "text"` a line. Before the first question
+  // about an event.
   void add_strings(const std::string& printk_formats);
   // Names for the kernel's addresses (%pS), from now on.
-  Symbols& symbols() { return *symbols_; }
-  const Symbols& symbols() const { return *symbols_; }
+  Symbols& symbols() { return context_->symbols; }
+  const Symbols& symbols() const { return context_->symbols; }
   // The texts of stacks; null: nothing reads stacks here. They must outlive it.
   StackTexts* stacks() const { return stacks_; }
   void use_stacks(StackTexts* stacks) { stacks_ = stacks; }
@@ -168,14 +203,11 @@ class Formats {
   void print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
 
  private:
-  static void print_by_tep(const EventType& type, Bytes payload, fmt::memory_buffer& out);
-
   u32 numbers_ = most_ids;
   u64 version_ = 1;
   std::vector<const EventType*> by_id_;
   std::vector<std::unique_ptr<EventType>> types_;
-  std::vector<std::pair<u64, std::string>> strings_;
-  std::unique_ptr<Symbols> symbols_ = std::make_unique<Symbols>();  // its address is in the handles
+  std::unique_ptr<FormatContext> context_ = std::make_unique<FormatContext>();  // its address is in the events
   StackTexts* stacks_ = nullptr;
 };
 
@@ -192,7 +224,7 @@ inline Common read_common(Bytes payload) {  // inline: several times for each ev
 }
 // 0: the event has no thread (a hypervisor's).
 inline i32 thread_of(const EventType* type, const Common& common) {
-  return type == nullptr || type->has_tid || !type->parsed ? common.tid : 0;
+  return type == nullptr || type->has_tid() || !type->parsed() ? common.tid : 0;
 }
 
 // Fields by value. A field outside the payload reads as 0 or as an empty text.
@@ -205,42 +237,5 @@ double read_number(Bytes payload, const Field& field);  // integer or floating, 
 // One element of an array.
 i64 element_integer(const u8* at, u32 size, bool is_signed);
 double element_floating(const u8* at, u32 size);
-
-// The shortest decimal that reads back as the same float or double of `size` bytes.
-void append_floating(double value, u32 size, fmt::memory_buffer& out);
-void append_hex(Bytes bytes, std::string_view between, fmt::memory_buffer& out);
-
-// Inline, and by words that overlap, because most parts of a line are a few bytes long.
-RINGSIDE_INLINE void append(fmt::memory_buffer& out, std::string_view s) {
-  const size_t at = out.size(), size = s.size();
-  out.resize(at + size);
-  const auto ends = [to = out.data() + at, from = s.data(), size]<class Word>(Word first) {
-    Word last;
-    __builtin_memcpy(&first, from, sizeof first);
-    __builtin_memcpy(&last, from + size - sizeof last, sizeof last);
-    __builtin_memcpy(to, &first, sizeof first);
-    __builtin_memcpy(to + size - sizeof last, &last, sizeof last);
-  };
-  if (size > 16)
-    __builtin_memcpy(out.data() + at, s.data(), size);
-  else if (size >= 8)
-    ends(u64{});
-  else if (size >= 4)
-    ends(u32{});
-  else if (size >= 2)
-    ends(u16{});
-  else if (size == 1)
-    out.data()[at] = s.front();
-}
-// Written where it stays: a load of several digits that were stored one by one waits for the stores.
-inline void append_decimal(i64 value, bool is_signed, fmt::memory_buffer& out) {
-  constexpr size_t most = 20;
-  const size_t at = out.size();
-  out.resize(at + most);
-  char* const begin = out.data() + at;
-  const auto done =
-      is_signed ? std::to_chars(begin, begin + most, value) : std::to_chars(begin, begin + most, static_cast<u64>(value));
-  out.resize(static_cast<size_t>(done.ptr - out.data()));
-}
 
 }  // namespace ringside

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
 #include "sys/text.hpp"
 
@@ -72,7 +73,7 @@ constexpr u32 most_nodes = 1000;  // in a tree: formats come from anywhere
 // signs).
 class ValueCompiler {
  public:
-  explicit ValueCompiler(const EventType& type) : type_(type) {}
+  explicit ValueCompiler(const EventFormat& type) : type_(type) {}
   bool compile(const tep_print_arg* arg, std::vector<ValueOp>& code) {
     const bool done = walk(arg, 0);
     code = std::move(code_);
@@ -151,7 +152,7 @@ class ValueCompiler {
     return false;
   }
 
-  const EventType& type_;
+  const EventFormat& type_;
   std::vector<ValueOp> code_;
   u32 nested_ = 0;
   bool unsigned_ = false;  // whether the value compiled last is unsigned
@@ -213,10 +214,10 @@ bool simple_flags(const std::string& flags, PrintStep& step) {
   return true;
 }
 
-bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, EventType& type, PrintStep& step);
+bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, EventFormat& type, PrintStep& step);
 
 // cond ? a : b, where a and b are texts.
-bool compile_choice(const tep_print_arg* arg, const Conversion& conversion, EventType& type, PrintStep& step) {
+bool compile_choice(const tep_print_arg* arg, const Conversion& conversion, EventFormat& type, PrintStep& step) {
   const tep_print_arg* ways = arg->op.right;
   if (ways == nullptr || ways->type != TEP_PRINT_OP || !ValueCompiler(type).compile(arg->op.left, step.code)) return false;
   step.kind = Kind::choice;
@@ -251,7 +252,7 @@ bool compile_number(const Conversion& conversion, PrintStep& step) {
   return conversion.letter == 'c';
 }
 
-bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, EventType& type, PrintStep& step) {
+bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, EventFormat& type, PrintStep& step) {
   step.width = conversion.width;
   if (conversion.letter == 's' && arg->type == TEP_PRINT_OP && std::strcmp(arg->op.op, "?") == 0)
     return compile_choice(arg, conversion, type, step);
@@ -333,14 +334,8 @@ i64 narrowed(i64 value, const PrintStep& step) {
 }
 
 u32 hex_digits(u64 value) { return static_cast<u32>(std::bit_width(value | 1) + 3) / 4; }
-void append_base16(u64 value, fmt::memory_buffer& out) {
-  const u32 n = hex_digits(value);
-  out.resize(out.size() + n);
-  char* at = out.end();
-  for (u32 i = 0; i < n; ++i, value >>= 4) *--at = "0123456789abcdef"[value & 15];
-}
 
-u64 value_of(const std::vector<ValueOp>& code, const EventType& type, Bytes payload) {
+u64 value_of(const std::vector<ValueOp>& code, const EventFormat& type, Bytes payload) {
   using Op = ValueOp::Op;
   u64 stack[deepest + 1];
   size_t top = 0;  // number of values on the stack
@@ -400,13 +395,13 @@ u64 value_of(const std::vector<ValueOp>& code, const EventType& type, Bytes payl
   return stack[0];
 }
 
-i64 value_of(const PrintStep& step, const EventType& type, Bytes payload) {
+i64 value_of(const PrintStep& step, const EventFormat& type, Bytes payload) {
   return step.code.empty() ? read_integer(payload, type.fields[step.field])
                            : static_cast<i64>(value_of(step.code, type, payload));
 }
 
 // __print_hex(a, n), __print_array(a, n, size): the first n elements.
-Bytes limited(const PrintStep& step, const EventType& type, Bytes payload, Bytes all) {
+Bytes limited(const PrintStep& step, const EventFormat& type, Bytes payload, Bytes all) {
   if (step.code.empty()) return all;
   const u64 count = value_of(step.code, type, payload), each = std::max<u64>(type.fields[step.field].element, 1);
   return {all.data, count < all.size / each ? count * each : all.size};
@@ -451,6 +446,7 @@ void append_address(const PrintStep& step, u64 address, const Symbols& symbols, 
 void append_flags(const PrintStep& step, u64 value, fmt::memory_buffer& out) {
   bool first = true;
   for (const auto& [bit, name] : step.names) {
+    if (value == 0 && !first) return;
     const auto mask = static_cast<u64>(bit);
     if (mask == 0 ? value != 0 || !first : (value & mask) != mask) continue;
     if (!first) append(out, step.text);
@@ -523,7 +519,24 @@ const std::string* symbol_of(const std::vector<std::pair<i64, std::string>>& sym
   return nullptr;
 }
 
-bool compile_steps(const tep_event& event, EventType& type) {
+static void make_line(EventFormat& type) {
+  type.line = {};
+  for (u32 n = 0; n < type.steps.size(); ++n) {
+    const PrintStep& step = type.steps[n];
+    const bool padded = step.min_width != 0, hex = step.kind == Kind::hex,
+               plain = step.code.empty() && (hex ? !step.base && (!padded || (step.zeros && !step.left && step.min_width <= 16))
+                                                 : step.kind == Kind::decimal && !padded);
+    if (step.kind == Kind::literal)
+      type.line.literal(step.text);
+    else if (const Field* const field = plain ? &type.fields[step.field] : nullptr; field != nullptr)
+      type.line.number({field->offset, static_cast<u8>(field->size), static_cast<u8>(step.width < 8 ? step.width : 8),
+                        field->is_signed, step.is_signed, hex, step.min_width});
+    else
+      type.line.other(n);
+  }
+}
+
+bool compile_steps(const tep_event& event, EventFormat& type) {
   if (event.print_fmt.format == nullptr) return false;
   std::vector<PrintStep> steps;
   std::string literal;
@@ -562,10 +575,11 @@ bool compile_steps(const tep_event& event, EventType& type) {
   flush();
   if (steps.empty()) steps.emplace_back();  // it prints nothing
   type.steps = std::move(steps);
+  make_line(type);
   return true;
 }
 
-void default_steps(EventType& type) {
+void default_steps(EventFormat& type) {
   type.by_fields = true;
   type.steps.clear();
   for (u32 i = 0; i < type.fields.size(); ++i) {
@@ -593,9 +607,10 @@ void default_steps(EventType& type) {
     type.steps.push_back(std::move(name));
     type.steps.push_back(std::move(value));
   }
+  make_line(type);
 }
 
-static void print_field(const PrintStep& step, const EventType& type, Bytes payload, const Symbols& symbols,
+static void print_field(const PrintStep& step, const EventFormat& type, Bytes payload, const Symbols& symbols,
                         fmt::memory_buffer& out) {
   const Field& field = type.fields[step.field];
   switch (step.kind) {
@@ -659,7 +674,7 @@ static void print_field(const PrintStep& step, const EventType& type, Bytes payl
   }
 }
 
-static void run(const std::vector<PrintStep>& steps, const EventType& type, Bytes payload, const Symbols& symbols,
+static void run(std::span<const PrintStep> steps, const EventFormat& type, Bytes payload, const Symbols& symbols,
                 fmt::memory_buffer& out) {
   for (const PrintStep& step : steps) {
     if (step.kind == Kind::literal)
@@ -671,8 +686,8 @@ static void run(const std::vector<PrintStep>& steps, const EventType& type, Byte
   }
 }
 
-void run_steps(const EventType& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out) {
-  run(type.steps, type, payload, symbols, out);
+void run_steps(const EventFormat& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out) {
+  type.line.print(payload, out, [&](u32 step, auto&) { run({&type.steps[step], 1}, type, payload, symbols, out); });
 }
 
 }  // namespace ringside

@@ -19,7 +19,7 @@ EventRole role_of(const EventType& type) {
   EventRole r;
   const Field* const flow = type.field("flow_id");
   r.flow = is_integer(flow) ? flow : nullptr;
-  for (const Field& f : type.fields) {
+  for (const Field& f : type.fields()) {
     if (r.weight == nullptr && is_integer(&f) && counts_bytes(f.name)) r.weight = &f;
   }
   const Field* const track = type.field("track_name");
@@ -36,7 +36,7 @@ EventRole role_of(const EventType& type) {
     return r;
   }
   r.value = r.name = r.track = nullptr;
-  for (const Field& f : type.fields) {
+  for (const Field& f : type.fields()) {
     if (!is_integer(&f) || f.name.size() < 4 || f.name.compare(f.name.size() - 3, 3, "_ns") != 0) continue;
     r.role = Role::duration;
     r.value = r.weight = &f;

@@ -6,15 +6,11 @@
 namespace ringside {
 namespace {
 
-// Takes the next word off `line`.
+// Takes the next word off `line`: blanks, then what is none.
 std::string_view word(std::string_view& line) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t'; };  // a kernel has 200,000 of these lines
-  size_t begin = 0;
-  while (begin < line.size() && blank(line[begin])) ++begin;
-  size_t end = begin;
-  while (end < line.size() && !blank(line[end])) ++end;
-  const std::string_view found = line.substr(begin, end - begin);
-  line.remove_prefix(end);
+  line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+  const std::string_view found = line.substr(0, line.find_first_of(" \t"));
+  line.remove_prefix(found.size());
   return found;
 }
 
@@ -33,16 +29,23 @@ void Symbols::load_later(std::function<std::string()> source) {
 void Symbols::Table::read() {
   if (source) text = source();
   std::string_view rest = text;
+  all.reserve(text.size() / 26);  // a line's bytes, most often
   while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
-    const std::string_view address = word(line);
     Symbol symbol;
-    const auto read = std::from_chars(address.data(), address.data() + address.size(), symbol.address, 16);
-    if (read.ec != std::errc() || symbol.address == 0) continue;
-    word(line);  // the type
-    symbol.name = word(line);
+    const auto address = std::from_chars(line.data(), line.data() + line.size(), symbol.address, 16);
+    if (address.ec != std::errc() || symbol.address == 0) continue;
+    line.remove_prefix(static_cast<size_t>(address.ptr - line.data()));
+    if (line.size() > 3 && line[0] == ' ' && line[2] == ' ' && line[3] != ' ') {  // as the kernel writes them, all 200,000
+      line.remove_prefix(3);
+      symbol.name = line.substr(0, std::min(line.find('\t'), line.find(' ')));
+      line.remove_prefix(symbol.name.size());
+    } else {
+      word(line);  // the type
+      symbol.name = word(line);
+    }
     symbol.module = word(line);
     if (symbol.module.size() > 2) symbol.module = symbol.module.substr(1, symbol.module.size() - 2);
     if (!symbol.name.empty()) all.push_back(symbol);
@@ -56,9 +59,17 @@ void Symbols::Table::read() {
 }
 
 const Symbols::Symbol* Symbols::find(u64 address) const {
+  const std::vector<Symbol>& symbols = all();
+  // Most questions are about few addresses, those of callers.
+  std::atomic<u32>& answer = table_->answers[address * 0x9E3779B97F4A7C15 >> 54];
+  const u32 at = answer.load(std::memory_order_relaxed);
+  if (at < symbols.size() && symbols[at].address <= address && (at + 1 == symbols.size() || address < symbols[at + 1].address))
+    return &symbols[at];
   const auto above =
-      std::upper_bound(all().begin(), all().end(), address, [](u64 a, const Symbol& symbol) { return a < symbol.address; });
-  return above == all().begin() ? nullptr : &*std::prev(above);
+      std::upper_bound(symbols.begin(), symbols.end(), address, [](u64 a, const Symbol& symbol) { return a < symbol.address; });
+  if (above == symbols.begin()) return nullptr;
+  answer.store(static_cast<u32>(above - symbols.begin() - 1), std::memory_order_relaxed);
+  return &*std::prev(above);
 }
 
 const Symbols::Symbol* Symbols::find_first(u64 address) const {

@@ -1,6 +1,8 @@
 // Names of kernel addresses, from a text like /proc/kallsyms: "address type name [module]" a line. The text is read at the first
 // question, because a kernel has 200,000 names and most commands ask for none. Questions are thread-safe.
 #pragma once
+#include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -36,6 +38,7 @@ class Symbols {
     std::string text;
     std::once_flag is_read;
     std::vector<Symbol> all;  // by address; names lie in the text
+    std::array<std::atomic<u32>, 1024> answers{};  // by address: an index in `all`; any value is right or is noticed
   };
   const std::vector<Symbol>& all() const {
     std::call_once(table_->is_read, [this] { table_->read(); });

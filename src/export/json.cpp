@@ -131,20 +131,29 @@ void append_json_text(std::string_view text, fmt::memory_buffer& out) {
 }
 
 const JsonLines::Event& JsonLines::event(u32 id, const EventType* type) {
-  Event& e = events_[id];
-  if (!e.name.empty()) return e;
+  const Event*& known = events_.at(id, formats_.version());
+  if (known != nullptr) [[likely]]
+    return *known;
+  Event& e = made_.emplace_back();
+  known = &e;
   fmt::memory_buffer text;
   append_json_text(type != nullptr ? type->full : fmt::format("unknown:{}", id & 0xFFFF), text);
   append(text, ",\"fields\":{");
   e.name.assign(text.data(), text.size());
   if (type == nullptr) return e;
-  for (const Field& field : type->fields) {
+  for (const Field& field : type->fields()) {
     text.clear();
-    if (!e.keys.empty()) text.push_back(',');
+    if (&field != &type->fields().front()) text.push_back(',');
     append_json_text(field.name, text);
     text.push_back(':');
-    e.keys.emplace_back(text.data(), text.size());
+    e.rest.literal({text.data(), text.size()});
+    const bool plain = field.kind == FieldKind::integer && field.symbols.empty() && !field.is_char && !field.is_bool;
+    if (plain && !(json_safe && field.size == 8))
+      e.rest.number({field.offset, static_cast<u8>(field.size), 8, field.is_signed, field.is_signed});
+    else
+      e.rest.other(static_cast<u32>(&field - type->fields().data()));
   }
+  e.rest.literal("}");
   return e;
 }
 
@@ -189,17 +198,14 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   const Event& names = event(record.number(), type);
   append(out, thread(record, thread_of(type, common), ring));
   append(out, names.name);
-  if (type == nullptr || !type->parsed) {
+  if (type == nullptr || !type->parsed()) {
     append(out, "\"hex\":\"");
     append_hex(record.payload, " ", out);
     append(out, "\"}}\n");
     return;
   }
-  for (size_t i = 0; i < names.keys.size(); ++i) {
-    append(out, names.keys[i]);
-    append_value(record.payload, type->fields[i], out);
-  }
-  out.push_back('}');
+  const Field* const fields = type->fields().data();
+  names.rest.print(record.payload, out, [&](u32 n, auto&) { append_value(record.payload, fields[n], out); });
   const SyscallWords words = syscalls_.read(*type, record.payload);
   for (const auto& [key, word] : {std::pair(",\"syscall\":", words.call), std::pair(",\"error\":", words.error)}) {
     if (word.empty()) continue;

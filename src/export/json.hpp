@@ -8,9 +8,11 @@
 // of it "buffer", if a trace.dat names it. Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8
 // become U+FFFD; numbers that JSON cannot express (NaN, infinities) are null.
 #pragma once
+#include <deque>
 #include <vector>
 
 #include "decode/formats.hpp"
+#include "decode/id_table.hpp"
 #include "decode/syscalls.hpp"
 #include "export/tasks.hpp"
 #include "timeline/merge.hpp"
@@ -19,14 +21,14 @@ namespace ringside {
 
 class JsonLines {
  public:
-  JsonLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks), events_(formats.numbers()) {}
+  JsonLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks) {}
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
 
  private:
   // Parts that repeat from line to line, ready to copy: the names of an event and its fields, some hundred threads.
   struct Event {
-    std::string name;               // "libc:malloc","fields":{
-    std::vector<std::string> keys;  // "size":
+    std::string name;   // "libc:malloc","fields":{
+    LineTemplate rest;  // "size":32,"ptr":94...}; other() is a field
   };
   struct Thread {
     i32 tid = -1;
@@ -40,7 +42,8 @@ class JsonLines {
 
   const Formats& formats_;
   const Tasks& tasks_;
-  std::vector<Event> events_;
+  IdTable<const Event*> events_;  // null: not yet made
+  std::deque<Event> made_;
   std::vector<Thread> threads_ = std::vector<Thread>(509);
   SyscallReader syscalls_;
 };

@@ -6,7 +6,7 @@
 
 namespace ringside {
 
-const std::string& TextLines::prefix(const TraceRecord& record, i32 tid, const RingName& ring) {
+const CopiedText& TextLines::prefix(const TraceRecord& record, i32 tid, const RingName& ring) {
   const u32 source = record.source;
   const i32 cpu = as_tracefs_ ? static_cast<i32>(ring.place()) : record.cpu_in(ring);
   Prefix& p = prefixes_[(static_cast<u32>(tid) + source * 61) % prefixes_.size()];
@@ -15,36 +15,45 @@ const std::string& TextLines::prefix(const TraceRecord& record, i32 tid, const R
     p.source = source;
     p.cpu = cpu;
     p.renamed = tasks_.renamed();
-    p.text = ring.buffer.empty() ? "" : sys::printable(ring.buffer) + ": ";
-    p.text += fmt::format("{:>16}-{:<7} ", sys::printable(tasks_.name(tid, ring)), tasks_.show(tasks_.key(tid, ring)));
+    std::string text = ring.buffer.empty() ? "" : sys::printable(ring.buffer) + ": ";
+    text += fmt::format("{:>16}-{:<7} ", sys::printable(tasks_.name(tid, ring)), tasks_.show(tasks_.key(tid, ring)));
     if (processes_) {
       const i32 process = tasks_.seen_process(tid, ring);
-      p.text += process > 0 ? fmt::format("({:7}) ", process) : "(-------) ";
+      text += process > 0 ? fmt::format("({:7}) ", process) : "(-------) ";
     }
-    p.text += cpu < 0 ? "[---] " : fmt::format("[{:03}] {}", cpu, as_tracefs_ ? "----- " : "");
+    text += cpu < 0 ? "[---] " : fmt::format("[{:03}] {}", cpu, as_tracefs_ ? "----- " : "");
+    p.text = CopiedText(text);
   }
   return p.text;
 }
 
-// "seconds.micros: ", rounded as the kernel rounds, seconds at least 5 wide.
-void TextLines::append_time(u64 ns, fmt::memory_buffer& out) {
-  const u64 us = (ns + 500) / 1000, second = us / 1'000'000;
-  if (seconds_.empty() || second != second_) [[unlikely]] {
-    second_ = second;
-    seconds_ = fmt::format("{:>5}.", second);
+char* TextLines::put_time(u64 ns, char* to) {
+  if (raw_times_) return fmt::format_to(to, "{:>12}: ", ns);
+  constexpr u64 second = 1'000'000'000;
+  const u64 rounded = ns + 500;
+  if (rounded - second_at_ >= second) [[unlikely]] {
+    second_at_ = rounded / second * second;
+    seconds_ = CopiedText(fmt::format("{:>5}.", rounded / second));
   }
-  append(out, seconds_);
-  out.resize(out.size() + 8);
-  char* at = out.end();
-  *--at = ' ';
-  *--at = ':';
-  auto rest = static_cast<u32>(us % 1'000'000);
-  for (int i = 0; i < 6; ++i, rest /= 10) *--at = static_cast<char>('0' + rest % 10);
+  to = detail::put_six_digits(seconds_.put(to), static_cast<u32>(rounded - second_at_) / 1000);
+  *to++ = ':';
+  *to++ = ' ';
+  return to;
+}
+
+const TextLines::Event& TextLines::event(u32 number) {
+  const Event*& known = events_.at(number, formats_.version());
+  if (known == nullptr) [[unlikely]] {
+    const EventType* const type = formats_.find(number);
+    const std::string name = type != nullptr ? type->name : fmt::format("unknown_{}", number & 0xFFFF);
+    known = &made_.emplace_back(Event{type, CopiedText(name + (with_tasks_ || type == nullptr ? ": " : " ")), is_stack(type)});
+  }
+  return *known;
 }
 
 // Events written to trace_marker and trace_marker_raw.
 bool TextLines::print_marker(const EventType& type, Bytes payload, fmt::memory_buffer& out) const {
-  if (type.system != "ftrace" || payload.size < 16) return false;
+  if (!type.of_ftrace || payload.size < 16) return false;
   if (type.name == "print") {
     const std::string_view text(reinterpret_cast<const char*>(payload.data) + 16, payload.size - 16);
     append(out, "tracing_mark_write: ");
@@ -106,14 +115,15 @@ namespace {
 
 // What `echo` and trace_printk() write to a marker is a line: print, bprint, bputs.
 void drop_newline(const EventType& type, size_t from, fmt::memory_buffer& out) {
+  if (!type.of_ftrace) return;
   constexpr std::string_view newline = "\\x0a";
   const std::string_view text(out.data() + from, out.size() - from);
-  if (text.ends_with(newline) && type.system == "ftrace") out.resize(out.size() - newline.size());
+  if (text.ends_with(newline)) out.resize(out.size() - newline.size());
 }
 
 // The lines below show the stack: its number says no more.
 void drop_stack_number(const EventType& type, size_t begin, fmt::memory_buffer& out) {
-  for (const Field& field : type.fields) {
+  for (const Field& field : type.fields()) {
     if (!field.is_stack) continue;
     const std::string_view printed(out.data() + begin, out.size() - begin);
     const std::string name = field.name + "=0x";
@@ -137,30 +147,29 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     return;
   }
   const Common common = read_common(record.payload);
-  const EventType* type = formats_.find(record.number());
-  if (with_tasks_)
-    append(out, prefix(record, thread_of(type, common), ring));
-  else
-    fmt::format_to(std::back_inserter(out), "[{:03}]\t", ring.place());
-  if (raw_times_)
-    fmt::format_to(std::back_inserter(out), "{:>12}: ", record.time);
-  else
-    append_time(record.time, out);
+  const Event& event = this->event(record.number());
+  const EventType* const type = event.type;
+  static const CopiedText no_task;
+  if (!with_tasks_) fmt::format_to(std::back_inserter(out), "[{:03}]\t", ring.place());
+  const CopiedText& task = with_tasks_ ? prefix(record, thread_of(type, common), ring) : no_task;
+  out.reserve(out.size() + task.room() + time_room + event.head.room());
+  const auto put = [&out](const char* end) { out.resize(static_cast<size_t>(end - out.data())); };
+  put(put_time(record.time, task.put(out.end())));
   if (as_tracefs_ && type != nullptr && print_marker(*type, record.payload, out)) {
-  } else if (is_stack(type)) {
+  } else if (event.of_stack) {
     return print_stack(*type, record, out);
-  } else if (type != nullptr) {
-    append(out, type->name);
-    append(out, with_tasks_ ? std::string_view(": ") : std::string_view(" "));
-    const size_t end = out.size();
-    formats_.print(*type, record.payload, out);
-    drop_newline(*type, end, out);
-    if (record.stack != 0 && !ring.kernel && formats_.stacks() != nullptr) drop_stack_number(*type, end, out);
-    if (!with_tasks_ && out.size() == end) out.resize(end - 1);
-    if (type->of_syscalls) append_call(*type, record.payload, out);
   } else {
-    fmt::format_to(std::back_inserter(out), "unknown_{}: ", common.id);
-    append_hex(record.payload, " ", out);
+    put(event.head.put(out.end()));
+    const size_t end = out.size();
+    if (type == nullptr) {
+      append_hex(record.payload, " ", out);
+    } else {
+      formats_.print(*type, record.payload, out);
+      drop_newline(*type, end, out);
+      if (record.stack != 0 && !ring.kernel && formats_.stacks() != nullptr) drop_stack_number(*type, end, out);
+      if (!with_tasks_ && out.size() == end) out.resize(end - 1);
+      if (type->of_syscalls) append_call(*type, record.payload, out);
+    }
   }
   out.push_back('\n');
   if (record.stack != 0 && !ring.kernel && formats_.stacks() != nullptr) formats_.stacks()->append_lines(record.stack, out);

@@ -14,9 +14,11 @@
 //    => parse+0x1d/0x40 [app] parse.c:12
 // Those of the kernel are events, whose line says <stack trace>.
 #pragma once
+#include <deque>
 #include <vector>
 
 #include "decode/formats.hpp"
+#include "decode/id_table.hpp"
 #include "decode/syscalls.hpp"
 #include "export/tasks.hpp"
 #include "timeline/merge.hpp"
@@ -34,7 +36,7 @@ class TextLines {
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
   // Whether an event is the stack of another one.
   static bool is_stack(const EventType* type) {
-    return type != nullptr && type->system == "ftrace" && (type->name == "kernel_stack" || type->name == "user_stack");
+    return type != nullptr && type->of_ftrace && (type->name == "kernel_stack" || type->name == "user_stack");
   }
   // A column of process IDs, as the kernel's option record-tgid adds it. Before the first line.
   void show_processes(bool show) { processes_ = show; }
@@ -47,20 +49,30 @@ class TextLines {
     u32 source = 0;
     i32 cpu = -1;
     u64 renamed = 0;  // Tasks::renamed
-    std::string text;
+    CopiedText text;
+  };
+  struct Event {
+    const EventType* type = nullptr;
+    CopiedText head;  // its name, and what stands between it and the fields
+    bool of_stack = false;
   };
   bool print_marker(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
   void print_stack(const EventType& type, const TraceRecord& record, fmt::memory_buffer& out) const;
   void append_call(const EventType& type, Bytes payload, fmt::memory_buffer& out);
-  void append_time(u64 ns, fmt::memory_buffer& out);
-  const std::string& prefix(const TraceRecord& record, i32 tid, const RingName& ring);
+  static constexpr size_t time_room = 64;
+  // "seconds.micros: ", rounded as the kernel rounds, seconds at least 5 wide. Returns the end; up to time_room bytes change.
+  char* put_time(u64 ns, char* to);
+  const Event& event(u32 number);
+  const CopiedText& prefix(const TraceRecord& record, i32 tid, const RingName& ring);
 
   const Formats& formats_;
   const Tasks& tasks_;
   bool raw_times_, as_tracefs_, processes_ = false, with_tasks_ = true;
   SyscallReader syscalls_;
-  u64 second_ = 0;
-  std::string seconds_;  // "12345." of that second
+  u64 second_at_ = ~u64{0};       // the ns at which it begins
+  CopiedText seconds_;            // "12345." of that second
+  IdTable<const Event*> events_;  // by number; null: not yet made
+  std::deque<Event> made_;
   std::vector<Prefix> prefixes_ = std::vector<Prefix>(509);
 };
 

@@ -126,7 +126,7 @@ std::vector<EventName> Mounted::events() {
 u64 Mounted::refresh() {
   if (__atomic_load_n(&instance_->control().nr_events, __ATOMIC_ACQUIRE) != formats_.all().size()) {
     for (const EventInfo& e : instance_->events())
-      if (formats_.find(e.number()) == nullptr) (void)formats_.add(e.number(), e.system, e.name, e.format);
+      if (formats_.find(e.number()) == nullptr) formats_.add(e.number(), e.system, e.name, e.format);
     ++changes_;
   }
   struct stat st {};

@@ -412,7 +412,7 @@ u64 Remote::refresh() {
     EventInfo& known = formats_of_[e.number()];
     if (known.system == e.system && known.name == e.name && known.format == e.format) continue;
     known = e;
-    (void)formats_.add(e.number(), e.system, e.name, e.format);
+    formats_.add(e.number(), e.system, e.name, e.format);
   }
   if (life_ != nullptr)
     for (const auto& r : life_->rings) tasks_.add(r->name);

@@ -73,8 +73,8 @@ struct PartRows::Table {
     flags = {"flags", "UInt16"};
     payload = {"payload", "String"};
     fields.clear();
-    if (type == nullptr || !type->parsed) return;
-    for (const Field& field : type->fields) fields.push_back({column_of(field.name), type_of(field)});
+    if (type == nullptr || !type->parsed()) return;
+    for (const Field& field : type->fields()) fields.push_back({column_of(field.name), type_of(field)});
   }
   size_t bytes() const {
     size_t all = rows * 44 + task.bytes() + payload.bytes();
@@ -91,10 +91,10 @@ struct PartRows::Table {
     out.append(reinterpret_cast<const char*>(&value), usual ? field.size : 8);
   }
   void put(Bytes bytes) {
-    if (type == nullptr || !type->parsed)
+    if (type == nullptr || !type->parsed())
       return clickhouse::put_text(payload.data, {reinterpret_cast<const char*>(bytes.data), bytes.size});
     for (size_t n = 0; n < fields.size(); ++n) {
-      const Field& field = type->fields[n];
+      const Field& field = type->fields()[n];
       ColumnOut& column = fields[n];
       switch (field.kind) {
         case FieldKind::integer:
@@ -150,7 +150,7 @@ result<void> PartRows::flush(Table& table, const Use& use) {
        {&table.time_ns, &table.mono_ns, &table.ring, &table.number, &table.cpu, &table.tid, &table.task, &table.flags})
     batch.columns.push_back(std::move(*column));
   for (ColumnOut& field : table.fields) batch.columns.push_back(std::move(field));
-  if (table.type == nullptr || !table.type->parsed) batch.columns.push_back(std::move(table.payload));
+  if (table.type == nullptr || !table.type->parsed()) batch.columns.push_back(std::move(table.payload));
   table.clear();
   return give(std::move(batch), use);
 }

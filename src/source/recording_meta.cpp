@@ -163,7 +163,8 @@ RecordingMeta meta_from(const json& j) {
     if (!seen.insert(ring_file(meta.rings.back().name)).second)
       throw std::runtime_error(ring_file(meta.rings.back().name) + " appears twice");
   }
-  for (const json& t : j.value("threads", json::array())) meta.threads.push_back(name_from(t));
+  if (const auto threads = j.find("threads"); threads != j.end())
+    for (const json& t : *threads) meta.threads.push_back(name_from(t));
   return meta;
 }
 

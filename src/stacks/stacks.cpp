@@ -64,9 +64,9 @@ void Stacks::find(u32 id, Kind& kind) const {
       kind.part = Part::stack;
   } else if (type.full == "ringside:code_map") {
     kind.part = Part::code_map;
-  } else if (type.stack != nullptr) {
+  } else if (type.stack() != nullptr) {
     kind.part = type.full == "ringside:sample" ? Part::sample : Part::refers;
-    kind.field = type.stack;
+    kind.field = type.stack();
   }
 }
 

@@ -219,6 +219,8 @@ result<std::string> read_file(const std::string& path) {
 
 result<std::string> read_text(int fd, const std::string& path, u64 most) {
   std::string text;
+  constexpr i64 believed = 64 << 20;  // a file's size may be anything
+  if (struct stat st {}; fstat(fd, &st) == 0) text.reserve(static_cast<size_t>(std::min<i64>(st.st_size, believed)));
   char buffer[16384];
   for (;;) {
     const ssize_t n = ::read(fd, buffer, sizeof buffer);

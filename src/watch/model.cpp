@@ -84,7 +84,7 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
   if (query.fields) {
     const EventType* type = model.event_of(model.event_name(""));
     if (type == nullptr) return mistyped(std::errc::invalid_argument, "no single event is chosen whose fields could be shown");
-    for (const Field& field : type->fields) {
+    for (const Field& field : type->fields()) {
       auto column = Column::compile(type->full + "/" + field.name, formats, tasks);
       if (column) model.fields_.push_back({std::move(*column), field.name, {}});  // arrays have no column
     }
@@ -390,7 +390,7 @@ std::vector<std::string> WatchModel::fields(const std::string& id, bool numbers)
   const std::string event = event_name(id);
   for (const auto& type : formats_->all()) {
     if (!event.empty() && type->full != event) continue;
-    for (const Field& field : type->fields) {
+    for (const Field& field : type->fields()) {
       const bool text = field.kind == FieldKind::text || field.kind == FieldKind::loc_text;
       if (!is_number(field) && (numbers || !text)) continue;
       std::string name = event.empty() ? field.name : type->full + "/" + field.name;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "decode/formats.hpp"
 #include "source/recording.hpp"
 
 namespace ringside::test {
@@ -121,6 +122,12 @@ inline std::string format(u16 id, const std::string& name, const std::string& fi
          "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
          "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n" +
          fields + "\nprint fmt: " + print + "\n";
+}
+
+// False: the text could not be parsed.
+inline bool add(Formats& formats, u32 id, const std::string& system, const std::string& name, const std::string& text) {
+  formats.add(id, system, name, text);
+  return formats.find(id)->parsed();
 }
 
 inline std::string malloc_format(u16 id = 1) {

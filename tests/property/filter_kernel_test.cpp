@@ -9,6 +9,7 @@
 #include <random>
 
 #include "analysis/filter.hpp"
+#include "cli/hand_made.hpp"
 #include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "sys/sys.hpp"
@@ -112,7 +113,7 @@ TEST(FilterKernel, PassesTheSameEventsAsTheKernel) {
   if (!all) GTEST_SKIP() << all.error().sentence;
   auto some = must(Side::make("ringside-filter-some-"));
   Formats formats;
-  for (const EventInfo& e : (*all)->events) ASSERT_TRUE(formats.add(e.number(), e.system, e.name, e.format));
+  for (const EventInfo& e : (*all)->events) ASSERT_TRUE(test::add(formats, e.number(), e.system, e.name, e.format));
   Tasks tasks;
   for (const int sig : ignored) std::signal(sig, SIG_IGN);
   char before[16] = "";

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "cli/hand_made.hpp"
 #include "decode/formats.hpp"
@@ -19,11 +21,11 @@ std::string printed(const Formats& formats, u16 id, Bytes payload) {
 
 TEST(Formats, FieldsBecomeOffsets) {
   Formats f;
-  ASSERT_TRUE(f.add(1, "libc", "malloc", test::malloc_format()));
+  ASSERT_TRUE(test::add(f, 1, "libc", "malloc", test::malloc_format()));
   const EventType* type = f.find(1);
   ASSERT_NE(type, nullptr);
   EXPECT_EQ(type->full, "libc:malloc");
-  ASSERT_EQ(type->fields.size(), 2u);
+  ASSERT_EQ(type->fields().size(), 2u);
   EXPECT_EQ(type->field("ptr")->offset, 16u);
   EXPECT_EQ(type->field("ptr")->size, 8u);
   EXPECT_EQ(type->field("nothing"), nullptr);
@@ -38,38 +40,38 @@ TEST(Formats, PrintsByThePrintFormat) {
 
 TEST(Formats, ModifiersNarrowAsPrintfDoes) {
   Formats f;
-  ASSERT_TRUE(f.add(1, "s", "n",
-                    format(1, "n",
-                           "\tfield:s32 a;\toffset:8;\tsize:4;\tsigned:1;\n"
-                           "\tfield:u64 b;\toffset:16;\tsize:8;\tsigned:0;\n"
-                           "\tfield:s8 c;\toffset:24;\tsize:1;\tsigned:1;\n",
-                           R"("a=%d x=%x b=%u c=%hhd w=%08llx 100%%", REC->a, REC->a, REC->b, REC->c, REC->b)")));
+  ASSERT_TRUE(test::add(f, 1, "s", "n",
+                        format(1, "n",
+                               "\tfield:s32 a;\toffset:8;\tsize:4;\tsigned:1;\n"
+                               "\tfield:u64 b;\toffset:16;\tsize:8;\tsigned:0;\n"
+                               "\tfield:s8 c;\toffset:24;\tsize:1;\tsigned:1;\n",
+                               R"("a=%d x=%x b=%u c=%hhd w=%08llx 100%%", REC->a, REC->a, REC->b, REC->c, REC->b)")));
   const Payload p = Payload(1, 2).put(i32{-5}).put(u32{0}).put(u64{0x1'0000'0002}).put(int8_t{-3});
   EXPECT_EQ(printed(f, 1, p), "a=-5 x=fffffffb b=2 c=-3 w=100000002 100%");
 }
 
 TEST(Formats, FloatsAreNumbersAlthoughTheFormatSaysBits) {
   Formats f;
-  ASSERT_TRUE(f.add(1, "s", "f",
-                    format(1, "f",
-                           "\tfield:double d;\toffset:8;\tsize:8;\tsigned:0;\n"
-                           "\tfield:float e;\toffset:16;\tsize:4;\tsigned:0;\n",
-                           R"("d=0x%llx e=0x%x", REC->d, REC->e)")));
+  ASSERT_TRUE(test::add(f, 1, "s", "f",
+                        format(1, "f",
+                               "\tfield:double d;\toffset:8;\tsize:8;\tsigned:0;\n"
+                               "\tfield:float e;\toffset:16;\tsize:4;\tsigned:0;\n",
+                               R"("d=0x%llx e=0x%x", REC->d, REC->e)")));
   EXPECT_EQ(printed(f, 1, Payload(1, 2).put(1.5).put(0.1F)), "d=1.5 e=0.1");
   EXPECT_EQ(read_number(Payload(1, 2).put(1.5).put(0.1F), *f.find(1)->field("d")), 1.5);
 }
 
 TEST(Formats, TextsArraysAndCharacters) {
   Formats f;
-  ASSERT_TRUE(f.add(1, "s", "t",
-                    format(1, "t",
-                           "\tfield:char name[8];\toffset:8;\tsize:8;\tsigned:1;\n"
-                           "\tfield:__data_loc char[] path;\toffset:16;\tsize:4;\tsigned:0;\n"
-                           "\tfield:u8 mac[4];\toffset:20;\tsize:4;\tsigned:0;\n"
-                           "\tfield:s32 v[2];\toffset:24;\tsize:8;\tsigned:1;\n"
-                           "\tfield:char c;\toffset:32;\tsize:1;\tsigned:1;\n",
-                           R"("name=%s path=%s mac=%s v=%s c=%s", REC->name, __get_str(path), )"
-                           R"(__print_hex(REC->mac, 4), __print_array(REC->v, 2, 4), REC->c)")));
+  ASSERT_TRUE(test::add(f, 1, "s", "t",
+                        format(1, "t",
+                               "\tfield:char name[8];\toffset:8;\tsize:8;\tsigned:1;\n"
+                               "\tfield:__data_loc char[] path;\toffset:16;\tsize:4;\tsigned:0;\n"
+                               "\tfield:u8 mac[4];\toffset:20;\tsize:4;\tsigned:0;\n"
+                               "\tfield:s32 v[2];\toffset:24;\tsize:8;\tsigned:1;\n"
+                               "\tfield:char c;\toffset:32;\tsize:1;\tsigned:1;\n",
+                               R"("name=%s path=%s mac=%s v=%s c=%s", REC->name, __get_str(path), )"
+                               R"(__print_hex(REC->mac, 4), __print_array(REC->v, 2, 4), REC->c)")));
   Payload p(1, 2);
   p.text(std::string_view("abc\0\0\0\0\0", 8)).put(u32{33 | 6 << 16}).put(u32{0x04030201}).put(i32{1}).put(i32{-2}).put('q');
   p.text(std::string_view("/etc\n\0", 6));
@@ -79,8 +81,8 @@ TEST(Formats, TextsArraysAndCharacters) {
 // Located texts without bytes have no address to copy from; the sanitizers check this.
 TEST(Formats, LocatedTextsOutsideThePayloadAreEmpty) {
   Formats f;
-  ASSERT_TRUE(f.add(
-      1, "s", "t",
+  ASSERT_TRUE(test::add(
+      f, 1, "s", "t",
       format(1, "t", "\tfield:__data_loc char[] path;\toffset:8;\tsize:4;\tsigned:0;\n",
              R"("path=%s hex=%s", __get_str(path), __print_hex(__get_dynamic_array(path), __get_dynamic_array_len(path)))")));
   const std::string empty = printed(f, 1, Payload(1, 2).put(u32{12}));
@@ -92,9 +94,9 @@ TEST(Formats, LocatedTextsOutsideThePayloadAreEmpty) {
 
 TEST(Formats, EnumsShowTheirNames) {
   Formats f;
-  ASSERT_TRUE(f.add(1, "s", "e",
-                    format(1, "e", "\tfield:u32 state;\toffset:8;\tsize:4;\tsigned:0;\n",
-                           R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }))")));
+  ASSERT_TRUE(test::add(f, 1, "s", "e",
+                        format(1, "e", "\tfield:u32 state;\toffset:8;\tsize:4;\tsigned:0;\n",
+                               R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }))")));
   EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{1})), "state=busy");
   EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{9})), "state=0x9");
   EXPECT_EQ(f.find(1)->field("state")->symbols.size(), 2u);
@@ -102,8 +104,9 @@ TEST(Formats, EnumsShowTheirNames) {
 
 TEST(Formats, LibtraceeventPrintsFormatsThatCannotBeCompiled) {
   Formats f;
-  ASSERT_TRUE(f.add(1, "s", "x", format(1, "x", "\tfield:u8 a[4];\toffset:8;\tsize:4;\tsigned:0;\n", R"("a=%pI4", REC->a)")));
-  EXPECT_TRUE(f.find(1)->tep != nullptr);
+  ASSERT_TRUE(
+      test::add(f, 1, "s", "x", format(1, "x", "\tfield:u8 a[4];\toffset:8;\tsize:4;\tsigned:0;\n", R"("a=%pI4", REC->a)")));
+  EXPECT_TRUE(f.find(1)->format().tep != nullptr);
   EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{0x04030201})), "a=1.2.3.4");
 }
 
@@ -135,7 +138,7 @@ TEST(Formats, Calculations) {
   };
   for (const auto& [print, line] : all) {
     Formats f;
-    ASSERT_TRUE(f.add(1, "s", "x", format(1, "x", fields, print))) << print;
+    ASSERT_TRUE(test::add(f, 1, "s", "x", format(1, "x", fields, print))) << print;
     EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{7}).put(i32{-9}).put(~u64{0}).put(i64{-10})), line) << print;
     EXPECT_EQ(printed(f, 1, Payload(1, 2)).empty(), std::string(line).empty()) << "no bytes read as 0";
   }
@@ -143,9 +146,40 @@ TEST(Formats, Calculations) {
 
 TEST(Formats, AnInvalidFormatLeavesHex) {
   Formats f;
-  EXPECT_FALSE(f.add(1, "s", "broken", "name: broken\nrubbish"));
-  EXPECT_FALSE(f.add(2, "s", "empty", ""));
+  EXPECT_FALSE(test::add(f, 1, "s", "broken", "name: broken\nrubbish"));
+  EXPECT_FALSE(test::add(f, 2, "s", "empty", ""));
   EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u16{0x2211})), "11 22");
+}
+
+// A kernel has 700 events; a recording, a few dozen.
+TEST(Formats, AFormatIsParsedAtTheFirstQuestion) {
+  Formats f;
+  f.add(1, "s", "broken", "name: broken\nrubbish");
+  f.add(2, "libc", "malloc", test::malloc_format());
+  f.add(f.numbers(), "s", "beyond", test::malloc_format());
+  EXPECT_EQ(f.all().size(), 2u);
+  EXPECT_EQ(f.find(1)->full, "s:broken");
+  EXPECT_EQ(f.find(1)->stack(), nullptr);
+  EXPECT_TRUE(f.take_failed().empty()) << "nobody has asked";
+  EXPECT_TRUE(f.find(1)->fields().empty());
+  EXPECT_EQ(f.find(2)->fields().size(), 2u);
+  EXPECT_EQ(f.take_failed(), std::vector<const EventType*>{f.find(1)});
+  EXPECT_FALSE(f.find(1)->has_tid());
+  EXPECT_TRUE(f.take_failed().empty()) << "each is told once";
+}
+
+// Readings of one recording in several threads.
+TEST(Formats, AnyThreadMayAskFirst) {
+  Formats f;
+  for (u32 id = 1; id <= 100; ++id) f.add(id, "libc", "malloc", test::malloc_format(static_cast<u16>(id)));
+  std::atomic<u32> fields{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (const auto& type : f.all()) fields += static_cast<u32>(type->fields().size());
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(fields, 4 * 100 * 2u);
 }
 
 TEST(Formats, AnEventCanBeDescribedAnew) {
@@ -172,7 +206,7 @@ TEST(Formats, ShortPayloadsReadAsZeros) {
       for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<u8>(random());
       const Bytes payload{bytes.get(), size};
       printed(f, 1, payload);
-      for (const Field& field : f.find(1)->fields) {
+      for (const Field& field : f.find(1)->fields()) {
         read_text(payload, field);
         read_array(payload, field);
         read_number(payload, field);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <random>
 
+#include "cli/hand_made.hpp"
 #include "decode/formats.hpp"
 #include "kernel/tracefs_instance.hpp"
 
@@ -29,13 +30,13 @@ TEST(KernelFormats, EachFormatOfThisMachineParsesAndPrintsAnyBytes) {
   u64 by_steps = 0, by_tep = 0, by_fields = 0;
   std::mt19937_64 random(1);
   for (const EventInfo& e : all) {
-    ASSERT_TRUE(formats.add(e.number(), e.system, e.name, e.format)) << e.system << ":" << e.name << "\n" << e.format;
+    ASSERT_TRUE(test::add(formats, e.number(), e.system, e.name, e.format)) << e.system << ":" << e.name << "\n" << e.format;
     const EventType& type = *formats.find(e.number());
-    EXPECT_TRUE(type.has_tid || e.system == "ftrace") << type.full;
+    EXPECT_TRUE(type.has_tid() || e.system == "ftrace") << type.full;
     const bool has_fields = e.format.find("\n\n\tfield:") != std::string::npos;
-    EXPECT_EQ(has_fields, !type.fields.empty()) << e.format;
+    EXPECT_EQ(has_fields, !type.fields().empty()) << e.format;
     size_t size = 8;
-    for (const Field& f : type.fields) size = std::max<size_t>(size, f.offset + f.size);
+    for (const Field& f : type.fields()) size = std::max<size_t>(size, f.offset + f.size);
     for (int round = 0; round < 4; ++round) {
       std::vector<u64> bytes((size + 64) / 8);
       if (round != 0)
@@ -44,7 +45,7 @@ TEST(KernelFormats, EachFormatOfThisMachineParsesAndPrintsAnyBytes) {
       EXPECT_EQ(line.find('\n'), std::string::npos) << type.full;
       printed(formats, type, {reinterpret_cast<const u8*>(bytes.data()), size / 2});
     }
-    ++(type.tep != nullptr ? by_tep : type.by_fields ? by_fields : by_steps);
+    ++(type.format().tep != nullptr ? by_tep : type.format().by_fields ? by_fields : by_steps);
   }
   EXPECT_GT(by_steps + by_tep, 20 * by_fields);
   std::printf("%zu events: %lu by steps, %lu by libtraceevent, %lu field by field\n", all.size(), by_steps, by_tep, by_fields);
@@ -59,9 +60,9 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
   for (const KernelEvent& event : *events) {
     const EventInfo e = must(kernel_event(event));
     Formats formats;
-    ASSERT_TRUE(formats.add(e.id, e.system, e.name, e.format));
+    ASSERT_TRUE(test::add(formats, e.id, e.system, e.name, e.format));
     const EventType& type = *formats.find(e.id);
-    if (type.tep != nullptr || type.by_fields || type.steps.empty()) continue;
+    if (type.format().tep != nullptr || type.format().by_fields || type.format().steps.empty()) continue;
     // libtraceevent divides by zero and reads beyond the payload; it knows no signs.
     const auto risky = [](const PrintStep& step) {
       const bool bit63 = step.kind == PrintStep::Kind::flags &&  // it takes the number for an error
@@ -70,18 +71,18 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
              std::any_of(step.code.begin(), step.code.end(),
                          [](const ValueOp& op) { return op.op == ValueOp::Op::divide || op.op == ValueOp::Op::remainder; });
     };
-    if (std::any_of(type.steps.begin(), type.steps.end(), risky)) continue;
+    if (std::any_of(type.format().steps.begin(), type.format().steps.end(), risky)) continue;
     const std::unique_ptr<tep_handle, TepFree> tep(tep_alloc());
     tep_set_loglevel(TEP_LOG_NONE);
     tep_set_long_size(tep.get(), 8);
     ASSERT_EQ(tep_parse_event(tep.get(), e.format.data(), e.format.size(), e.system.c_str()), 0);
     u32 size = 8;
-    for (const Field& f : type.fields) size = std::max(size, f.offset + f.size);
+    for (const Field& f : type.fields()) size = std::max(size, f.offset + f.size);
     bool same = true;
     for (int round = 0; round < 20 && same; ++round) {
       std::vector<u8> payload(size + 64 + 4096);
       std::memcpy(payload.data(), &e.id, 2);
-      for (const Field& f : type.fields) {
+      for (const Field& f : type.fields()) {
         u8* const at = payload.data() + f.offset;
         if (f.kind == FieldKind::loc_text || f.kind == FieldKind::loc_array) {
           const u32 length = f.kind == FieldKind::loc_text ? 8 : static_cast<u32>(random() % 3) * 8;
@@ -122,14 +123,14 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
 
 TEST(KernelFormats, FormatsMayLackCommonPid) {
   Formats formats;
-  ASSERT_TRUE(formats.add(7, "hypervisor", "hyp_enter",
+  ASSERT_TRUE(test::add(formats, 7, "hypervisor", "hyp_enter",
                           "name: hyp_enter\nID: 7\nformat:\n"
                           "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
                           "\tfield:u64 vcpu;\toffset:8;\tsize:8;\tsigned:0;\n\n"
                           "print fmt: \"vcpu=%llu\", REC->vcpu\n"));
   const EventType& type = *formats.find(7);
-  EXPECT_FALSE(type.has_tid);
-  ASSERT_EQ(type.fields.size(), 1u);
+  EXPECT_FALSE(type.has_tid());
+  ASSERT_EQ(type.fields().size(), 1u);
   const u64 bytes[2] = {7, 42};
   EXPECT_EQ(printed(formats, type, {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "vcpu=42");
 }
@@ -138,7 +139,7 @@ TEST(KernelFormats, FormatsMayLackCommonPid) {
 TEST(KernelFormats, ComputedValues) {
   Formats formats;
   const auto print = [&](const std::string& print_fmt, i32 a, i64 b) {
-    EXPECT_TRUE(formats.add(11, "s", "calc",
+    EXPECT_TRUE(test::add(formats, 11, "s", "calc",
                             "name: calc\nID: 11\nformat:\n"
                             "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
                             "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
@@ -148,7 +149,7 @@ TEST(KernelFormats, ComputedValues) {
                             "\tfield:u64 c;\toffset:24;\tsize:8;\tsigned:0;\n\n"
                             "print fmt: " + print_fmt + "\n"));
     const EventType& type = *formats.find(11);
-    EXPECT_EQ(type.tep, nullptr) << print_fmt;
+    EXPECT_EQ(type.format().tep, nullptr) << print_fmt;
     u64 bytes[4] = {11, static_cast<u32>(a), static_cast<u64>(b), static_cast<u64>(b)};
     return printed(formats, type, {reinterpret_cast<const u8*>(bytes), sizeof bytes});
   };
@@ -178,7 +179,7 @@ TEST(KernelFormats, ComputedValues) {
 
 TEST(KernelFormats, AnUnknownHelperLeavesTheFields) {
   Formats formats;
-  ASSERT_TRUE(formats.add(8, "s", "odd",
+  ASSERT_TRUE(test::add(formats, 8, "s", "odd",
                           "name: odd\nID: 8\nformat:\n"
                           "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
                           "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
@@ -194,7 +195,7 @@ TEST(KernelFormats, AddressesGetNames) {
   formats.symbols().load(
       "ffffffff81000000 T _stext\nffffffff81000000 T _text\nffffffff81000100 T do_work\nffffffffc0000000 t probe\t[e1000]\n"
       "ffffffffb0000000 t reset\t[igb]\n");
-  ASSERT_TRUE(formats.add(9, "s", "call",
+  ASSERT_TRUE(test::add(formats, 9, "s", "call",
                           "name: call\nID: 9\nformat:\n"
                           "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
                           "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
@@ -222,7 +223,7 @@ const char* const text_by_address =
 TEST(KernelFormats, EventsMayPointToTextsOfTheKernel) {
   Formats formats;
   formats.add_strings("0xffffffff82819abc : \"Start context switch\"\nnonsense\n");
-  ASSERT_TRUE(formats.add(10, "rcu", "rcu_utilization", text_by_address));
+  ASSERT_TRUE(test::add(formats, 10, "rcu", "rcu_utilization", text_by_address));
   const u64 bytes[2] = {10, 0xffffffff82819abc};
   EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "Start context switch");
 }
@@ -233,7 +234,7 @@ TEST(KernelFormats, TextsOfTheKernelMayBeShort) {
   Formats formats;
   formats.add_strings(
       "0xffffffff82819ab0 : \"\"\n0xffffffff82819ab4 : \"N\"\n0xffffffff82819ab8 : \"NQ\"\n0xffffffff82819abc : \"End\"\n");
-  ASSERT_TRUE(formats.add(10, "rcu", "rcu_utilization", text_by_address));
+  ASSERT_TRUE(test::add(formats, 10, "rcu", "rcu_utilization", text_by_address));
   const u64 text[2] = {10, 0xffffffff82819abc}, short_text[2] = {10, 0xffffffff82819ab8};
   EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(text), sizeof text}), "End");
   printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(short_text), sizeof short_text});

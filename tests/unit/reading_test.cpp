@@ -47,6 +47,26 @@ struct ReadingTest : testing::Test {
   }
 };
 
+// Only what occurs: a kernel may have formats that nobody here understands, and nobody asks for.
+TEST_F(ReadingTest, AFormatThatCannotBeUnderstoodIsTold) {
+  for (const u16 id : {1, 2}) {
+    const std::string where = dir + "/r" + std::to_string(id);
+    auto w = must(test::malloc_and_packets(where));
+    w.meta().events[0].format = "name: malloc\nrubbish";
+    test::SubBuffer page(1000);
+    page.event(2000, test::Payload(id, 4711).put(u64{1}).put(u64{2}));
+    must(w.append(id == 1 ? 0 : 3, page.view(0)));
+    must(w.finish(1));
+    const auto reading = must(Reading::open(options(where)));
+    const Formats& formats = reading->trace().formats;
+    reading->run([&](const TraceRecord& record, const RingName&, Got) { (void)formats.find(record.number())->format(); });
+    (void)reading->complete();
+    std::vector<std::string> told;
+    if (id == 1) told.emplace_back("the format of libc:malloc cannot be understood; its fields appear as hex");
+    EXPECT_EQ(reading->notices(), told);
+  }
+}
+
 // Every event once, whatever is wanted of it, and the totals say so.
 TEST_F(ReadingTest, OfARecording) {
   const u64 events = test::random_recording(dir + "/r", ClockInfo{}, 3, 4096);

@@ -231,7 +231,7 @@ PerfettoWriter::Event& PerfettoWriter::event(const TraceRecord& record, const Ri
 void PerfettoWriter::describe(Event& e, u32 cpu) {
   if (const Row* row = row_of(e.name)) {
     e.message = row->message;
-    for (const Field& f : e.type->fields) {
+    for (const Field& f : e.type->fields()) {
       const Typed t = typed_field(*row, f.name);
       const bool fits = t.kind == 's'   ? is_text(f)
                         : t.kind == 'd' ? f.kind == FieldKind::floating
@@ -240,7 +240,7 @@ void PerfettoWriter::describe(Event& e, u32 cpu) {
     }
     return;
   }
-  if (e.type->fields.size() > generic_fields) return;
+  if (e.type->fields().size() > generic_fields) return;
   // Numbers of a file are unique; the first definition of one holds.
   e.message = next_field_++;
   constexpr u32 in_descriptor_name = 1, in_descriptor_field = 2, optional = 1, type_double = 1, type_int64 = 3, type_uint64 = 4,
@@ -250,7 +250,7 @@ void PerfettoWriter::describe(Event& e, u32 cpu) {
     pbf_writer d(descriptor);
     d.add_string(in_descriptor_name, e.type->full);
     u32 number = 0;
-    for (const Field& f : e.type->fields) {
+    for (const Field& f : e.type->fields()) {
       const u32 type = is_text(f) || is_array(f)       ? type_string
                        : f.kind == FieldKind::floating ? type_double
                        : f.is_signed                   ? type_int64
@@ -338,7 +338,7 @@ void PerfettoWriter::named_fields(const Event& e, Bytes payload) {
   pbf_writer generic(message_);
   generic.add_string(1, e.type != nullptr ? e.type->full : e.name);
   if (e.type == nullptr) return;
-  for (const Field& f : e.type->fields) {
+  for (const Field& f : e.type->fields()) {
     pbf_writer field(generic, 2);
     field.add_string(1, f.name);
     if (is_text(f)) {
@@ -542,7 +542,7 @@ void PerfettoWriter::number(Event& e) {
   e.category = e.system.empty() ? 0 : sequence_.text(Sequence::category, e.system);
   e.fields.clear();
   if (e.type == nullptr) return;
-  for (const Field& f : e.type->fields) e.fields.push_back(sequence_.text(Sequence::annotation, f.name));
+  for (const Field& f : e.type->fields()) e.fields.push_back(sequence_.text(Sequence::annotation, f.name));
 }
 
 // The fields of a track event that connect it with others of the same flow_id.
@@ -608,7 +608,7 @@ void PerfettoWriter::add_sample(const TraceRecord& record, const RingName& ring,
 void PerfettoWriter::annotate(const Event& e, Bytes payload, std::string& out) {
   if (e.type == nullptr) return;
   for (size_t i = 0; i < e.fields.size(); ++i) {
-    const Field& f = e.type->fields[i];
+    const Field& f = e.type->fields()[i];
     if (&f == e.role.name || &f == e.role.track || (&f == e.role.value && e.role.role != Role::duration)) continue;
     pbf_writer all(out);
     pbf_writer one(all, in_event::annotations);

@@ -1,0 +1,156 @@
+// Parts of a line of text. Digits come eight at a time, by arithmetic on the bytes of a word: no branch depends on their
+// number, and no load waits for bytes that were stored one by one.
+#pragma once
+#include <fmt/format.h>
+
+#include <bit>
+#include <ringside/base/types.hpp>
+#include <string_view>
+
+#if FMT_VERSION < 100000
+// All of fmt's formatting, which fmt before 10 instantiates in each unit that calls format_to: four seconds each. fields.cpp
+// has it once.
+extern template void fmt::detail::vformat_to<char>(fmt::detail::buffer<char>&, fmt::string_view, fmt::format_args,
+                                                   fmt::detail::locale_ref);
+#endif
+
+namespace ringside {
+
+typedef u8 Sixteen [[gnu::vector_size(16)]];  // a register
+
+// Inline, and by words that overlap, because most parts of a line are a few bytes long.
+RINGSIDE_INLINE void append(fmt::memory_buffer& out, std::string_view s) {
+  const size_t at = out.size(), size = s.size();
+  out.resize(at + size);
+  const auto ends = [to = out.data() + at, from = s.data(), size]<class Word>(Word first) {
+    Word last;
+    __builtin_memcpy(&first, from, sizeof first);
+    __builtin_memcpy(&last, from + size - sizeof last, sizeof last);
+    __builtin_memcpy(to, &first, sizeof first);
+    __builtin_memcpy(to + size - sizeof last, &last, sizeof last);
+  };
+  if (size > 32)
+    __builtin_memcpy(out.data() + at, s.data(), size);
+  else if (size > 16)
+    ends(Sixteen{});
+  else if (size >= 8)
+    ends(u64{});
+  else if (size >= 4)
+    ends(u32{});
+  else if (size >= 2)
+    ends(u16{});
+  else if (size == 1)
+    out.data()[at] = s.front();
+}
+
+// A text that is copied often: by sixteen bytes, of which some lie behind its end.
+class CopiedText {
+ public:
+  static constexpr size_t step = 16;
+  CopiedText() = default;
+  explicit CopiedText(std::string_view text) : text_(text), size_(text.size()) { text_.append(step, ' '); }
+  std::string_view view() const { return {text_.data(), size_}; }
+  bool empty() const { return size_ == 0; }
+  size_t room() const { return size_ + step; }
+  // Up to room() bytes change there. Returns the end of the text.
+  char* put(char* to) const { return put(to, text_.data(), size_); }
+  static char* put(char* to, const char* from, size_t size) {
+    for (size_t at = 0; at < size; at += step) __builtin_memcpy(to + at, from + at, step);
+    return to + size;
+  }
+
+ private:
+  std::string text_;
+  size_t size_ = 0;
+};
+
+// The eight decimal digits of a number below 100,000,000, a byte each, the first in the lowest byte. The divisions are
+// multiplications by inverses, two and four at once (Paul Khuong, "How to print integers really fast", 2017).
+inline u64 eight_digits(u64 value) {
+  const u64 fours = value / 10000 | (value % 10000) << 32;
+  const u64 hundreds = ((fours * 10486) >> 20) & 0x0000007F0000007F, twos = hundreds | (fours - 100 * hundreds) << 16;
+  const u64 tens = ((twos * 103) >> 10) & 0x000F000F000F000F;
+  return tens | (twos - 10 * tens) << 8;
+}
+// The eight hexadecimal digits of 32 bits, as text, the first in the lowest byte; the second: which of them are not 0.
+struct HexDigits {
+  u64 text, values;
+};
+inline HexDigits eight_hex_digits(u32 value) {
+  u64 x = value;
+  x = (x | x << 16) & 0x0000FFFF0000FFFF;
+  x = (x | x << 8) & 0x00FF00FF00FF00FF;
+  x = __builtin_bswap64((x | x << 4) & 0x0F0F0F0F0F0F0F0F);
+  const u64 letters = (x + 0x0606060606060606) >> 4 & 0x0101010101010101;
+  return {x + 0x3030303030303030 + letters * ('a' - '9' - 1), x};
+}
+
+namespace detail {
+constexpr u64 zeros = 0x3030303030303030;  // "00000000"
+
+// Stores the digits without the zeros in front of them, but at least one. Returns the end; bytes behind it may change, too.
+inline char* put_without_zeros(char* to, u64 text, u64 digits) {
+  const auto skipped = static_cast<u32>(std::countr_zero(digits | u64{1} << 56)) & 56;
+  text >>= skipped;
+  __builtin_memcpy(to, &text, sizeof text);
+  return to + (8 - skipped / 8);
+}
+inline char* put_eight(char* to, u64 text) {
+  __builtin_memcpy(to, &text, sizeof text);
+  return to + sizeof text;
+}
+inline char* put_decimal(char* to, u64 value) {
+  constexpr u64 e8 = 100'000'000;
+  if (value < e8) {
+    const u64 digits = eight_digits(value);
+    return put_without_zeros(to, digits + zeros, digits);
+  }
+  return put_eight(put_decimal(to, value / e8), eight_digits(value % e8) + zeros);
+}
+inline char* put_hex(char* to, u64 value) {
+  const HexDigits low = eight_hex_digits(static_cast<u32>(value));
+  if (value >> 32 == 0) return put_without_zeros(to, low.text, low.values);
+  const HexDigits high = eight_hex_digits(static_cast<u32>(value >> 32));
+  return put_eight(put_without_zeros(to, high.text, high.values), low.text);
+}
+// At least `least` digits, of 16 at most, with zeros in front.
+inline char* put_hex_padded(char* to, u64 value, u32 least) {
+  if (least < 16 && value >> 4 * least != 0) return put_hex(to, value);
+  char all[16];
+  put_eight(all, eight_hex_digits(static_cast<u32>(value >> 32)).text);
+  put_eight(all + 8, eight_hex_digits(static_cast<u32>(value)).text);
+  __builtin_memcpy(to, all + 16 - least, least);
+  return to + least;
+}
+// The six digits of a number below 1,000,000. Two bytes behind them change, too.
+inline char* put_six_digits(char* to, u64 value) {
+  const u64 text = (eight_digits(value) + zeros) >> 16;
+  __builtin_memcpy(to, &text, sizeof text);
+  return to + 6;
+}
+constexpr size_t most_digits = 32;  // with what put_without_zeros writes behind the end
+}  // namespace detail
+
+inline void append_decimal(i64 value, bool is_signed, fmt::memory_buffer& out) {
+  const size_t at = out.size();
+  out.resize(at + detail::most_digits);
+  char* to = out.data() + at;
+  const bool negative = is_signed && value < 0;
+  *to = '-';
+  to += negative;
+  to = detail::put_decimal(to, negative ? 0 - static_cast<u64>(value) : static_cast<u64>(value));
+  out.resize(static_cast<size_t>(to - out.data()));
+}
+// 1f, without 0x.
+inline void append_base16(u64 value, fmt::memory_buffer& out) {
+  const size_t at = out.size();
+  out.resize(at + detail::most_digits);
+  out.resize(static_cast<size_t>(detail::put_hex(out.data() + at, value) - out.data()));
+}
+
+// The shortest decimal that reads back as the same float or double of `size` bytes.
+void append_floating(double value, u32 size, fmt::memory_buffer& out);
+// The bytes in hexadecimal.
+void append_hex(Bytes bytes, std::string_view between, fmt::memory_buffer& out);
+
+}  // namespace ringside

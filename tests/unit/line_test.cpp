@@ -1,0 +1,100 @@
+// The parts of a line: digits by arithmetic on words, and templates, both against the plain way.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+
+#include "decode/formats.hpp"
+
+namespace ringside {
+namespace {
+
+std::vector<u64> numbers() {
+  std::vector<u64> all{0};
+  for (u64 ten = 1; ten <= ~u64{0} / 10; ten *= 10)
+    for (const u64 n : {ten - 1, ten, ten + 1, 5 * ten, 10 * ten - 1}) all.push_back(n);
+  for (u32 bit = 0; bit < 64; ++bit)
+    for (const u64 n : {(u64{1} << bit) - 1, u64{1} << bit, ~u64{0} << bit, ~u64{0} >> bit}) all.push_back(n);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 100'000; ++i) all.push_back(random() >> (random() % 64));
+  return all;
+}
+
+TEST(Line, DigitsAreThoseOfPrintf) {
+  fmt::memory_buffer out;
+  const auto text = [&](const auto& append_number) {
+    out.clear();
+    append(out, "=");
+    append_number(out);
+    return std::string(out.data(), out.size());
+  };
+  for (const u64 n : numbers()) {
+    const auto as_signed = static_cast<i64>(n);
+    ASSERT_EQ(text([&](auto& to) { append_decimal(as_signed, false, to); }), "=" + std::to_string(n));
+    ASSERT_EQ(text([&](auto& to) { append_decimal(as_signed, true, to); }), "=" + std::to_string(as_signed));
+    ASSERT_EQ(text([&](auto& to) { append_base16(n, to); }), fmt::format("={:x}", n));
+    char room[64];
+    const u32 least = static_cast<u32>(n % 16) + 1;
+    ASSERT_EQ(std::string(room, detail::put_hex_padded(room, n, least)), fmt::format("{:0{}x}", n, least));
+    ASSERT_EQ(std::string(room, detail::put_six_digits(room, n % 1'000'000)), fmt::format("{:06}", n % 1'000'000));
+  }
+}
+
+TEST(Line, TextsOfEachLengthAreCopied) {
+  std::string text;
+  for (int n = 0; n < 100; ++n, text.push_back(static_cast<char>('a' + n % 26))) {
+    fmt::memory_buffer out;
+    append(out, "[");
+    append(out, text);
+    append(out, "]");
+    ASSERT_EQ(std::string(out.data(), out.size()), "[" + text + "]");
+    const CopiedText copied(text);
+    std::vector<char> room(copied.room());
+    ASSERT_EQ(std::string(room.data(), copied.put(room.data())), text);
+  }
+}
+
+// Any payload, of any length: what lies beyond it reads as 0, and nothing beyond it is read (ASan checks).
+TEST(Line, TemplatesPrintWhatFieldsSay) {
+  std::mt19937 random(2);
+  const auto below = [&](u32 n) { return static_cast<u32>(random() % n); };
+  for (int round = 0; round < 20'000; ++round) {
+    const size_t size = below(40);
+    const auto bytes = std::make_unique<u8[]>(size);
+    for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<u8>(below(3) == 0 ? 0 : random());
+    const Bytes payload{bytes.get(), size};
+    LineTemplate line;
+    std::string expected;
+    for (u32 part = below(6); part != 0; --part) {
+      const std::string literal(below(50), static_cast<char>('a' + below(26)));
+      line.literal(literal);
+      expected += literal;
+      if (below(4) == 0) {
+        line.other(part);
+        expected += "<" + std::to_string(part) + std::string(part * 100, '>');
+        continue;
+      }
+      Field field;
+      field.offset = below(40);
+      field.size = 1u << below(4);
+      field.is_signed = below(2) == 0;
+      LineTemplate::Number number{field.offset, static_cast<u8>(field.size), static_cast<u8>(1u << below(4)), field.is_signed};
+      number.hex = below(2) == 0;
+      number.prints_signed = !number.hex && below(2) == 0;
+      number.zeros = number.hex && below(2) == 0 ? static_cast<u8>(1 + below(16)) : 0;
+      line.number(number);
+      const i64 value = read_integer(payload, field);
+      const i64 kept = element_integer(reinterpret_cast<const u8*>(&value), number.kept, number.prints_signed);
+      expected += number.hex             ? fmt::format("{:0{}x}", static_cast<u64>(kept), number.zeros)
+                  : number.prints_signed ? std::to_string(kept)
+                                         : std::to_string(static_cast<u64>(kept));
+    }
+    fmt::memory_buffer out;
+    line.print(payload, out,
+               [](u32 index, auto& to) { append(to, "<" + std::to_string(index) + std::string(index * 100, '>')); });
+    ASSERT_EQ(std::string(out.data(), out.size()), expected);
+  }
+}
+
+}  // namespace
+}  // namespace ringside
