@@ -12,9 +12,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <iterator>
 #include <set>
-#include <sstream>
 
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
@@ -22,10 +20,10 @@
 #include "cli/child.hpp"
 #include "cli/options.hpp"
 #include "cli/preload.hpp"
-#include "cli/presets.hpp"
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
 #include "cli/recording.hpp"
+#include "cli/trigger_condition.hpp"
 #include "watch/signals.hpp"
 #include "export/units.hpp"
 #include "record/instance_feed.hpp"
@@ -49,180 +47,6 @@ struct TriggerOptions {
 constexpr u64 watch_every_ns = 2'000'000;
 constexpr u64 same_event_ns =
     1'000'000;  // finds the event in the recording: the same bytes, at most this far from the watch's time
-
-// The condition: an event among `events` that meets `filter`; for a pair, its end, and the time since the start.
-struct Wanted {
-  EventPatterns events;  // none: any that can meet the filter
-  std::string filter;
-  std::optional<Pairs::Options> pair;
-  u64 longer_than_ns = 0;
-};
-
-// "latency > 5ms [&& FILTER]"
-void parse_latency(std::string_view text, Wanted& wanted) {
-  const auto wrong = [&](const std::string& why) {
-    return UsageError{ringside::in_quotes(text) + ": " + why +
-                      "; with --latency the condition is 'latency > TIME' or 'latency > TIME && FILTER', and FILTER is about "
-                      "the end's event"};
-  };
-  std::string_view rest = text;
-  const auto take = [&](std::string_view word) {
-    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
-    if (rest.substr(0, word.size()) != word) return false;
-    rest.remove_prefix(word.size());
-    return true;
-  };
-  if (!take("latency") || !take(">")) throw wrong("it does not begin with latency >");
-  const bool or_equal = !rest.empty() && rest.front() == '=' && take("=");
-  take("");
-  const std::string_view time = rest.substr(0, rest.find_first_of(" \t&|)"));
-  rest.remove_prefix(time.size());
-  const auto ns = parse_time(time);
-  if (!ns || time.back() == '.' || (time.back() >= '0' && time.back() <= '9'))
-    throw wrong(ringside::in_quotes(time) + " is no time with a unit, such as 5ms or 200us");
-  wanted.longer_than_ns = *ns - (or_equal && *ns != 0 ? 1 : 0);
-  if (take("&&")) {
-    take("");
-    if (rest.empty()) throw wrong("nothing follows &&");
-    wanted.filter = rest;
-  } else if (!rest.empty()) {
-    throw wrong("only && may follow the time");
-  }
-}
-
-constexpr const char* which_pair =
-    "the latency of which pair? Name one of ringside latency, as in 'latency wakeup > 1ms', or two events: 'latency START END "
-    "> 1ms'";
-
-// A comparison with a time: no filter of a field by this name, which takes a plain number.
-bool is_latency(const std::string& condition) {
-  if (!condition.starts_with("latency")) return false;
-  try {
-    Wanted wanted;
-    parse_latency(condition, wanted);
-    return true;
-  } catch (const UsageError&) {
-    return false;
-  }
-}
-
-// 'latency wakeup > 1us' and 'latency START END > 1us' name their pair: they become 'latency > 1us' with --latency.
-void find_pair(std::string& text, std::vector<std::string>& latency) {
-  constexpr std::string_view word = "latency";
-  if (!latency.empty() || text.find_first_of(" \t>") != word.size() || !text.starts_with(word)) return;
-  const size_t greater = text.find('>');
-  if (greater == text.npos) return;
-  std::istringstream between(text.substr(word.size(), greater - word.size()));
-  const std::vector<std::string> names{std::istream_iterator<std::string>(between), {}};
-  if (names.empty() || names.size() > 2) return;
-  if (names.size() == 1 && find_preset(names[0]) == nullptr) {
-    std::vector<std::string> pairs;
-    for (const Preset& one : all_presets()) pairs.push_back(one.name);
-    const auto near = nearest(names[0], pairs);
-    throw UsageError{ringside::in_quotes(names[0]) + " is no pair of ringside latency" +
-                     (near.empty() ? ", and START END are two events" : did_you_mean(near))};
-  }
-  latency = names;
-  text.erase(word.size(), greater - word.size());
-}
-
-Wanted wanted_by(const TriggerOptions& options) {
-  Wanted wanted;
-  std::string condition = options.condition;
-  std::vector<std::string> latency = options.latency;
-  find_pair(condition, latency);
-  if (!latency.empty()) {
-    parse_latency(condition, wanted);
-    Pairs::Options pair = pair_of(latency, options.keys);
-    pair.slowest = 0;
-    pair.sure = true;  // a loss must not look like a long time
-    wanted.events = parse_events(events_of(pair));
-    wanted.pair = std::move(pair);
-    return wanted;
-  }
-  if (!options.keys.empty()) throw UsageError{"--key is about the pair of --latency"};
-  if (is_latency(condition)) throw UsageError{which_pair};
-  const std::string first = condition.substr(0, condition.find_first_of(" \t>"));
-  if (find_preset(first) != nullptr && is_latency("latency" + condition.substr(first.size())))
-    throw UsageError{"the latency of a pair begins with that word: 'latency " + condition + "'"};
-  // A filter has a comparison; a text without one names events.
-  auto [events, filter] = Pairs::split(condition);
-  if (filter.empty() && condition.find_first_of("=<>&~") != std::string::npos) std::swap(events, filter);
-  if (!events.empty()) wanted.events = parse_events({events});
-  // 'libc:malloc/size > 100', without an "or", names its event.
-  else if (filter.find("||") == std::string::npos) wanted.events = parse_events(Filter::events_in(filter));
-  wanted.filter = filter;
-  return wanted;
-}
-
-// Checks every record against the condition. A program's events are known only when it runs: until then nothing can be
-// compiled, and pending() says why.
-class Condition {
- public:
-  Condition(Wanted wanted, const Trace& trace, bool may_wait)
-      : wanted_(std::move(wanted)), trace_(trace), may_wait_(may_wait), named_(wanted_.events) {}
-
-  // To be called at first, and whenever events may have appeared.
-  result<void> compile() {
-    if (ready_ || (types_ == trace_.formats.all().size() && types_ != 0)) return {};
-    types_ = trace_.formats.all().size();
-    pending_.clear();
-    auto done = make();
-    ready_ = done.has_value();
-    // Events that are here will have no other fields.
-    const bool complete = !wanted_.pair && !wanted_.events.empty() && !has_wildcards() && missing_ == nullptr;
-    if (done || !may_wait_ || complete || done.error().code != std::errc::no_such_file_or_directory) return done;
-    pending_ = done.error().sentence;
-    return {};
-  }
-  // Drops all that was seen so far: none of it belongs to later events.
-  result<void> forget() { return wanted_.pair && ready_ ? make() : result<void>(); }
-
-  bool met(const TraceRecord& record, const RingName& ring) {
-    if (!ready_) return false;
-    if (pairs_) return pairs_->take(record, ring) && pairs_->latency() > wanted_.longer_than_ns && passes(record, ring);
-    return record.lost == 0 && named_.wants(record.number(), trace_.formats) && passes(record, ring);
-  }
-  std::optional<u64> latency() const { return pairs_ ? std::optional<u64>(pairs_->latency()) : std::nullopt; }
-  const std::string& pending() const { return pending_; }
-
- private:
-  result<void> make() {
-    if (wanted_.pair) {
-      auto pairs = RS_TRY(Pairs::make(*wanted_.pair, trace_.formats, trace_.tasks));
-      pairs_.emplace(std::move(pairs));
-    } else if (!wanted_.events.empty()) {
-      const auto& all = trace_.formats.all();
-      missing_ = nullptr;
-      for (const EventPattern& pattern : wanted_.events) {
-        if (std::any_of(all.begin(), all.end(), [&](const auto& type) { return pattern.matches(type->system, type->name); }))
-          continue;
-        missing_ = &pattern;
-        return mistyped(std::errc::no_such_file_or_directory, none_matches(pattern.text(), trace_.formats));
-      }
-    }
-    if (wanted_.filter.empty()) return {};
-    filter_.emplace(RS_TRY(Filter::compile(wanted_.filter, trace_.formats, trace_.tasks)));
-    return {};
-  }
-  bool has_wildcards() const {
-    return std::any_of(wanted_.events.begin(), wanted_.events.end(), [](const EventPattern& p) {
-      return p.text().find_first_of("*?") != std::string::npos || p.text().ends_with(':');
-    });
-  }
-  bool passes(const TraceRecord& record, const RingName& ring) { return !filter_ || filter_->matches(record, ring); }
-
-  const Wanted wanted_;
-  const Trace& trace_;
-  const bool may_wait_;
-  std::optional<Filter> filter_;
-  std::optional<Pairs> pairs_;
-  EventFilter named_;
-  std::string pending_{};
-  const EventPattern* missing_ = nullptr;  // of wanted_
-  size_t types_ = 0;
-  bool ready_ = false;
-};
 
 struct Hit {
   std::string line;  // the event as text
@@ -562,7 +386,7 @@ void check_events_of(const Wanted& wanted, const TriggerOptions& options, const 
 }
 
 result<int> run_trigger(TriggerOptions options) {
-  Wanted wanted = wanted_by(options);
+  Wanted wanted = wanted_by(options.condition, options.latency, options.keys);
   if (options.snapshot.empty()) options.snapshot = default_recording;
   RS_TRY(check(options));
   const bool has_program = !options.instance.empty() || !options.command.empty();

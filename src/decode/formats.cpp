@@ -8,6 +8,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "decode/compile_steps.hpp"
 #include "decode/print_steps.hpp"
 
 namespace ringside {

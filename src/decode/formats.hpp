@@ -53,6 +53,7 @@ struct Field {
 
 // An instruction for a stack machine, which computes a value of a print fmt from fields.
 struct ValueOp {
+  static constexpr size_t deepest = 16;  // values on its stack
   enum class Op : u8 {
     constant,
     field,

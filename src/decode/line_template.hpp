@@ -14,9 +14,11 @@ class LineTemplate {
   // A whole number of 1, 2, 4 or 8 bytes. `kept` of its bytes are printed (the length modifier of a printf), as a signed number
   // or not. Beyond the payload it is 0.
   struct Number {
+    enum class Form : u8 { decimal, hex, pointer };  // pointer: 0x and hexadecimal, or (nil)
     u32 offset = 0;
     u8 size = 8, kept = 8;
-    bool is_signed = false, prints_signed = false, hex = false;
+    bool is_signed = false, prints_signed = false;
+    Form form = Form::decimal;
     u8 zeros = 0;  // hex: the least number of digits, 16 at most; 0: no zeros in front
   };
   void literal(std::string_view text) {
@@ -25,7 +27,7 @@ class LineTemplate {
     bound_ += text.size();
   }
   void number(const Number& number) {
-    part().kind = number.hex ? Kind::hex : Kind::decimal;
+    part().kind = Kind::number;
     parts_.back().number = number;
     bound_ += detail::most_digits;
   }
@@ -46,16 +48,8 @@ class LineTemplate {
       switch (part.kind) {
         case Kind::none:
           break;
-        case Kind::decimal: {
-          const u64 value = read(part.number, payload);
-          const bool negative = part.number.prints_signed && static_cast<i64>(value) < 0;
-          *to = '-';
-          to = detail::put_decimal(to + negative, negative ? 0 - value : value);
-          break;
-        }
-        case Kind::hex:
-          to = part.number.zeros == 0 ? detail::put_hex(to, read(part.number, payload))
-                                      : detail::put_hex_padded(to, read(part.number, payload), part.number.zeros);
+        case Kind::number:
+          to = put(to, part.number, read(part.number, payload));
           break;
         case Kind::other:
           out.resize(static_cast<size_t>(to - out.data()));
@@ -68,7 +62,7 @@ class LineTemplate {
   }
 
  private:
-  enum class Kind : u8 { none, decimal, hex, other };
+  enum class Kind : u8 { none, number, other };
   struct Part {
     u32 literal_size = 0;
     Kind kind = Kind::none;
@@ -83,6 +77,19 @@ class LineTemplate {
   char* room(fmt::memory_buffer& out) const {
     out.reserve(out.size() + bound_);
     return out.data() + out.size();
+  }
+  static char* put(char* to, const Number& number, u64 value) {
+    using Form = Number::Form;
+    if (number.form == Form::decimal) {
+      const bool negative = number.prints_signed && static_cast<i64>(value) < 0;
+      *to = '-';
+      return detail::put_decimal(to + negative, negative ? 0 - value : value);
+    }
+    if (number.form == Form::hex && number.zeros != 0) return detail::put_hex_padded(to, value, number.zeros);
+    if (number.form == Form::hex) return detail::put_hex(to, value);
+    const std::string_view prefix = value != 0 ? "0x" : "(nil)";
+    __builtin_memcpy(to, prefix.data(), prefix.size());
+    return value != 0 ? detail::put_hex(to + prefix.size(), value) : to + prefix.size();
   }
   static u64 cut(u64 value, u32 size, bool is_signed) {
     const u32 spare = 64 - 8 * size;

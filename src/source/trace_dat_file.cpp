@@ -12,8 +12,9 @@
 #include <set>
 
 #include "source/decompress.hpp"
-#include "source/sub_buffer_copy.hpp"
 #include "source/trace_dat_format.hpp"
+#include "source/trace_dat_reader.hpp"
+#include "source/trace_dat_source.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -23,48 +24,6 @@ using namespace trace_dat;
 
 constexpr u32 largest_page = 1 << 20;            // a sub-buffer's commit has 20 bits
 constexpr u64 largest_section = u64{256} << 20;  // decompressed; kallsyms, the largest, has some 20 MiB
-constexpr u64 largest_chunk = u64{16} << 20;     // trace-cmd writes chunks of 40 KiB
-constexpr u64 most_decompressed = u64{512} << 20;  // of all rings at a time
-
-struct CpuData {
-  u32 cpu = 0;
-  u64 offset = 0, size = 0;
-};
-
-// Takes a block apart. Missing bytes read as nothing and leave ok false.
-struct Reader {
-  const u8* at;
-  const u8* end;
-  bool ok = true;
-
-  explicit Reader(Bytes bytes) : at(bytes.data), end(bytes.data + bytes.size) {}
-  u64 left() const { return static_cast<u64>(end - at); }
-  Bytes take(u64 size) {
-    if (size > left()) ok = false;
-    if (!ok) return {at, 0};
-    at += size;
-    return {at - size, size};
-  }
-  template <class T>
-  T number() {
-    T value{};
-    if (const Bytes b = take(sizeof value); ok) std::memcpy(&value, b.data, sizeof value);
-    return value;
-  }
-  template <class Size>
-  std::string_view text() {
-    const Bytes b = take(number<Size>());
-    return {reinterpret_cast<const char*>(b.data), b.size};
-  }
-  std::string_view name() {  // up to its NUL
-    const auto* const zero = left() == 0 ? nullptr : static_cast<const u8*>(std::memchr(at, 0, left()));
-    if (zero == nullptr) ok = false;
-    if (!ok) return {};
-    const Bytes b = take(static_cast<u64>(zero - at) + 1);
-    return {reinterpret_cast<const char*>(b.data), b.size - 1};
-  }
-  CpuData cpu_data(u32 cpu) { return {cpu, number<u64>(), number<u64>()}; }
-};
 
 std::string_view text_of(Bytes b) {
   const auto* const s = reinterpret_cast<const char*>(b.data);
@@ -87,125 +46,6 @@ struct Buffer {
   u32 page_size = 0;
   bool compressed = false;
   std::vector<CpuData> cpus;
-};
-
-// One CPU's sub-buffers.
-class TraceDatSource final : public Source {
- public:
-  TraceDatSource(std::shared_ptr<TraceDatBytes> file, RingName name, const ClockInfo& clock, u32 subbuf_size,
-                 const CpuData& data, Compression compression, const Counters& counters)
-      : Source(std::move(name), clock), file_(std::move(file)), counters_(counters), compression_(compression) {
-    counters_.subbuf_size = subbuf_size;
-    const u64 begin = std::min(data.offset, file_->size);
-    // The size of compressed data does not include the number of chunks in front.
-    const u64 size = data.size + (compression == Compression::none || data.size == 0 ? 0 : sizeof(u32));
-    const u64 there = std::min(size, file_->size - begin);
-    cut_ = there != size;
-    all_ = rest_ = {file_->data + begin, there};
-  }
-  TraceDatSource(const TraceDatSource&) = delete;
-  TraceDatSource& operator=(const TraceDatSource&) = delete;
-  ~TraceDatSource() override { file_->decompressed -= chunk_.size() * 8; }
-
-  result<std::optional<SubBufferView>> next() override {
-    if (file_->region.cut()) return refuse(std::errc::io_error, who() + "the file was truncated while it was read");
-    if (pages_.size == 0) {
-      RS_TRY(refill());
-      if (pages_.size == 0) {
-        if (!std::exchange(cut_, false)) return std::nullopt;
-        return refuse(std::errc::io_error,
-                      who() + "the file ends in the middle of its events: it was cut, or not written to its end");
-      }
-    }
-    const auto size = static_cast<u32>(counters_.subbuf_size);
-    const auto have = static_cast<u32>(std::min<u64>(pages_.size, size));
-    const u8* image = pages_.data;
-    pages_ = {pages_.data + have, pages_.size - have};
-    if (have < size || reinterpret_cast<uintptr_t>(image) % 8 != 0) {
-      page_.assign(size / 8, 0);
-      std::memcpy(page_.data(), image, have);
-      image = reinterpret_cast<const u8*>(page_.data());
-    }
-    SubBufferView view;
-    if (have < abi::header_size || (!view_copy(image, have, size, view) && !cut_))
-      return refuse(std::errc::bad_message,
-                    who() + "a sub-buffer claims " + std::to_string(view.end) + " bytes of data and has " +
-                        std::to_string(have - std::min(have, abi::header_size)) + "; the rest of it cannot be read");
-    view.end = std::min(view.end, (have - abi::header_size) & ~3u);  // cut: the part that is there
-    return view;
-  }
-  Counters counters() const override { return counters_; }
-  bool ended() const override { return true; }
-  // Where compressed sub-buffers lie is known only from those before them.
-  u64 sub_buffers() const override { return compression_ == Compression::none ? all_.size / counters_.subbuf_size : 0; }
-  u64 time_stamp(u64 index) const override {
-    abi::SubBufferHeader header{};
-    std::memcpy(&header, all_.data + index * counters_.subbuf_size, sizeof header);
-    return header.time_stamp;
-  }
-  void seek(u64 index) override {
-    const u64 at = index * counters_.subbuf_size;
-    pages_ = {};
-    rest_ = {all_.data + at, all_.size - at};
-  }
-
- private:
-  std::string who() const {
-    return file_->path + ", " + (name_.buffer.empty() ? "" : "buffer " + name_.buffer + ", ") + "cpu " +
-           std::to_string(name_.ring) + ": ";
-  }
-
-  // The next run of sub-buffers; none at the end.
-  result<void> refill() {
-    if (compression_ == Compression::none) {
-      pages_ = std::exchange(rest_, Bytes{});
-      return {};
-    }
-    Reader in(rest_);
-    if (!started_) chunks_ = rest_.size != 0 ? in.number<u32>() : 0;
-    started_ = true;
-    for (; chunks_ > 0 && in.ok && pages_.size == 0; --chunks_) {
-      const auto packed = in.number<u32>();
-      const auto size = in.number<u32>();
-      const Bytes bytes = in.take(packed);
-      if (!in.ok) break;
-      if (size > largest_chunk || !may_expand_to(compression_, bytes, size) || !resize(size)) return damaged();
-      auto* const out = reinterpret_cast<u8*>(chunk_.data());
-      if (!decompress(compression_, bytes, out, size)) return damaged();
-      pages_ = {out, size};
-    }
-    rest_ = {in.at, in.left()};
-    if (!in.ok) {
-      rest_ = {};
-      chunks_ = 0;
-      if (!cut_) return damaged();
-    }
-    return {};
-  }
-  result<void> damaged() const {
-    return refuse(std::errc::bad_message, who() + "its compressed data is damaged; the rest of it cannot be read");
-  }
-  bool resize(u32 size) {
-    const u64 words = (u64{size} + 7) / 8;
-    if (words <= chunk_.size()) return true;
-    const u64 more = (words - chunk_.size()) * 8;
-    if ((file_->decompressed += more) > most_decompressed) {
-      file_->decompressed -= more;
-      return false;
-    }
-    chunk_.resize(words);
-    return true;
-  }
-
-  std::shared_ptr<TraceDatBytes> file_;
-  Counters counters_;
-  Compression compression_;
-  Bytes all_{};
-  Bytes rest_{};   // of the file, not read yet
-  Bytes pages_{};  // sub-buffers, in place or in chunk_
-  bool cut_ = false, started_ = false;
-  u32 chunks_ = 0;  // left
-  std::vector<u64> chunk_, page_;
 };
 
 class Parser {

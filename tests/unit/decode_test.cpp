@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <random>
-#include <thread>
 
 #include "cli/hand_made.hpp"
 #include "decode/formats.hpp"
@@ -166,20 +164,6 @@ TEST(Formats, AFormatIsParsedAtTheFirstQuestion) {
   EXPECT_EQ(f.take_failed(), std::vector<const EventType*>{f.find(1)});
   EXPECT_FALSE(f.find(1)->has_tid());
   EXPECT_TRUE(f.take_failed().empty()) << "each is told once";
-}
-
-// Readings of one recording in several threads.
-TEST(Formats, AnyThreadMayAskFirst) {
-  Formats f;
-  for (u32 id = 1; id <= 100; ++id) f.add(id, "libc", "malloc", test::malloc_format(static_cast<u16>(id)));
-  std::atomic<u32> fields{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i)
-    threads.emplace_back([&] {
-      for (const auto& type : f.all()) fields += static_cast<u32>(type->fields().size());
-    });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(fields, 4 * 100 * 2u);
 }
 
 TEST(Formats, AnEventCanBeDescribedAnew) {

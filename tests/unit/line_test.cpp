@@ -79,15 +79,20 @@ TEST(Line, TemplatesPrintWhatFieldsSay) {
       field.size = 1u << below(4);
       field.is_signed = below(2) == 0;
       LineTemplate::Number number{field.offset, static_cast<u8>(field.size), static_cast<u8>(1u << below(4)), field.is_signed};
-      number.hex = below(2) == 0;
-      number.prints_signed = !number.hex && below(2) == 0;
-      number.zeros = number.hex && below(2) == 0 ? static_cast<u8>(1 + below(16)) : 0;
+      using Form = LineTemplate::Number::Form;
+      number.form = static_cast<Form>(below(3));
+      number.prints_signed = number.form == Form::decimal && below(2) == 0;
+      number.zeros = number.form == Form::hex && below(2) == 0 ? static_cast<u8>(1 + below(16)) : 0;
       line.number(number);
       const i64 value = read_integer(payload, field);
       const i64 kept = element_integer(reinterpret_cast<const u8*>(&value), number.kept, number.prints_signed);
-      expected += number.hex             ? fmt::format("{:0{}x}", static_cast<u64>(kept), number.zeros)
-                  : number.prints_signed ? std::to_string(kept)
-                                         : std::to_string(static_cast<u64>(kept));
+      const auto bits = static_cast<u64>(kept);
+      if (number.form == Form::hex)
+        expected += fmt::format("{:0{}x}", bits, number.zeros);
+      else if (number.form == Form::pointer)
+        expected += bits != 0 ? fmt::format("{:#x}", bits) : "(nil)";
+      else
+        expected += number.prints_signed ? std::to_string(kept) : std::to_string(bits);
     }
     fmt::memory_buffer out;
     line.print(payload, out,

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <ringside/trace.hpp>
+#include <thread>
 
 #include "own_root.hpp"
 #include "random_recording.hpp"
@@ -65,6 +67,20 @@ TEST_F(ReadingTest, AFormatThatCannotBeUnderstoodIsTold) {
     if (id == 1) told.emplace_back("the format of libc:malloc cannot be understood; its fields appear as hex");
     EXPECT_EQ(reading->notices(), told);
   }
+}
+
+// Readings of one recording in several threads.
+TEST(Formats, AnyThreadMayAskFirst) {
+  Formats f;
+  for (u32 id = 1; id <= 100; ++id) f.add(id, "libc", "malloc", test::malloc_format(static_cast<u16>(id)));
+  std::atomic<u32> fields{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (const auto& type : f.all()) fields += static_cast<u32>(type->fields().size());
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(fields, 4 * 100 * 2u);
 }
 
 // Every event once, whatever is wanted of it, and the totals say so.

@@ -1,0 +1,262 @@
+#include "cli/record_options.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+
+#include "analysis/names.hpp"
+#include "cli/arguments.hpp"
+#include "cli/command_file.hpp"
+#include "cli/export.hpp"
+#include "cli/program.hpp"
+#include "export/units.hpp"
+#include "sys/try.hpp"
+
+namespace ringside::cli {
+namespace {
+
+constexpr u64 smallest_recording = 1 << 20;
+
+// "999", "999Hz", "1kHz"
+u64 parse_rate(const std::string& text) {
+  size_t end = 0;
+  u64 rate = 0;
+  while (end < text.size() && end < 6 && text[end] >= '0' && text[end] <= '9')
+    rate = rate * 10 + static_cast<u64>(text[end++] - '0');
+  std::string unit = text.substr(end);
+  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (unit == "khz" || unit == "k") rate *= 1000, unit = "hz";
+  if (end == 0 || (!unit.empty() && unit != "hz") || rate == 0 || rate > 20'000)
+    throw UsageError{"--sample takes a rate of 1 to 20000 in Hz, not " + text + ": 999 is a usual one"};
+  return rate;
+}
+
+// "fp", "dwarf", "dwarf,16384": how much of the user's stack a sample copies.
+u32 parse_call_graph(const std::string& text) {
+  constexpr u32 usual = 8192, most = 65528;
+  if (text == "fp") return 0;
+  if (text == "dwarf") return usual;
+  u32 bytes = 0;
+  const char* const end = text.data() + text.size();
+  if (text.starts_with("dwarf,")) {
+    const auto [at, error] = std::from_chars(text.data() + 6, end, bytes);
+    if (error == std::errc() && at == end && bytes >= 8 && bytes <= most) return bytes / 8 * 8;
+  }
+  throw UsageError{"--call-graph takes fp, dwarf, or dwarf,BYTES with 8 to 65528 bytes of the stack, not " + text};
+}
+
+// Probes among the values of -e are no patterns.
+result<void> find_probes(RecordOptions& options) {
+  std::vector<std::string> notices;
+  for (const std::string& text : options.kernel_events) {
+    if (!Probe::is(text)) continue;
+    Probe probe = RS_TRY(Probe::parse(text));
+    if (probe.kind != Probe::Kind::kprobe && probe.path.find('/') == std::string::npos &&
+        access(probe.path.c_str(), F_OK) != 0) {
+      if (auto found = find_command(probe.path)) probe.path = *found;
+    }
+    for (ProbePoint& point : RS_TRY(points_of(probe, notices))) options.probes.push_back(std::move(point));
+  }
+  std::erase_if(options.kernel_events, [](const std::string& text) { return Probe::is(text); });
+  for (const std::string& notice : notices) say(notice);
+  return {};
+}
+
+}  // namespace
+
+result<void> check(RecordOptions& options) {
+  if (!options.libc.empty()) check_libc(options.libc);
+  if (!options.sample.empty()) options.sample_hz = parse_rate(options.sample);
+  if (options.sample_hz != 0 && options.command.empty() && !options.all_processes && options.pids.empty())
+    throw UsageError{"--sample needs a command, whose threads it interrupts; -a samples the whole machine, -p a process"};
+  const auto chosen = [](const std::string& given) {  // "true": the option without a pattern
+    return given.empty() ? EventPatterns() : parse_events({given == "true" ? "*:*" : given});
+  };
+  if (!options.call_graph.empty()) {
+    options.stack_bytes = parse_call_graph(options.call_graph);
+    if (!options.kernel_samples())
+      throw UsageError{
+          "--call-graph is about the kernel's samples, --sample with -a or -p; the samples of a command follow tables as they "
+          "are"};
+  }
+  const bool nothing_named = options.kernel_events.empty() && options.user_events.empty() && options.libc.empty();
+  if (options.calls && options.sample_hz == 0 && nothing_named && !options.command.empty() && options.instance.empty())
+    options.sample_hz = usual_rate;                    // as perf record -g does
+  else if (options.calls && options.sample_hz == 0) {  // samples have them by themselves
+    if (options.stack.empty() && !(options.command.empty() && options.instance.empty())) options.stack = "true";
+    if (options.kstack.empty() && !options.kernel_events.empty()) options.kstack = "true";
+  }
+  options.stacks = chosen(options.stack);
+  options.kernel_stacks = chosen(options.kstack);
+  if (!options.stacks.empty() && options.command.empty() && options.instance.empty())
+    throw UsageError{
+        "--stack is about events of a program: give a command, or an instance with -i; --kstack is for those of the kernel"};
+  if (!options.kernel_stacks.empty() && options.kernel_events.empty())
+    throw UsageError{"--kstack is about events of the kernel: name them with -e"};
+  if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into"};
+  for (const i32 pid : options.pids) {
+    if (pid <= 0) throw UsageError{"--pid takes the number of a process, not " + std::to_string(pid)};
+    if (kill(pid, 0) != 0 && errno == ESRCH)
+      return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid) + " here; nothing was recorded");
+  }
+  if (options.command.empty() && options.instance.empty() && options.kernel_events.empty() && !options.kernel_samples() &&
+      !options.pids.empty())
+    throw UsageError{"nothing to record of process " + std::to_string(options.pids.front()) +
+                     ": name events of the kernel with -e, or take --sample 999 for its calls"};
+  if (options.command.empty() && options.instance.empty() && options.kernel_events.empty() && !options.kernel_samples())
+    throw UsageError{"nothing to record: give a command, an instance with -i, or events of the kernel with -e"};
+  if (options.all_processes && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
+  check_subbuf_size(options.subbuf_size);
+  if (options.buffer_size < 2 * options.subbuf_size)
+    throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
+  // Files of other tools: -o FILE as in export.
+  if (options.to.empty() && (options.out.ends_with(".dat") || tells_another_format(options.out)) && !is_recording(options.out))
+    options.to = options.out;
+  options.rotation.check();
+  if (options.max_size != 0 && options.max_size < smallest_recording)
+    throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
+  if (options.rotation.wanted() && options.max_size != 0)
+    throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
+  if (options.rotation.wanted() && !options.to.empty())
+    throw UsageError{"--rotate makes recordings, --to one trace.dat; ringside export makes one of each part"};
+  if (options.compress && options.max_size != 0)
+    throw UsageError{
+        "--compress and --max-size contradict each other, as compressed events have no place of their own: --rotate 64M --keep "
+        "15 bounds compressed parts"};
+  if (options.compress && !options.to.empty())
+    throw UsageError{
+        "--compress makes a recording, --to one file of another format; ringside export makes one of a compressed recording"};
+  RS_TRY(find_probes(options));
+  options.kernel = parse_events(options.kernel_events);
+  options.user = parse_events(options.user_events);
+  if (!options.user.empty() && options.command.empty() && options.instance.empty())
+    throw UsageError{"-u names events of a program: give a command, or an instance with -i"};
+  if (!options.wants_kernel() &&
+      (!options.filter.empty() || (!options.kernel_samples() && (!options.pids.empty() || options.all_processes))))
+    throw UsageError{
+        "--filter, --pid and --all are about events of the kernel: name them with -e; --pid and --all also about --sample"};
+  if (!options.kernel.empty()) RS_TRY(check_kernel_events(options.kernel, true));
+  if (!options.to.empty()) {
+    std::error_code none;
+    if (std::filesystem::is_directory(options.to, none))
+      throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
+    if (options.to.ends_with(".ctf")) throw UsageError{"--to makes no CTF trace; ringside export makes one of a recording"};
+    options.out = parts_of(options.to);
+  }
+  return {};
+}
+
+void add_options(CLI::App& app, RecordOptions& options) {
+  app.add_option("-i,--instance", options.instance, "instance to record; made if it is not there (default: a private one)");
+  add_events(app, options.kernel_events, "events of the kernel", "-e,--event", true);
+  add_events(app, options.user_events, "of the program's events only these (default: all)", "-u,--user");
+  app.add_option("-f,--filter", options.filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
+  app.add_option("-p,-P,--pid", options.pids,
+                 "kernel events and samples of this process and what it starts; may be repeated, or have commas. Without a "
+                 "command, the recording ends when they have ended")
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  app.add_flag("-a,--all", options.all_processes,
+               "kernel events and samples of all processes (default with a command: only its)");
+  add_source(app, options.source);
+  app.add_option("--libc", options.libc,
+                 "trace calls of the C library in all processes: malloc, io, mutex; none in static and Go programs, and none "
+                 "that the library makes itself: fopen shows no open")
+      ->type_name("LIST");
+  app.add_flag(
+      "-g", options.calls,
+      "with the calls that led to each event: --stack for the program's, --kstack for the kernel's; where nothing else "
+      "is named, --sample");
+  app.add_flag("--stack", options.stack, "with the calls that led to each of the program's events; --stack=PATTERN: to these");
+  app.add_flag("--kstack", options.kstack,
+               "with the kernel's calls that led to each of its events; --kstack=PATTERN: to these");
+  app.add_option("--depth", options.depth, "of --stack and --sample: at most this many calls, the innermost ones")
+      ->check(CLI::Range(1, 400))
+      ->capture_default_str();
+  app.add_option("--sample", options.sample,
+                 "interrupt each thread of the command RATE times in a second of its CPU time (default: 999), and record "
+                 "its calls; with -a or -p each CPU, by the kernel, with the kernel's calls, too")
+      ->type_name("RATE");
+  app.add_option(
+         "--call-graph", options.call_graph,
+         "how samples of -a and -p find a program's callers: fp, by frame pointers (default); dwarf or dwarf,BYTES, by the "
+         "compilers' tables, which nearly all code has: the kernel copies BYTES (8192) of the stack into each sample")
+      ->type_name("HOW");
+  add_size(app, "-b,--buffer-size", options.buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
+  app.add_option("--rings", options.rings,
+                 "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where the system has what they need")
+      ->check(CLI::IsMember({"auto", "cpu", "thread"}))
+      ->capture_default_str();
+  add_size(app, "--subbuf-size", options.subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
+  app.add_option("--mode", options.mode, "when a ring is full: overwrite the oldest, or discard the new")
+      ->check(CLI::IsMember({"overwrite", "discard"}))
+      ->capture_default_str();
+  app.add_option("--clock", options.clock,
+                 "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)");
+  app.add_option("-o,--output", options.out,
+                 "directory of the recording; an older recording becomes DIR.old. A FILE that ends in .dat, .pftrace, .json or "
+                 ".csv: the same as --to")
+      ->capture_default_str();
+  app.add_option("--to", options.to,
+                 "record into one file instead: a trace.dat for trace-cmd, KernelShark and ringside report; .pftrace for "
+                 "Perfetto, .json, .csv, which grow meanwhile")
+      ->type_name("FILE")
+      ->excludes("--output");
+  add_size(app, "--max-size", options.max_size,
+           "of the recording: then the oldest events go, and are counted; it stays readable at any moment");
+  add_compress(app, options.compress);
+  options.rotation.add_options(app);
+  add_duration(app, options.duration_ns, "stop after this time");
+  app.add_flag("--fail-on-loss", options.fail_on_loss, "exit with 3 when events were lost");
+  app.add_flag("-q,--quiet", options.quiet, "no summary");
+  app.add_option("COMMAND", options.command, "what to run; options before it are ringside's")->type_name("");
+  app.footer(
+      "Examples:\n"
+      "  ringside record ./server                       a program that uses ringside/trace.hpp or ringside.h\n"
+      "  ringside record --libc malloc,io g++ -c a.cpp  any program, and all that it starts\n"
+      "  ringside record --libc malloc --stack ./server     and which calls led there\n"
+      "  ringside record --sample 999 ./server              where its CPU time goes\n"
+      "  ringside record -a --sample 999 --duration 10s     where all CPUs' time goes, kernel included (as root); then: "
+      "ringside flame\n"
+      "  ringside record -a --sample 199 --call-graph dwarf --duration 10s   the same, with the callers of code without frame "
+      "pointers\n"
+      "  ringside record -i web -u 'net:*' --duration 10s   some events of a program that is running\n"
+      "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
+      "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
+      "  ringside record -e usdt:/usr/bin/python3:python:'gc__*' python3 a.py   the probes of a program (as root)\n"
+      "  ringside record -e uprobe:./server:handle -e uprobe:./server:handle%return ./server   calls of a function, and their "
+      "ends\n"
+      "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
+      "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
+      "  ringside record -i web --to web.json & tail -F web.json     events as lines, half a second later\n"
+      "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
+      "  ringside record -e sched --compress --duration 60s   in a fifth of the space, or less\n"
+      "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
+      "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those "
+      "of --libc\n"
+      "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before "
+      "it.\n"
+      "-e also takes probes, one an option: usdt:PATH:PROVIDER:NAME (event sdt_PROVIDER:NAME, its arguments arg1, arg2, ...), "
+      "and\n"
+      "uprobe:PATH:FUNCTION and kprobe:FUNCTION (probe_FILE:FUNCTION, probe:FUNCTION), both with +OFFSET or %return "
+      "(NAME__return,\n"
+      "with ret). The kernel stops the program there for about a microsecond. They are removed at the end.\n"
+      "Instances of the kernel's that others made are never read, as that would take their events away: -i names ringside's.\n"
+      "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run "
+      "unseen.\n"
+      "A running instance's rings are read from their oldest events on: what nobody has read yet is recorded, too, and its "
+      "number is said.\n"
+      "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"
+      "once; the recording is readable either way. A disk that is full, or a file at ulimit -f, ends the recording and not "
+      "the\n"
+      "command. The exit code is then 1, if the command's is 0; so it is where a ring could not be read. With --to the rings "
+      "go to\n"
+      "FILE.parts, a recording, and into FILE: at the end, or for .pftrace, .json and .csv meanwhile, unless --max-size bounds "
+      "it.");
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,44 @@
+// The options of `ringside record`.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "cli/options.hpp"
+#include "cli/recording.hpp"
+#include "cli/rotation.hpp"
+#include "record/probes.hpp"
+
+namespace ringside::cli {
+
+struct RecordOptions {
+  std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter, stack, kstack;
+  std::vector<std::string> kernel_events, user_events, command;
+  EventPatterns kernel{}, user{};  // for both
+  std::vector<ProbePoint> probes{};
+  bool wants_kernel() const { return !kernel.empty() || !probes.empty(); }
+  std::vector<i32> pids;
+  std::optional<KernelWay> source;
+  bool all_processes = false;
+  u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, max_size = 0;
+  Rotation rotation{};
+  std::string rings = "auto";
+  u32 depth = 64;
+  std::string sample;  // the rate
+  u64 sample_hz = 0;
+  std::string call_graph;
+  u32 stack_bytes = 0;  // of the user's stack in a sample of the kernel's
+  bool kernel_samples() const {
+    return sample_hz != 0 && (all_processes || !pids.empty());
+  }  // by the kernel, not by the program's own timers
+  EventPatterns stacks{}, kernel_stacks{};
+  bool calls = false, compress = false, fail_on_loss = false, quiet = false;
+};
+
+void add_options(CLI::App& app, RecordOptions& options);
+// Everything that can be known before anything is made, run or replaced; fills what follows from the texts. Throws UsageError.
+result<void> check(RecordOptions& options);
+
+// The parts of `record --to FILE`, beside it: a complete recording, in case this process is killed.
+inline std::string parts_of(const std::string& file) { return file + ".parts"; }
+
+}  // namespace ringside::cli

@@ -1,0 +1,148 @@
+#include "cli/trigger_condition.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
+#include "analysis/mistyped.hpp"
+#include "cli/options.hpp"
+#include "cli/presets.hpp"
+#include "export/units.hpp"
+#include "sys/try.hpp"
+
+namespace ringside::cli {
+namespace {
+
+// "latency > 5ms [&& FILTER]"
+void parse_latency(std::string_view text, Wanted& wanted) {
+  const auto wrong = [&](const std::string& why) {
+    return UsageError{ringside::in_quotes(text) + ": " + why +
+                      "; with --latency the condition is 'latency > TIME' or 'latency > TIME && FILTER', and FILTER is about "
+                      "the end's event"};
+  };
+  std::string_view rest = text;
+  const auto take = [&](std::string_view word) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+    if (rest.substr(0, word.size()) != word) return false;
+    rest.remove_prefix(word.size());
+    return true;
+  };
+  if (!take("latency") || !take(">")) throw wrong("it does not begin with latency >");
+  const bool or_equal = !rest.empty() && rest.front() == '=' && take("=");
+  take("");
+  const std::string_view time = rest.substr(0, rest.find_first_of(" \t&|)"));
+  rest.remove_prefix(time.size());
+  const auto ns = parse_time(time);
+  if (!ns || time.back() == '.' || (time.back() >= '0' && time.back() <= '9'))
+    throw wrong(ringside::in_quotes(time) + " is no time with a unit, such as 5ms or 200us");
+  wanted.longer_than_ns = *ns - (or_equal && *ns != 0 ? 1 : 0);
+  if (take("&&")) {
+    take("");
+    if (rest.empty()) throw wrong("nothing follows &&");
+    wanted.filter = rest;
+  } else if (!rest.empty()) {
+    throw wrong("only && may follow the time");
+  }
+}
+
+// A comparison with a time: no filter of a field by this name, which takes a plain number.
+bool is_latency(const std::string& condition) {
+  if (!condition.starts_with("latency")) return false;
+  try {
+    Wanted wanted;
+    parse_latency(condition, wanted);
+    return true;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
+// 'latency wakeup > 1us' and 'latency START END > 1us' name their pair: they become 'latency > 1us' with --latency.
+void find_pair(std::string& text, std::vector<std::string>& latency) {
+  constexpr std::string_view word = "latency";
+  if (!latency.empty() || text.find_first_of(" \t>") != word.size() || !text.starts_with(word)) return;
+  const size_t greater = text.find('>');
+  if (greater == text.npos) return;
+  std::istringstream between(text.substr(word.size(), greater - word.size()));
+  const std::vector<std::string> names{std::istream_iterator<std::string>(between), {}};
+  if (names.empty() || names.size() > 2) return;
+  if (names.size() == 1 && find_preset(names[0]) == nullptr) {
+    std::vector<std::string> pairs;
+    for (const Preset& one : all_presets()) pairs.push_back(one.name);
+    const auto near = nearest(names[0], pairs);
+    throw UsageError{ringside::in_quotes(names[0]) + " is no pair of ringside latency" +
+                     (near.empty() ? ", and START END are two events" : did_you_mean(near))};
+  }
+  latency = names;
+  text.erase(word.size(), greater - word.size());
+}
+
+}  // namespace
+
+Wanted wanted_by(std::string condition, std::vector<std::string> latency, const std::string& keys) {
+  Wanted wanted;
+  find_pair(condition, latency);
+  if (!latency.empty()) {
+    parse_latency(condition, wanted);
+    Pairs::Options pair = pair_of(latency, keys);
+    pair.slowest = 0;
+    pair.sure = true;  // a loss must not look like a long time
+    wanted.events = parse_events(events_of(pair));
+    wanted.pair = std::move(pair);
+    return wanted;
+  }
+  if (!keys.empty()) throw UsageError{"--key is about the pair of --latency"};
+  if (is_latency(condition)) throw UsageError{which_pair};
+  const std::string first = condition.substr(0, condition.find_first_of(" \t>"));
+  if (find_preset(first) != nullptr && is_latency("latency" + condition.substr(first.size())))
+    throw UsageError{"the latency of a pair begins with that word: 'latency " + condition + "'"};
+  // A filter has a comparison; a text without one names events.
+  auto [events, filter] = Pairs::split(condition);
+  if (filter.empty() && condition.find_first_of("=<>&~") != std::string::npos) std::swap(events, filter);
+  if (!events.empty()) wanted.events = parse_events({events});
+  // 'libc:malloc/size > 100', without an "or", names its event.
+  else if (filter.find("||") == std::string::npos)
+    wanted.events = parse_events(Filter::events_in(filter));
+  wanted.filter = filter;
+  return wanted;
+}
+
+result<void> Condition::compile() {
+  if (ready_ || (types_ == trace_.formats.all().size() && types_ != 0)) return {};
+  types_ = trace_.formats.all().size();
+  pending_.clear();
+  auto done = make();
+  ready_ = done.has_value();
+  // Events that are here will have no other fields.
+  const bool complete = !wanted_.pair && !wanted_.events.empty() && !has_wildcards() && missing_ == nullptr;
+  if (done || !may_wait_ || complete || done.error().code != std::errc::no_such_file_or_directory) return done;
+  pending_ = done.error().sentence;
+  return {};
+}
+
+result<void> Condition::make() {
+  if (wanted_.pair) {
+    auto pairs = RS_TRY(Pairs::make(*wanted_.pair, trace_.formats, trace_.tasks));
+    pairs_.emplace(std::move(pairs));
+  } else if (!wanted_.events.empty()) {
+    const auto& all = trace_.formats.all();
+    missing_ = nullptr;
+    for (const EventPattern& pattern : wanted_.events) {
+      if (std::any_of(all.begin(), all.end(), [&](const auto& type) { return pattern.matches(type->system, type->name); }))
+        continue;
+      missing_ = &pattern;
+      return mistyped(std::errc::no_such_file_or_directory, none_matches(pattern.text(), trace_.formats));
+    }
+  }
+  if (wanted_.filter.empty()) return {};
+  filter_.emplace(RS_TRY(Filter::compile(wanted_.filter, trace_.formats, trace_.tasks)));
+  return {};
+}
+
+bool Condition::has_wildcards() const {
+  return std::any_of(wanted_.events.begin(), wanted_.events.end(), [](const EventPattern& p) {
+    return p.text().find_first_of("*?") != std::string::npos || p.text().ends_with(':');
+  });
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,112 @@
+#include "source/trace_dat_source.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "source/sub_buffer_copy.hpp"
+#include "sys/try.hpp"
+
+namespace ringside::trace_dat {
+namespace {
+
+constexpr u64 largest_chunk = u64{16} << 20;       // trace-cmd writes chunks of 40 KiB
+constexpr u64 most_decompressed = u64{512} << 20;  // of all rings at a time
+
+}  // namespace
+
+TraceDatSource::TraceDatSource(std::shared_ptr<TraceDatBytes> file, RingName name, const ClockInfo& clock, u32 subbuf_size,
+                               const CpuData& data, Compression compression, const Counters& counters)
+    : Source(std::move(name), clock), file_(std::move(file)), counters_(counters), compression_(compression) {
+  counters_.subbuf_size = subbuf_size;
+  const u64 begin = std::min(data.offset, file_->size);
+  // The size of compressed data does not include the number of chunks in front.
+  const u64 size = data.size + (compression == Compression::none || data.size == 0 ? 0 : sizeof(u32));
+  const u64 there = std::min(size, file_->size - begin);
+  cut_ = there != size;
+  all_ = rest_ = {file_->data + begin, there};
+}
+
+result<std::optional<SubBufferView>> TraceDatSource::next() {
+  if (file_->region.cut()) return refuse(std::errc::io_error, who() + "the file was truncated while it was read");
+  if (pages_.size == 0) {
+    RS_TRY(refill());
+    if (pages_.size == 0) {
+      if (!std::exchange(cut_, false)) return std::nullopt;
+      return refuse(std::errc::io_error,
+                    who() + "the file ends in the middle of its events: it was cut, or not written to its end");
+    }
+  }
+  const auto size = static_cast<u32>(counters_.subbuf_size);
+  const auto have = static_cast<u32>(std::min<u64>(pages_.size, size));
+  const u8* image = pages_.data;
+  pages_ = {pages_.data + have, pages_.size - have};
+  if (have < size || reinterpret_cast<uintptr_t>(image) % 8 != 0) {
+    page_.assign(size / 8, 0);
+    std::memcpy(page_.data(), image, have);
+    image = reinterpret_cast<const u8*>(page_.data());
+  }
+  SubBufferView view;
+  if (have < abi::header_size || (!view_copy(image, have, size, view) && !cut_))
+    return refuse(std::errc::bad_message,
+                  who() + "a sub-buffer claims " + std::to_string(view.end) + " bytes of data and has " +
+                      std::to_string(have - std::min(have, abi::header_size)) + "; the rest of it cannot be read");
+  view.end = std::min(view.end, (have - abi::header_size) & ~3u);  // cut: the part that is there
+  return view;
+}
+
+u64 TraceDatSource::time_stamp(u64 index) const {
+  abi::SubBufferHeader header{};
+  std::memcpy(&header, all_.data + index * counters_.subbuf_size, sizeof header);
+  return header.time_stamp;
+}
+
+std::string TraceDatSource::who() const {
+  return file_->path + ", " + (name_.buffer.empty() ? "" : "buffer " + name_.buffer + ", ") + "cpu " +
+         std::to_string(name_.ring) + ": ";
+}
+
+result<void> TraceDatSource::refill() {
+  if (compression_ == Compression::none) {
+    pages_ = std::exchange(rest_, Bytes{});
+    return {};
+  }
+  Reader in(rest_);
+  if (!started_) chunks_ = rest_.size != 0 ? in.number<u32>() : 0;
+  started_ = true;
+  for (; chunks_ > 0 && in.ok && pages_.size == 0; --chunks_) {
+    const auto packed = in.number<u32>();
+    const auto size = in.number<u32>();
+    const Bytes bytes = in.take(packed);
+    if (!in.ok) break;
+    if (size > largest_chunk || !may_expand_to(compression_, bytes, size) || !resize(size)) return damaged();
+    auto* const out = reinterpret_cast<u8*>(chunk_.data());
+    if (!decompress(compression_, bytes, out, size)) return damaged();
+    pages_ = {out, size};
+  }
+  rest_ = {in.at, in.left()};
+  if (!in.ok) {
+    rest_ = {};
+    chunks_ = 0;
+    if (!cut_) return damaged();
+  }
+  return {};
+}
+
+result<void> TraceDatSource::damaged() const {
+  return refuse(std::errc::bad_message, who() + "its compressed data is damaged; the rest of it cannot be read");
+}
+
+bool TraceDatSource::resize(u32 size) {
+  const u64 words = (u64{size} + 7) / 8;
+  if (words <= chunk_.size()) return true;
+  const u64 more = (words - chunk_.size()) * 8;
+  if ((file_->decompressed += more) > most_decompressed) {
+    file_->decompressed -= more;
+    return false;
+  }
+  chunk_.resize(words);
+  return true;
+}
+
+}  // namespace ringside::trace_dat

@@ -1,0 +1,53 @@
+// The sub-buffers of one CPU in a trace.dat, compressed or not.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "source/decompress.hpp"
+#include "source/source.hpp"
+#include "source/trace_dat_file.hpp"
+#include "source/trace_dat_reader.hpp"
+
+namespace ringside::trace_dat {
+
+class TraceDatSource final : public Source {
+ public:
+  TraceDatSource(std::shared_ptr<TraceDatBytes> file, RingName name, const ClockInfo& clock, u32 subbuf_size,
+                 const CpuData& data, Compression compression, const Counters& counters);
+  TraceDatSource(const TraceDatSource&) = delete;
+  TraceDatSource& operator=(const TraceDatSource&) = delete;
+  ~TraceDatSource() override { file_->decompressed -= chunk_.size() * 8; }
+
+  result<std::optional<SubBufferView>> next() override;
+  Counters counters() const override { return counters_; }
+  bool ended() const override { return true; }
+  // Where compressed sub-buffers lie is known only from those before them.
+  u64 sub_buffers() const override { return compression_ == Compression::none ? all_.size / counters_.subbuf_size : 0; }
+  u64 time_stamp(u64 index) const override;
+  void seek(u64 index) override {
+    const u64 at = index * counters_.subbuf_size;
+    pages_ = {};
+    rest_ = {all_.data + at, all_.size - at};
+  }
+
+ private:
+  std::string who() const;
+  // The next run of sub-buffers; none at the end.
+  result<void> refill();
+  result<void> damaged() const;
+  bool resize(u32 size);
+
+  std::shared_ptr<TraceDatBytes> file_;
+  Counters counters_;
+  Compression compression_;
+  Bytes all_{};
+  Bytes rest_{};   // of the file, not read yet
+  Bytes pages_{};  // sub-buffers, in place or in chunk_
+  bool cut_ = false, started_ = false;
+  u32 chunks_ = 0;  // left
+  std::vector<u64> chunk_, page_;
+};
+
+}  // namespace ringside::trace_dat
