@@ -9,7 +9,7 @@ constexpr const char* instances =
     "and one file a ring, whose sub-buffers stand back to back. Reading an instance consumes nothing; only record does.\n";
 constexpr const char* streams_and_units =
     "Data goes to stdout, everything else to stderr. Sizes are written 65536, 64k, 8M or 1G, times 10s, 5ms or 3us.\n";
-constexpr const char* environment =
+constexpr const char* environment_variables =
     "RINGSIDE_ROOT: where instances live (else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID); nobody but you may "
     "write\n"
     "there. Root works on another user's instance if it is named by its path: ringside list. RINGSIDE_INSTANCE: what a "
@@ -21,7 +21,7 @@ constexpr const char* codes =
 
 }  // namespace
 
-std::string common_rules() { return std::string(streams_and_units) + instances + environment + "Exit codes: " + codes; }
+std::string common_rules() { return std::string(streams_and_units) + instances + environment_variables + "Exit codes: " + codes; }
 
 std::vector<Topic> overview() {
   return {
@@ -61,7 +61,7 @@ std::vector<Topic> overview() {
        "-f takes the kernel's language, for example 'prev_prio < 100 && comm ~ \"cc1*\"'; beside it times with units "
        "('duration_ns > 5ms'), the\n"
        "columns above, and EVENT/FIELD for the field of one event."},
-      {"ENVIRONMENT", environment},
+      {"ENVIRONMENT", environment_variables},
       {"EXIT STATUS", codes},
       {"COMPLETION",
        "The shells bash, zsh and fish complete commands, options, events, fields, instances and the names of pairs."},

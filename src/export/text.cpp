@@ -31,7 +31,7 @@ char* TextLines::put_time(u64 ns, char* to) {
   if (raw_times_) return fmt::format_to(to, "{:>12}: ", ns);
   constexpr u64 second = 1'000'000'000;
   const u64 rounded = ns + 500;
-  if (rounded - second_at_ >= second) [[unlikely]] {
+  if (rounded - second_at_ >= second || seconds_.empty()) [[unlikely]] {
     second_at_ = rounded / second * second;
     seconds_ = CopiedText(fmt::format("{:>5}.", rounded / second));
   }

@@ -69,8 +69,8 @@ class TextLines {
   const Tasks& tasks_;
   bool raw_times_, as_tracefs_, processes_ = false, with_tasks_ = true;
   SyscallReader syscalls_;
-  u64 second_at_ = ~u64{0};       // the ns at which it begins
-  CopiedText seconds_;            // "12345." of that second
+  u64 second_at_ = 0;             // the ns at which it begins
+  CopiedText seconds_;            // "12345." of that second; empty: there was none yet
   IdTable<const Event*> events_;  // by number; null: not yet made
   std::deque<Event> made_;
   std::vector<Prefix> prefixes_ = std::vector<Prefix>(509);
