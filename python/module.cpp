@@ -145,7 +145,7 @@ py::dict answer(Pass& pass) {
   out["lost"] = pass.reading().totals().lost;
   out["events"] = pass.reading().totals().events;
   out["problems"] = pass.problems();
-  out["notices"] = pass.notices;
+  out["notices"] = pass.notices();
   return out;
 }
 
@@ -392,7 +392,7 @@ PYBIND11_MODULE(_ringside, m) {
       .def("__next__", &Events::next)
       .def_property_readonly(
           "lost", [](Events& e) { return e.pass().reading().totals().lost; }, "events lost so far")
-      .def_property_readonly("notices", [](Events& e) { return e.pass().notices; })
+      .def_property_readonly("notices", [](Events& e) { return e.pass().notices(); })
       .def_property_readonly(
           "problems", [](Events& e) { return e.pass().problems(); }, "what could not be read, a sentence each");
 

@@ -22,7 +22,7 @@ Pass::Pass(const Wanted& wanted) {
   if (!wanted.time.empty()) or_raise(open.window.parse_time(wanted.time));
   open.push_down = true;
   open.only = or_raise(EventPatterns::parse(wanted.events));
-  open.notices = [this](const std::vector<std::string>& more) { notices.insert(notices.end(), more.begin(), more.end()); };
+  open.notices = [this](const std::vector<std::string>& more) { notices_.insert(notices_.end(), more.begin(), more.end()); };
   open.time.over = [this] { return interrupted_; };
   result<std::unique_ptr<Reading>> reading = [&] {
     const py::gil_scoped_release released;
@@ -43,6 +43,12 @@ bool Pass::wait() {
   // The formats may grow in here; readers of events wait for as long as it sleeps, which is 5 ms at most.
   const std::lock_guard lock(formats_);
   return reading_->wait(5'000'000);
+}
+
+const std::vector<std::string>& Pass::notices() {
+  const std::lock_guard lock(formats_);
+  (void)reading_->notices();
+  return notices_;
 }
 
 std::vector<std::string> Pass::problems() {

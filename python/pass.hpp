@@ -77,7 +77,7 @@ class Pass {
   Reading& reading() { return *reading_; }
   const Trace& trace() const { return reading_->trace(); }
   std::vector<std::string> problems();
-  std::vector<std::string> notices;
+  const std::vector<std::string>& notices();
   std::mutex& formats_lock() { return formats_; }
 
  private:
@@ -95,6 +95,7 @@ class Pass {
 
   std::mutex formats_;  // events that were handed out read the formats while another thread may read on
   std::unique_ptr<Reading> reading_;
+  std::vector<std::string> notices_;
   TraceRecord record_;
   bool busy_ = false, interrupted_ = false;
 };

@@ -82,7 +82,9 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   {  // what cannot be opened is said in our own words
     Reading::Options open = reading_of(where, filter);
     open.only = parse_events(events);
-    RS_TRY(Reading::open(std::move(open)));
+    const auto reading = RS_TRY(Reading::open(std::move(open)));
+    for (const auto& type : reading->trace().formats.all()) (void)type->format();  // a CTF trace declares them all
+    (void)reading->notices();
   }
   std::string name = to;
   while (name.size() > 1 && name.back() == '/') name.pop_back();

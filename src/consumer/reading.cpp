@@ -281,6 +281,7 @@ const Totals& Reading::complete() {
 }
 
 size_t Reading::each_new_problem(const std::function<void(const std::string&)>& use) {
+  tell();
   const auto& problems = trace_.timeline.problems();
   for (; told_ < problems.size(); ++told_) use(problems[told_]);
   return told_;

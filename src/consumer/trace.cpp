@@ -1,5 +1,6 @@
 #include "consumer/trace.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
 #include "source/trace_dat_file.hpp"
+#include "sys/beneath.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -30,9 +32,11 @@ void add_events(Trace& trace, const OpenedTrace& of, const std::vector<EventInfo
   }
 }
 
-// The kernel's names, some MiB, which most commands do not need.
+// The kernel's names, if they are here: some MiB, which most commands do not need.
 void load_names(Trace& trace, const std::string& dir) {
-  trace.formats.symbols().load_later([dir] { return read_kept(dir, "kallsyms").value_or(""); });
+  const auto at = std::make_shared<sys::Fd>(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!*at || faccessat(at->get(), "kallsyms", F_OK, AT_SYMLINK_NOFOLLOW) != 0) return;
+  trace.formats.symbols().load_later([at] { return sys::read_beneath(at->get(), "kallsyms").value_or(""); });
 }
 
 // Each opens one WHERE: its kind and its rings go to `o`, the meaning of its events to `trace`.
@@ -106,7 +110,7 @@ result<void> open_dat(Trace& trace, OpenedTrace& o) {
   add_events(trace, o, dat.events);
   for (const RingName& thread : dat.threads) trace.tasks.add_recorded(thread, o.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
-  trace.formats.symbols().load(std::move(dat.kallsyms));
+  if (!dat.kallsyms.empty()) trace.formats.symbols().load(std::move(dat.kallsyms));
   o.sources = std::move(dat.rings);
   o.recording.emplace();
   o.recording->clock = dat.clock;

@@ -87,6 +87,19 @@ char* resolve(void* symbols, unsigned long long* address, char** module) {
   return name.data();
 }
 
+// %ls: libtraceevent hands such a conversion to printf, with a text that is not wide.
+bool has_wide_texts(const char* format) {
+  for (const char* s = std::strchr(format, '%'); s != nullptr; s = std::strchr(s, '%')) {
+    ++s;
+    s += std::strspn(s, "-+ #0123456789.*");
+    const size_t length = std::strspn(s, "lLhzjt");
+    if (length != 0 && s[length] == 's') return true;
+    s += length;
+    if (*s != 0) ++s;
+  }
+  return false;
+}
+
 // A handle of its own for each event: libtraceevent never forgets an event, and ids may be given anew.
 void read_format(u32 id, const std::string& system, const std::string& text, FormatContext& context, EventFormat& to) {
   std::unique_ptr<tep_handle, TepFree> tep(new_handle());
@@ -95,11 +108,16 @@ void read_format(u32 id, const std::string& system, const std::string& text, For
   tep_event* event = tep_get_first_event(tep.get());
   if (event == nullptr) return;
   to.parsed = true;
+  bool by_tep = (event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr &&
+                event->id == static_cast<int>(id & 0xFFFF) && !has_wide_texts(event->print_fmt.format);
   for (const tep_format_field* f = event->format.common_fields; f != nullptr; f = f->next)
     to.has_tid = to.has_tid || (std::strcmp(f->name, "common_pid") == 0 && f->offset == 4 && f->size == 4);
   for (const tep_format_field* f = event->format.fields; f != nullptr; f = f->next) {
     Field field;
-    if (read_field(*f, field)) to.fields.push_back(std::move(field));
+    const bool read = read_field(*f, field);
+    if (!read) by_tep = false;
+    if (read && field.size == 0) to.rest_at = std::max(to.rest_at, field.offset);
+    if (read) to.fields.push_back(std::move(field));
   }
   for (const Field& field : to.fields) {
     if (field.is_stack && to.stack == nullptr) to.stack = &field;
@@ -110,16 +128,16 @@ void read_format(u32 id, const std::string& system, const std::string& text, For
       if (string.size() >= 3) tep_register_print_string(tep.get(), string.c_str(), address);  // shorter: it reads before them
   }
   tep_set_function_resolver(tep.get(), resolve, &context.symbols);
-  if ((event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr &&
-      event->id == static_cast<int>(id & 0xFFFF))
+  if (by_tep)
     to.tep = std::move(tep);  // a print fmt beyond our steps: libtraceevent walks its tree for each event
   else
     default_steps(to);
 }
 
 // libtraceevent trusts the payload to be as long as the format says, and located data to lie inside. So it gets a copy,
-// followed by as many zeros as the largest offset plus the largest length can reach.
-void print_by_tep(tep_handle* tep, Bytes payload, fmt::memory_buffer& out) {
+// followed by as many zeros as the largest offset plus the largest length can reach; and no size below the offset of a field
+// that is the rest of its event, since it subtracts that.
+void print_by_tep(const EventFormat& format, Bytes payload, fmt::memory_buffer& out) {
   static thread_local std::vector<u8> room(size_t{256} * 1024 + 4 * largest_offset);
   static thread_local size_t used = 0;
   const size_t size = std::min<size_t>(payload.size, size_t{256} * 1024);
@@ -127,11 +145,11 @@ void print_by_tep(tep_handle* tep, Bytes payload, fmt::memory_buffer& out) {
   if (used > size) std::memset(room.data() + size, 0, used - size);
   used = size;
   tep_record record{};
-  record.size = static_cast<int>(size);
+  record.size = static_cast<int>(std::max<size_t>(size, format.rest_at));
   record.data = room.data();
   trace_seq seq;
   trace_seq_init(&seq);
-  tep_print_event(tep, &seq, &record, "%s", TEP_PRINT_INFO);
+  tep_print_event(format.tep.get(), &seq, &record, "%s", TEP_PRINT_INFO);
   trace_seq_terminate(&seq);
   if (seq.buffer != nullptr) {
     for (const char* s = seq.buffer; *s != 0; ++s) out.push_back(static_cast<u8>(*s) < 0x20 ? ' ' : *s);
@@ -164,9 +182,11 @@ EventType::EventType(u32 number, std::string of_system, std::string named, std::
 void EventType::parse() const {
   const std::lock_guard alone(parsing);
   if (known_.load(std::memory_order_relaxed)) return;
-  read_format(id, system, text_, context_, format_);
-  if (!format_.parsed) context_.failed.push_back(this);
-  text_ = {};
+  EventFormat format;
+  read_format(id, system, text_, context_, format);
+  if (!format.parsed) context_.failed.push_back(this);
+  format_ = std::move(format);
+  text_ = std::string();
   known_.store(true, std::memory_order_release);  // pairs with the load in format()
 }
 
@@ -196,7 +216,7 @@ std::vector<const EventType*> Formats::take_failed() {
 void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const {
   const EventFormat& format = type.format();
   if (format.tep != nullptr) {
-    print_by_tep(format.tep.get(), payload, out);
+    print_by_tep(format, payload, out);
   } else if (!format.parsed) {
     const size_t common = std::min<size_t>(payload.size, 8);
     append_hex({payload.data + common, payload.size - common}, " ", out);

@@ -130,6 +130,7 @@ struct EventFormat {
   std::unique_ptr<tep_handle, TepFree> tep;
   bool parsed = false;
   bool has_tid = false;          // it has a common_pid: a hypervisor's events have none
+  u32 rest_at = 0;               // the largest offset of a field that is the rest of its event
   bool by_fields = false;        // the print fmt cannot be resolved: the steps print name=value
   const Field* stack = nullptr;  // the first field that is_stack
 

@@ -131,6 +131,7 @@ void append_json_text(std::string_view text, fmt::memory_buffer& out) {
 }
 
 const JsonLines::Event& JsonLines::event(u32 id, const EventType* type) {
+  if (!events_.knows(id, formats_.version())) made_.clear();  // no pointer leads there now
   const Event*& known = events_.at(id, formats_.version());
   if (known != nullptr) [[likely]]
     return *known;

@@ -1,8 +1,8 @@
 #include "export/packed_page.hpp"
 
-#include <ringside/base/types.hpp>
 #include <zlib.h>
 
+#include <ringside/base/types.hpp>
 #include <vector>
 
 namespace ringside {

@@ -42,6 +42,7 @@ char* TextLines::put_time(u64 ns, char* to) {
 }
 
 const TextLines::Event& TextLines::event(u32 number) {
+  if (!events_.knows(number, formats_.version())) made_.clear();  // no pointer leads there now
   const Event*& known = events_.at(number, formats_.version());
   if (known == nullptr) [[unlikely]] {
     const EventType* const type = formats_.find(number);

@@ -392,7 +392,7 @@ class DatWriter {
   const std::string& path_;
   const Ids& ids_;
   std::vector<u64> copy_;  // of a sub-buffer
-  u64 at_ = 0;  // where the next sub-buffer goes
+  u64 at_ = 0;             // where the next sub-buffer goes
   TraceDatSize size_;
 };
 

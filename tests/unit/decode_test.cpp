@@ -149,6 +149,24 @@ TEST(Formats, AnInvalidFormatLeavesHex) {
   EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u16{0x2211})), "11 22");
 }
 
+// A width is beyond our steps, so libtraceevent prints these: a rest of the event that begins behind its end (it took the
+// size of the one from the offset of the other), and a text that its printf took for a wide one.
+TEST(Formats, WhatLibtraceeventTrusts) {
+  Formats f;
+  ASSERT_TRUE(test::add(f, 1, "s", "rest",
+                        format(1, "rest", "\tfield:char b[];\toffset:40;\tsize:0;\tsigned:0;\n", R"("b=%5s", REC->b)")));
+  for (const u32 size : {0u, 1u, 3u, 7u, 12u, 31u, 32u, 33u, 40u}) {
+    Payload payload(1, 2);
+    for (u32 n = 0; n < size; ++n) payload.put(u8{'x'});
+    EXPECT_EQ(printed(f, 1, payload).substr(0, 2), "b=") << size;
+  }
+  ASSERT_TRUE(test::add(f, 2, "s", "wide",
+                        format(2, "wide", "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n",
+                               R"("a=%9lls", __print_flags(REC->a, "|", { 1, "ONE" }, { 2, "TWO" }))")));
+  EXPECT_EQ(f.find(2)->format().tep, nullptr);
+  EXPECT_EQ(printed(f, 2, Payload(2, 2).put(u32{3})), "a=3");
+}
+
 // A kernel has 700 events; a recording, a few dozen.
 TEST(Formats, AFormatIsParsedAtTheFirstQuestion) {
   Formats f;

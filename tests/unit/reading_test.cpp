@@ -49,6 +49,23 @@ struct ReadingTest : testing::Test {
   }
 };
 
+// The kernel's names stand in the recording that has the kernel's events; another one beside it has none.
+TEST_F(ReadingTest, NamesOfTheKernelsFunctionsAreThoseOfTheRecordingThatHasThem) {
+  for (const char* name : {"/kernel", "/program"}) {
+    auto w = must(test::malloc_and_packets(dir + name));
+    if (std::string_view(name) == "/kernel") must(w.keep("kallsyms", "ffffffff81000000 T do_it\nffffffff81000100 T end\n"));
+    must(w.finish(1));
+  }
+  for (const bool first : {true, false}) {
+    Reading::Options o = options(dir + (first ? "/kernel" : "/program"));
+    o.where.push_back(dir + (first ? "/program" : "/kernel"));
+    const auto reading = must(Reading::open(std::move(o)));
+    const Symbols::Symbol* const symbol = reading->trace().formats.symbols().find(0xffffffff81000010);
+    ASSERT_NE(symbol, nullptr) << first;
+    EXPECT_EQ(symbol->name, "do_it");
+  }
+}
+
 // Only what occurs: a kernel may have formats that nobody here understands, and nobody asks for.
 TEST_F(ReadingTest, AFormatThatCannotBeUnderstoodIsTold) {
   for (const u16 id : {1, 2}) {
@@ -62,10 +79,10 @@ TEST_F(ReadingTest, AFormatThatCannotBeUnderstoodIsTold) {
     const auto reading = must(Reading::open(options(where)));
     const Formats& formats = reading->trace().formats;
     reading->run([&](const TraceRecord& record, const RingName&, Got) { (void)formats.find(record.number())->format(); });
-    (void)reading->complete();
+    (void)reading->each_new_problem([](const std::string& problem) { ADD_FAILURE() << problem; });
     std::vector<std::string> told;
     if (id == 1) told.emplace_back("the format of libc:malloc cannot be understood; its fields appear as hex");
-    EXPECT_EQ(reading->notices(), told);
+    EXPECT_EQ(reading->trace().notices, told);
   }
 }
 
