@@ -112,9 +112,9 @@ TEST_F(Perfetto, KernelEventsUsePerfettosOwnMessages) {
   for (const bool compressed : {false, true}) {
     const auto f = file({.boot_offset_ns = 7, .compressed = compressed}, [&](PerfettoWriter& w) {
       head(5, 0).text("idle", 16).put(i32{0}).put(i32{120}).put(i64{0}).text("kthread", 16).put(i32{201}).put(i32{-5});
-      EXPECT_TRUE(test::add(w, record(2 * second, 0, kernel_ids), cpu));
+      EXPECT_TRUE(w.add(record(2 * second, 0, kernel_ids), cpu));
       head(5, 201).text("kthread", 16).put(i32{201}).put(i32{-5}).put(i64{1}).text("idle", 16).put(i32{0}).put(i32{120});
-      EXPECT_TRUE(test::add(w, record(3 * second, 0, kernel_ids), cpu));
+      EXPECT_TRUE(w.add(record(3 * second, 0, kernel_ids), cpu));
     });
     EXPECT_EQ(f.dropped, 0u);
     EXPECT_EQ(f.boottime, second + 7);
@@ -136,7 +136,7 @@ TEST_F(Perfetto, AThreadThatIsRenamedHasItsLastName) {
   const auto f = file({}, [&](PerfettoWriter& w) {
     for (const u64 time : {2, 3}) {
       head(5, 201).text("kthread", 16).put(i32{201}).put(i32{-5}).put(i64{1}).text("idle", 16).put(i32{0}).put(i32{120});
-      EXPECT_TRUE(test::add(w, record(time * second, 0, kernel_ids), cpu));
+      EXPECT_TRUE(w.add(record(time * second, 0, kernel_ids), cpu));
       tasks.rename(201, "renamed", true);
     }
   });
@@ -153,11 +153,11 @@ TEST_F(Perfetto, OtherKernelEventsDescribeThemselves) {
   const auto f = file({}, [&](PerfettoWriter& w) {
     for (int again = 0; again < 2; ++again) {
       head(9, 201).put(u32{4'000'000'000}).put(u32{0}).put(i64{-3}).text("abc", 8).put(u32{1}).put(u32{2}).put(u32{3});
-      EXPECT_TRUE(test::add(w, record((2 + again) * second, 0, kernel_ids), cpu));
+      EXPECT_TRUE(w.add(record((2 + again) * second, 0, kernel_ids), cpu));
     }
     head(10, 201);
     for (u32 i = 0; i < 40; ++i) put(i);
-    EXPECT_TRUE(test::add(w, record(5 * second, 0, kernel_ids), cpu));
+    EXPECT_TRUE(w.add(record(5 * second, 0, kernel_ids), cpu));
   });
   EXPECT_EQ(f.dropped, 0u);
   ASSERT_EQ(f.events.size(), 3u);
@@ -177,7 +177,7 @@ TEST_F(Perfetto, FieldsThatPerfettosMessageLacksAreLeftOut) {
   const auto f = file({}, [&](PerfettoWriter& w) {
     head(11, 201).put(i64{257});
     for (u64 i = 0; i < 6; ++i) put(i);
-    EXPECT_TRUE(test::add(w, record(2 * second, 0, kernel_ids), cpu));
+    EXPECT_TRUE(w.add(record(2 * second, 0, kernel_ids), cpu));
   });
   EXPECT_EQ(f.dropped, 0u);
   ASSERT_EQ(f.events.size(), 1u);
@@ -193,7 +193,7 @@ TEST_F(Perfetto, ArraysAndEnumsOfProgramsAreTexts) {
   const auto f = file({}, [&](PerfettoWriter& w) {
     for (const u32 state : {1u, 5u}) {
       head(61450, 101).put(state).put(int16_t{-1}).put(int16_t{2}).put(int16_t{3});
-      EXPECT_TRUE(test::add(w, record(2 * second + state, 0, 0), program));
+      EXPECT_TRUE(w.add(record(2 * second + state, 0, 0), program));
     }
   });
   ASSERT_EQ(f.track_events.size(), 2u);
@@ -210,7 +210,7 @@ TEST_F(Perfetto, ProgramsEventsAreSlicesCountersAndInstants) {
   add_format(61443, "db", "query", field("u64", "rows", 8, 8, false) + field("u64", "duration_ns", 16, 8, false));
   add_format(61444, "db", "commit", field("s32", "code", 8, 4, true));
   const auto f = file({}, [&](PerfettoWriter& w) {
-    const auto add = [&](u64 time) { EXPECT_TRUE(test::add(w, record(time, 0, 0), program)); };
+    const auto add = [&](u64 time) { EXPECT_TRUE(w.add(record(time, 0, 0), program)); };
     head(61441, 101).put('B').text("parse", 8).text("", 8), add(2 * second);
     head(61443, 101).put(u64{7}).put(u64{1000}), add(2 * second + 5000);
     head(61441, 101).put('E').text("parse", 8).text("", 8), add(3 * second);
@@ -253,12 +253,12 @@ TEST_F(Perfetto, SlicesOfOneThreadKeepTheirDurations) {
   std::vector<std::string> expected;
   const auto write = [&](PerfettoWriter& w, u64 begin, u64 end) {
     head(61443, 101).put(++rows).put(u64{end - begin});
-    EXPECT_TRUE(test::add(w, record(second + end, 0, 0), program));
+    EXPECT_TRUE(w.add(record(second + end, 0, 0), program));
     expected.push_back(std::to_string(rows) + ": " + std::to_string(begin) + "+" + std::to_string(end - begin));
   };
   const auto span = [&](PerfettoWriter& w, char kind, u64 time) {
     head(61441, 101).put(kind).text("span", 8);
-    EXPECT_TRUE(test::add(w, record(second + time, 0, 0), program));
+    EXPECT_TRUE(w.add(record(second + time, 0, 0), program));
   };
   const auto check = [&](const char* which, size_t tracks, const std::function<void(PerfettoWriter&)>& events) {
     rows = 0;
@@ -327,7 +327,7 @@ TEST_F(Perfetto, SpansThatNeverEndDoNotHideLaterOnes) {
       for (int i = 0; i < 600; ++i)
         for (const char* kind = kinds; *kind != 0; ++kind) {
           head(61441, 101).put(*kind).text("span", 8);
-          EXPECT_TRUE(test::add(w, record(++now, 0, 0), program));
+          EXPECT_TRUE(w.add(record(++now, 0, 0), program));
         }
   });
   EXPECT_EQ(f.dropped, 0u) << "none is too deep";
@@ -344,14 +344,14 @@ TEST_F(Perfetto, LossesHaveATrackWithTimeAndNumber) {
   const auto f = file({}, [&](PerfettoWriter& w) {
     const auto kernel = [&](u64 time) {
       head(5, 201).text("a", 16).put(i32{1}).put(i32{2}).put(i64{3}).text("b", 16).put(i32{4}).put(i32{5});
-      EXPECT_TRUE(test::add(w, record(time, 0, kernel_ids), cpu));
+      EXPECT_TRUE(w.add(record(time, 0, kernel_ids), cpu));
     };
     kernel(2 * second);
-    EXPECT_TRUE(test::add(w, lost(3 * second, 1234, 0), cpu));
+    EXPECT_TRUE(w.add(lost(3 * second, 1234, 0), cpu));
     kernel(3 * second);
-    EXPECT_TRUE(test::add(w, lost(4 * second, 5, 1), program)) << "at the ring's begin";
+    EXPECT_TRUE(w.add(lost(4 * second, 5, 1), program)) << "at the ring's begin";
     head(61444, 101).put(i32{0});
-    EXPECT_TRUE(test::add(w, record(4 * second, 1, 0), program));
+    EXPECT_TRUE(w.add(record(4 * second, 1, 0), program));
   });
   EXPECT_EQ(f.bundles_with_loss, (std::map<u32, u32>{{3, 1}}));
   EXPECT_EQ(f.stats.at(3), (std::pair<u64, u64>{2, 1234}));
@@ -370,11 +370,11 @@ TEST_F(Perfetto, LossesOfOneNameAndOneBehindTheOtherAreApart) {
   const auto f = file({}, [&](PerfettoWriter& w) {
     for (u32 source : {0, 1}) {
       head(61444, 101).put(i32{0});
-      EXPECT_TRUE(test::add(w, record((2 + source) * second, source, 0), program));
+      EXPECT_TRUE(w.add(record((2 + source) * second, source, 0), program));
     }
-    EXPECT_TRUE(test::add(w, lost(4 * second, 1, 0), program));
-    EXPECT_TRUE(test::add(w, lost(5 * second, 2, 1), program));
-    EXPECT_TRUE(test::add(w, lost(6 * second, 3, 0), program)) << "no event between";
+    EXPECT_TRUE(w.add(lost(4 * second, 1, 0), program));
+    EXPECT_TRUE(w.add(lost(5 * second, 2, 1), program));
+    EXPECT_TRUE(w.add(lost(6 * second, 3, 0), program)) << "no event between";
   });
   std::set<u64> tracks;
   std::string said;
@@ -404,7 +404,7 @@ TEST_F(Perfetto, StacksStandAtTheirEventsWithTheirWeight) {
       TraceRecord r = record(time, 0, 0);
       stacks.see(r, program);
       r.stack = stacks.number(r, program, {});
-      EXPECT_TRUE(test::add(w, r, program));
+      EXPECT_TRUE(w.add(r, program));
     };
     head(61447, 101)
         .put(i32{100})
@@ -457,9 +457,9 @@ TEST_F(Perfetto, KernelEventsHaveSamplesForTheirStacks) {
     head(5, 201).text("a", 16).put(i32{1}).put(i32{2}).put(i64{3}).text("b", 16).put(i32{4}).put(i32{5});
     TraceRecord r = record(2 * second, 0, kernel_ids);
     r.stack = stacks.number(r, cpu, {{behind.data(), static_cast<u32>(behind.size())}, {}});
-    EXPECT_TRUE(test::add(w, r, cpu));
+    EXPECT_TRUE(w.add(r, cpu));
     payload = behind;
-    EXPECT_TRUE(test::add(w, record(2 * second + 1, 0, kernel_ids), cpu));
+    EXPECT_TRUE(w.add(record(2 * second + 1, 0, kernel_ids), cpu));
   });
   EXPECT_EQ(f.dropped, 0u);
   EXPECT_EQ(f.events.size(), 1u);
@@ -476,7 +476,7 @@ TEST_F(Perfetto, EventsOfOneFlowAreConnected) {
   const auto f = file({}, [&](PerfettoWriter& w) {
     for (const u64 flow : {7, 0, 7}) {
       head(61444, 101).put(u64{flow});
-      EXPECT_TRUE(test::add(w, record(2 * second, 0, 0), program));
+      EXPECT_TRUE(w.add(record(2 * second, 0, 0), program));
     }
   });
   ASSERT_EQ(f.track_events.size(), 3u);
@@ -518,11 +518,11 @@ TEST_F(Perfetto, WhatPerfettoCannotReadIsCounted) {
     RingName far = cpu;
     far.ring = 1024;
     head(5, 201).text("a", 16).put(i32{1}).put(i32{2}).put(i64{3}).text("b", 16).put(i32{4}).put(i32{5});
-    EXPECT_TRUE(test::add(w, record(2 * second, 0, kernel_ids), far));
+    EXPECT_TRUE(w.add(record(2 * second, 0, kernel_ids), far));
     payload.resize(11);  // a cut payload reads as zeros and empty texts
-    EXPECT_TRUE(test::add(w, record(3 * second, 0, kernel_ids), cpu));
+    EXPECT_TRUE(w.add(record(3 * second, 0, kernel_ids), cpu));
     head(777, 201);
-    EXPECT_TRUE(test::add(w, record(4 * second, 0, kernel_ids), cpu)) << "of no known type";
+    EXPECT_TRUE(w.add(record(4 * second, 0, kernel_ids), cpu)) << "of no known type";
   });
   EXPECT_EQ(left_out, 1u);
   EXPECT_EQ(f.dropped, 0u);
