@@ -215,6 +215,10 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
 bool compile_choice(const tep_print_arg* arg, const Conversion& conversion, EventFormat& type, PrintStep& step) {
   const tep_print_arg* ways = arg->op.right;
   if (ways == nullptr || ways->type != TEP_PRINT_OP || !ValueCompiler(type).compile(arg->op.left, step.code)) return false;
+  if (step.code.size() == 1 && step.code[0].op == ValueOp::Op::field) {
+    step.field = step.code[0].field;
+    step.code.clear();
+  }
   step.kind = Kind::choice;
   step.then.resize(1);
   step.otherwise.resize(1);

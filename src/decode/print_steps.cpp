@@ -282,7 +282,7 @@ static void run(std::span<const PrintStep> steps, const EventFormat& type, Bytes
     if (step.kind == Kind::literal)
       append(out, step.text);
     else if (step.kind == Kind::choice)
-      run(value_of(step.code, type, payload) != 0 ? step.then : step.otherwise, type, payload, symbols, out);
+      run(value_of(step, type, payload) != 0 ? step.then : step.otherwise, type, payload, symbols, out);
     else
       print_field(step, type, payload, symbols, out);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace ringside {
 namespace {
@@ -17,8 +18,7 @@ std::string_view word(std::string_view& line) {
 }  // namespace
 
 void Symbols::load(std::string text) {
-  table_ = std::make_unique<Table>();
-  table_->text = std::move(text);
+  load_later([text = std::move(text)]() mutable { return std::move(text); });
 }
 
 void Symbols::load_later(std::function<std::string()> source) {
@@ -27,7 +27,7 @@ void Symbols::load_later(std::function<std::string()> source) {
 }
 
 void Symbols::Table::read() {
-  if (source) text = source();
+  if (source) text = std::exchange(source, nullptr)();
   std::string_view rest = text;
   all.reserve(text.size() / 26);  // a line's bytes, most often
   while (!rest.empty()) {

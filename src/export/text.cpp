@@ -150,9 +150,8 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   const Common common = read_common(record.payload);
   const Event& event = this->event(record.number());
   const EventType* const type = event.type;
-  static const CopiedText no_task;
   if (!with_tasks_) fmt::format_to(std::back_inserter(out), "[{:03}]\t", ring.place());
-  const CopiedText& task = with_tasks_ ? prefix(record, thread_of(type, common), ring) : no_task;
+  const CopiedText& task = with_tasks_ ? prefix(record, thread_of(type, common), ring) : no_task_;
   out.reserve(out.size() + task.room() + time_room + event.head.room());
   const auto put = [&out](const char* end) { out.resize(static_cast<size_t>(end - out.data())); };
   put(put_time(record.time, task.put(out.end())));

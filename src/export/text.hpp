@@ -69,7 +69,8 @@ class TextLines {
   const Tasks& tasks_;
   bool raw_times_, as_tracefs_, processes_ = false, with_tasks_ = true;
   SyscallReader syscalls_;
-  u64 second_at_ = 0;             // the ns at which it begins
+  u64 second_at_ = 0;  // the ns at which it begins
+  const CopiedText no_task_;
   CopiedText seconds_;            // "12345." of that second; empty: there was none yet
   IdTable<const Event*> events_;  // by number; null: not yet made
   std::deque<Event> made_;

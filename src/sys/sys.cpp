@@ -219,14 +219,15 @@ result<std::string> read_file(const std::string& path) {
 
 result<std::string> read_text(int fd, const std::string& path, u64 most) {
   std::string text;
-  constexpr i64 believed = 64 << 20;  // a file's size may be anything
-  if (struct stat st {}; fstat(fd, &st) == 0) text.reserve(static_cast<size_t>(std::min<i64>(st.st_size, believed)));
   char buffer[16384];
   for (;;) {
     const ssize_t n = ::read(fd, buffer, sizeof buffer);
     if (n == 0) return text;
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail(errno, "cannot read " + path);
+    constexpr i64 believed = 64 << 20;  // a file's size may be anything
+    if (struct stat st {}; text.empty() && n == sizeof buffer && fstat(fd, &st) == 0)
+      text.reserve(static_cast<size_t>(std::clamp<i64>(st.st_size, n, believed)));
     text.append(buffer, static_cast<size_t>(n));
     if (text.size() > most)
       return refuse(std::errc::file_too_large, path + " is larger than " + std::to_string(most >> 20) + " MiB");

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <csetjmp>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <ringside/abi/event_cursor.hpp>
@@ -362,6 +363,34 @@ TEST_F(InstanceTest, TheLockOfADeadRawForkIsTakenOver) {
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(instance->source(0).has_value());
+}
+
+// An instance is renamed before its files go one by one: what a process registers meanwhile would make new ones.
+TEST_F(InstanceTest, NothingIsMadeInAnInstanceThatIsToBeRemoved) {
+  const auto instance = make("a");
+  ASSERT_EQ(ringside_open("a"), 0);
+  static ringside_event in_time{"unit",
+                                "in_time",
+                                "\tfield:u32 n;\toffset:8;\tsize:4;\tsigned:0;\n",
+                                "\"%u\", REC->n",
+                                ringside_gate_of("unit", "in_time"),
+                                0,
+                                nullptr,
+                                nullptr},
+      late{"unit",
+           "late",
+           "\tfield:u32 n;\toffset:8;\tsize:4;\tsigned:0;\n",
+           "\"%u\", REC->n",
+           ringside_gate_of("unit", "late"),
+           0,
+           nullptr,
+           nullptr};
+  EXPECT_EQ(ringside_register(&in_time), 0);
+  std::filesystem::rename(dir + "/a", dir + "/away");
+  EXPECT_EQ(ringside_register(&late), -ENOENT);
+  EXPECT_TRUE(std::filesystem::exists(dir + "/away/events/unit/in_time/format"));
+  EXPECT_FALSE(std::filesystem::exists(dir + "/away/events/unit/late"));
+  ringside_close();
 }
 
 }  // namespace
