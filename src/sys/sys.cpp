@@ -456,7 +456,8 @@ std::string cgroup_in(std::string_view text) {
   return std::string(unified.size() > 1 ? unified : longest);
 }
 std::string cgroup_of(i32 tid) {
-  if (tid <= 0) return "";
+  // The kernel lists the names of thousands of threads, most of which have ended: this is a fifth of a failing open().
+  if (tid <= 0 || (kill(tid, 0) != 0 && errno == ESRCH)) return "";
   const auto text = read_file("/proc/" + std::to_string(tid) + "/cgroup");
   return text ? cgroup_in(*text) : "";
 }
