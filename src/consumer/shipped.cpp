@@ -96,6 +96,8 @@ class Maker {
           if (whole != nullptr && whole->kind == ColumnIn::Kind::text && !whole->is_array)
             payload.assign(whole->texts[row].begin(), whole->texts[row].end());
           if (payload.size() < 8) payload.resize(8);
+          const auto id = static_cast<u16>(*event);
+          std::memcpy(payload.data(), &id, sizeof id);
         } else {
           auto [own, fresh] = columns.try_emplace(*event);
           if (fresh) {
@@ -106,12 +108,9 @@ class Maker {
               own->second.push_back(column != nullptr && fits(field, *column) ? column : nullptr);
             }
           }
-          put_common(*event, static_cast<u32>(flags->whole(row)), payload);
-          put_tid(*type, static_cast<i32>(tid->whole(row)), payload);
+          put_common(*type, *event, static_cast<u32>(flags->whole(row)), static_cast<i32>(tid->whole(row)), payload);
           RS_TRY(put_fields(*type, own->second, row, payload));
         }
-        const auto id = static_cast<u16>(*event);
-        std::memcpy(payload.data(), &id, sizeof id);
         RS_TRY(rows_.add({own_ring, part->order, static_cast<u32>(number->whole(row)), static_cast<u64>(time->whole(row))},
                          table, payload));
       }

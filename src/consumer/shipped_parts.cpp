@@ -52,7 +52,6 @@ result<void> Parts::read(clickhouse::Server& server, const std::string& dir) {
                                        "reaches FROM parts WHERE {} AND {} ORDER BY time_ns, agent, batch",
                                        parts_in_range(place_), of_machine(machine_), wanted_parts()),
                            answer));
-  meta_.complete = true;
   for (const BlockIn& block : blocks) {
     const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *description = RS_TRY(wanted(block, "description", true)),
                    *texts = RS_TRY(wanted(block, "printk_formats", true));
@@ -76,11 +75,9 @@ result<void> Parts::read(clickhouse::Server& server, const std::string& dir) {
 
 result<void> Parts::add(Part part, RecordingMeta meta) {
   if (parts_.empty()) {
-    meta_.clock = {};
     meta_.start_ns = meta.start_ns;
     meta_.command = meta.command;
   }
-  meta_.stop_ns = std::max(meta_.stop_ns, meta.stop_ns);
   meta_.duration_ns += meta.duration_ns;
   meta_.missing.refused += meta.missing.refused;
   meta_.missing.unrecorded += meta.missing.unrecorded;

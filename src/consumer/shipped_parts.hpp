@@ -47,7 +47,7 @@ class Parts {
   u32 ring_of(Part& part, u32 number);
   // The number of an event that no format describes, here; none: too many types.
   std::optional<u32> number_of_unknown(bool kernel, std::string_view payload);
-  // The description of all parts, without rings.
+  // Adds the description of all parts, and their rings.
   result<void> describe(RecordingWriter& writer) const;
 
  private:

@@ -86,12 +86,9 @@ result<void> put_fields(const EventType& type, const std::vector<const ColumnIn*
   return {};
 }
 
-void put_common(u32 id, u32 flags, std::vector<u8>& payload) {
+void put_common(const EventType& type, u32 id, u32 flags, i32 tid, std::vector<u8>& payload) {
   const u16 words[] = {static_cast<u16>(id), static_cast<u16>(flags)};
   std::memcpy(payload.data(), words, sizeof words);
-}
-
-void put_tid(const EventType& type, i32 tid, std::vector<u8>& payload) {
   if (type.has_tid()) std::memcpy(payload.data() + 4, &tid, sizeof tid);
 }
 

@@ -16,8 +16,7 @@ bool fits(const Field& field, const clickhouse::ColumnIn& column);
 // The fields of an event, each from its column (null: it stays 0), behind the common ones that are there.
 result<void> put_fields(const EventType& type, const std::vector<const clickhouse::ColumnIn*>& columns, u64 row,
                         std::vector<u8>& payload);
-void put_common(u32 id, u32 flags, std::vector<u8>& payload);
-void put_tid(const EventType& type, i32 tid, std::vector<u8>& payload);
+void put_common(const EventType& type, u32 id, u32 flags, i32 tid, std::vector<u8>& payload);
 
 class Rows {
  public:

@@ -189,8 +189,8 @@ result<void> Tally::take(const BlockIn& block, const std::string& table, const E
       continue;
     }
     payload.assign(8, 0);
-    put_common(number, static_cast<u32>(flags != nullptr ? flags->whole(row) : 0), payload);
-    put_tid(type, static_cast<i32>(tid != nullptr ? tid->whole(row) : 0), payload);
+    put_common(type, number, static_cast<u32>(flags != nullptr ? flags->whole(row) : 0),
+               static_cast<i32>(tid != nullptr ? tid->whole(row) : 0), payload);
     RS_TRY(put_fields(type, fields, row, payload));
     u32 own = 0;
     if (ring != nullptr)

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <deque>
 #include <new>
 #include <ringside/base/types.hpp>
 #include <type_traits>
@@ -29,7 +30,8 @@ class IdTable {
   ~IdTable() { release(); }
 
   T& at(u32 id, u64 version) {
-    if (!knows(id, version)) [[unlikely]] renew(id, version);
+    if (!knows(id, version)) [[unlikely]]
+      renew(id, version);
     return at_[id];
   }
   bool knows(u32 id, u64 version) const { return id < size_ && version == version_; }
@@ -59,6 +61,25 @@ class IdTable {
   T* at_ = nullptr;
   u32 size_ = 0;
   u64 version_ = 0;
+};
+
+// The same for objects, which are made at the first question about their id.
+template <class T>
+class IdObjects {
+ public:
+  template <class Make>
+  const T& at(u32 id, u64 version, const Make& make) {
+    if (!table_.knows(id, version)) [[unlikely]]
+      made_.clear();  // no pointer leads there now
+    const T*& known = table_.at(id, version);
+    if (known == nullptr) [[unlikely]]
+      known = &made_.emplace_back(make());
+    return *known;
+  }
+
+ private:
+  IdTable<const T*> table_;
+  std::deque<T> made_;
 };
 
 }  // namespace ringside

@@ -130,13 +130,8 @@ void append_json_text(std::string_view text, fmt::memory_buffer& out) {
   out.push_back('"');
 }
 
-const JsonLines::Event& JsonLines::event(u32 id, const EventType* type) {
-  if (!events_.knows(id, formats_.version())) made_.clear();  // no pointer leads there now
-  const Event*& known = events_.at(id, formats_.version());
-  if (known != nullptr) [[likely]]
-    return *known;
-  Event& e = made_.emplace_back();
-  known = &e;
+JsonLines::Event JsonLines::describe(u32 id, const EventType* type) {
+  Event e;
   fmt::memory_buffer text;
   append_json_text(type != nullptr ? type->full : fmt::format("unknown:{}", id & 0xFFFF), text);
   append(text, ",\"fields\":{");
@@ -195,8 +190,9 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     return;
   }
   const Common common = read_common(record.payload);
-  const EventType* type = formats_.find(record.number());
-  const Event& names = event(record.number(), type);
+  const u32 number = record.number();
+  const EventType* type = formats_.find(number);
+  const Event& names = events_.at(number, formats_.version(), [&] { return describe(number, type); });
   append(out, thread(record, thread_of(type, common), ring));
   append(out, names.name);
   if (type == nullptr || !type->parsed()) {

@@ -8,7 +8,6 @@
 // of it "buffer", if a trace.dat names it. Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8
 // become U+FFFD; numbers that JSON cannot express (NaN, infinities) are null.
 #pragma once
-#include <deque>
 #include <vector>
 
 #include "decode/formats.hpp"
@@ -37,13 +36,12 @@ class JsonLines {
     u64 renamed = 0;   // Tasks::renamed
     std::string text;  // ,"cpu":1,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":
   };
-  const Event& event(u32 id, const EventType* type);
+  static Event describe(u32 id, const EventType* type);
   const std::string& thread(const TraceRecord& record, i32 tid, const RingName& ring);
 
   const Formats& formats_;
   const Tasks& tasks_;
-  IdTable<const Event*> events_;  // null: not yet made
-  std::deque<Event> made_;
+  IdObjects<Event> events_;
   std::vector<Thread> threads_ = std::vector<Thread>(509);
   SyscallReader syscalls_;
 };

@@ -42,14 +42,11 @@ char* TextLines::put_time(u64 ns, char* to) {
 }
 
 const TextLines::Event& TextLines::event(u32 number) {
-  if (!events_.knows(number, formats_.version())) made_.clear();  // no pointer leads there now
-  const Event*& known = events_.at(number, formats_.version());
-  if (known == nullptr) [[unlikely]] {
+  return events_.at(number, formats_.version(), [&] {
     const EventType* const type = formats_.find(number);
     const std::string name = type != nullptr ? type->name : fmt::format("unknown_{}", number & 0xFFFF);
-    known = &made_.emplace_back(Event{type, CopiedText(name + (with_tasks_ || type == nullptr ? ": " : " ")), is_stack(type)});
-  }
-  return *known;
+    return Event{type, CopiedText(name + (with_tasks_ || type == nullptr ? ": " : " ")), is_stack(type)};
+  });
 }
 
 // Events written to trace_marker and trace_marker_raw.

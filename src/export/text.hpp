@@ -14,7 +14,6 @@
 //    => parse+0x1d/0x40 [app] parse.c:12
 // Those of the kernel are events, whose line says <stack trace>.
 #pragma once
-#include <deque>
 #include <vector>
 
 #include "decode/formats.hpp"
@@ -71,9 +70,8 @@ class TextLines {
   SyscallReader syscalls_;
   u64 second_at_ = 0;  // the ns at which it begins
   const CopiedText no_task_;
-  CopiedText seconds_;            // "12345." of that second; empty: there was none yet
-  IdTable<const Event*> events_;  // by number; null: not yet made
-  std::deque<Event> made_;
+  CopiedText seconds_;       // "12345." of that second; empty: there was none yet
+  IdObjects<Event> events_;  // by number
   std::vector<Prefix> prefixes_ = std::vector<Prefix>(509);
 };
 
