@@ -36,9 +36,11 @@ class AgedTable {
     const auto mixed = static_cast<unsigned __int128>(key[0] ^ seeds_[0]) * (rest * 0x9E3779B97F4A7C15 + seeds_[2]);
     return static_cast<u32>(static_cast<u64>(mixed) ^ static_cast<u64>(mixed >> 64));
   }
-  u32 find(const Key& key, u32 hash) const {
+  // words: how many words of the table's keys are not always 0.
+  template <size_t words = 3>
+  RINGSIDE_INLINE u32 find(const Key& key, u32 hash) const {
     u32 at = buckets_[hash & (buckets_.size() - 1)];
-    while (at != none && !same(entries_[at].key, key)) at = entries_[at].next;
+    while (at != none && !same<words>(entries_[at].key, key)) at = entries_[at].next;
     return at;
   }
   // The key must not be there yet.
@@ -101,7 +103,11 @@ class AgedTable {
   };
 
   // Like array's ==, without its call of memcmp.
-  static bool same(const Key& a, const Key& b) { return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0; }
+  template <size_t words>
+  static bool same(const Key& a, const Key& b) {
+    if constexpr (words == 1) return a[0] == b[0];
+    return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0;
+  }
   u32& bucket(const Entry& entry) { return buckets_[entry.hash & (buckets_.size() - 1)]; }
   void append(u32 at) {
     entries_[at].older = youngest_;

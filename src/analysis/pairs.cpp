@@ -145,6 +145,7 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     by_ring_ = by_ring_ || is({"ring"});
     by_thread_ = by_thread_ || is({"common_pid", "thread", "tid", "pid"});
   }
+  one_key_ = start_keys_.size() == 1;
   return options_.by.empty() ? result<void>() : compile_by(formats, tasks);
 }
 
@@ -206,19 +207,23 @@ u64 Pairs::other_word(Column& column, const TraceRecord& record, const RingName&
   return bits;
 }
 
+template <size_t keys>
 void Pairs::start(const TraceRecord& record, const RingName& ring) {
   Words key{};
-  if (!key_of(start_keys_, record, ring, key)) {
+  if (!key_of<keys>(start_keys_, record, ring, key)) {
     ++counts_.without_key;
     return;
   }
   ++counts_.starts;
   const u32 hash = waiting_.hash(key);
-  u32 at = waiting_.find(key, hash);
+  u32 at = waiting_.find<keys>(key, hash);
   if (at == waiting_.none) {
     at = waiting_.insert(key, hash);
     if (edges_) {
-      if (is_edge(key, hash)) edges_->starts.insert(edges_->starts.end(), key.begin(), key.begin() + start_keys_.size());
+      if (is_edge<keys>(key, hash)) {
+        edges_->starts.push_back(key[0]);
+        if constexpr (keys > 1) edges_->starts.insert(edges_->starts.end(), key.begin() + 1, key.end());
+      }
       edges_->most_open = std::max(edges_->most_open, waiting_.size());
     }
   } else {
@@ -238,7 +243,7 @@ void Pairs::start(const TraceRecord& record, const RingName& ring) {
   waiting.cpu = record.cpu;
   waiting.stack = record.stack;
   waiting.losses = static_cast<u32>(counts_.losses);
-  waiting.ring_losses = ring_of(record.source).losses;
+  waiting.ring_losses = counts_.losses == 0 ? 0 : ring_of(record.source).losses;
   waiting.has_by = false;
   if (!by_start_) return;
   waiting.has_by = true;
@@ -250,15 +255,16 @@ void Pairs::start(const TraceRecord& record, const RingName& ring) {
   by_texts_[at] = text;
 }
 
+template <size_t keys>
 bool Pairs::end(const TraceRecord& record, const RingName& ring) {
   Words key{};
-  if (!key_of(end_keys_, record, ring, key)) {
+  if (!key_of<keys>(end_keys_, record, ring, key)) {
     ++counts_.without_key;
     return false;
   }
   ++order_;
-  const u32 hash = waiting_.hash(key), at = waiting_.find(key, hash);
-  if (at == waiting_.none && edges_ && is_edge(key, hash)) {
+  const u32 hash = waiting_.hash(key), at = waiting_.find<keys>(key, hash);
+  if (at == waiting_.none && edges_ && is_edge<keys>(key, hash)) {
     add_end(key, record);
     return false;
   }
@@ -297,6 +303,11 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
   return counts;
 }
 
+template void Pairs::start<1>(const TraceRecord&, const RingName&);
+template void Pairs::start<Pairs::most_keys>(const TraceRecord&, const RingName&);
+template bool Pairs::end<1>(const TraceRecord&, const RingName&);
+template bool Pairs::end<Pairs::most_keys>(const TraceRecord&, const RingName&);
+
 // Null: the pair has no such value.
 const Pairs::Group* Pairs::group(const TraceRecord& record, const RingName& ring, u32 at, u64& by) {
   const Waiting& waiting = waiting_[at];
@@ -322,12 +333,6 @@ const Pairs::Group* Pairs::group(const TraceRecord& record, const RingName& ring
 
 // The slower one; of equal ones the one that ended first.
 bool Pairs::slower(const Slow& a, const Slow& b) { return a.latency != b.latency ? a.latency > b.latency : a.order < b.order; }
-
-bool Pairs::is_slow(u64 latency, u64 order) const {
-  if (slowest_.size() < options_.slowest) return true;
-  if (options_.slowest == 0 || latency < slowest_.front().latency) return false;
-  return latency > slowest_.front().latency || order < slowest_.front().order;
-}
 
 void Pairs::admit(Slow slow) {
   if (slowest_.size() == options_.slowest) {
@@ -360,15 +365,6 @@ void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting&
   admit(std::move(slow));
 }
 
-// Whether an event that met no start of this part may meet one from before it. Not, if it is known that another one of its key
-// came since the part began.
-bool Pairs::is_edge(const Words& key, u32 hash) {
-  std::optional<Words>& seen = edges_->seen[hash % edges_->seen.size()];
-  if (seen && same_key(*seen, key)) return false;
-  seen = key;
-  return true;
-}
-
 void Pairs::add_end(const Words& key, const TraceRecord& record) {
   Edges& e = *edges_;
   const u32 size = std::min<u32>(record.payload.size, longest_copy);
@@ -380,19 +376,26 @@ void Pairs::add_end(const Words& key, const TraceRecord& record) {
 bool Pairs::append(const Pairs& part, const std::function<const RingName&(u32)>& ring,
                    const std::function<void(const TraceRecord&)>& use) {
   if (!part.fits() || waiting_.size() + part.edges_->most_open > options_.most_waiting) return false;
+  one_key_ ? append_edges<1>(*part.edges_, ring, use) : append_edges<most_keys>(*part.edges_, ring, use);
+  take_over(part);
+  return fits();
+}
+
+template <size_t keys>
+void Pairs::append_edges(const Edges& edges, const std::function<const RingName&(u32)>& ring,
+                         const std::function<void(const TraceRecord&)>& use) {
   const u64 order = order_, losses = counts_.losses;
-  const Edges& edges = *part.edges_;
   // Of a part's many starts hardly any meets one that waits: these bits say no to most of the others.
   std::bitset<65536> waits_perhaps;
   waiting_.each([&](const Words& key, const Waiting&) { waits_perhaps.set(waiting_.hash(key) % waits_perhaps.size()); });
-  size_t at = 0;
+  const u64* next = edges.starts.data();
   const auto starts_before = [&](size_t end) {
-    for (const size_t words = start_keys_.size(); at < end; at += words) {
+    while (next != edges.starts.data() + end) {
       Words key{};
-      std::copy_n(edges.starts.data() + at, words, key.begin());
+      for (size_t i = 0; i < keys; ++i) key[i] = *next++;
       const u32 hash = waiting_.hash(key);
       if (!waits_perhaps[hash % waits_perhaps.size()]) continue;
-      const u32 waits = waiting_.find(key, hash);
+      const u32 waits = waiting_.find<keys>(key, hash);
       if (waits == waiting_.none) continue;
       ++counts_.repeated;
       waiting_.erase(waits);
@@ -412,14 +415,12 @@ bool Pairs::append(const Pairs& part, const std::function<const RingName&(u32)>&
     order_ = order + late.order - 1;
     counts_.losses = losses + late.losses;
     ring_of(late.source).losses += late.ring_losses;
-    if (end(record, ring(late.source))) use(record);
+    if (end<keys>(record, ring(late.source))) use(record);
     ring_of(late.source).losses = ring_losses;
   }
   starts_before(edges.starts.size());
   order_ = order;
   counts_.losses = losses;
-  take_over(part);
-  return fits();
 }
 
 // What does not depend on what was before.

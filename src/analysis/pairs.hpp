@@ -143,7 +143,7 @@ class Pairs {
   std::vector<const Filter*> conditions() const;
 
   // Every record of the trace in its order, losses included. True: it ended a pair that counts; see latency().
-  bool take(const TraceRecord& record, const RingName& ring) {
+  RINGSIDE_INLINE bool take(const TraceRecord& record, const RingName& ring) {
     if (record.lost != 0) [[unlikely]] {
       lose(record);
       return false;
@@ -151,8 +151,10 @@ class Pairs {
     const u32 id = record.number();
     const Role& role = of(id);
     bool found = false;
-    if (role.is_end && (!end_if_ || end_if_->matches(record, ring))) found = end(record, ring);
-    if (role.is_start && (!start_if_ || start_if_->matches(record, ring))) start(record, ring);
+    if (role.is_end && (!end_if_ || end_if_->matches(record, ring)))
+      found = one_key_ ? end<1>(record, ring) : end<most_keys>(record, ring);
+    if (role.is_start && (!start_if_ || start_if_->matches(record, ring)))
+      one_key_ ? start<1>(record, ring) : start<most_keys>(record, ring);
     if (options_.context != 0) remember(record);
     return found;
   }
@@ -224,7 +226,7 @@ class Pairs {
     std::vector<End> ends;
     std::vector<u8> payloads;
     // Keys of late, by hash: few, so that they stay in the first cache.
-    std::vector<std::optional<Words>> seen = std::vector<std::optional<Words>>(256);
+    std::vector<std::pair<bool, Words>> seen = std::vector<std::pair<bool, Words>>(64);
     size_t most_open = 0;
   };
 
@@ -250,23 +252,43 @@ class Pairs {
     return static_cast<u64>(value);
   }
   u64 other_word(Column& column, const TraceRecord& record, const RingName& ring, bool& has) const;
+  // keys, here and below: 1, or most_keys where there are more.
+  template <size_t keys>
   RINGSIDE_INLINE bool key_of(std::vector<Column>& columns, const TraceRecord& record, const RingName& ring, Words& out) {
     bool has = true;
     out = {word(columns[0], record, ring, has), 0, 0};  // no loop, so that the key stays in registers
-    if (columns.size() > 1) [[unlikely]] {
+    if constexpr (keys > 1) {
       out[1] = word(columns[1], record, ring, has);
       if (columns.size() > 2) out[2] = word(columns[2], record, ring, has);
     }
     return has;
   }
+  template <size_t keys>
   void start(const TraceRecord& record, const RingName& ring);
+  template <size_t keys>
   bool end(const TraceRecord& record, const RingName& ring);
-  bool is_edge(const Words& key, u32 hash);
+  // Whether an event that met no start of this part may meet one from before it. Not, if it is known that another one of its
+  // key came since the part began.
+  template <size_t keys>
+  RINGSIDE_INLINE bool is_edge(const Words& key, u32 hash) {
+    auto& [known, seen] = edges_->seen[hash % edges_->seen.size()];
+    const bool again = known && (keys == 1 ? seen[0] == key[0] : same_key(seen, key));
+    known = true;
+    seen = key;
+    return !again;
+  }
+  template <size_t keys>
+  void append_edges(const Edges& edges, const std::function<const RingName&(u32)>& ring,
+                    const std::function<void(const TraceRecord&)>& use);
   void add_end(const Words& key, const TraceRecord& record);
   void take_over(const Pairs& part);
   bool fits() const { return waiting_.evicted() == 0 && groups_.evicted().keys == 0 && !keeps_stacks_; }
   static bool slower(const Slow& a, const Slow& b);
-  bool is_slow(u64 latency, u64 order) const;
+  bool is_slow(u64 latency, u64 order) const {
+    if (slowest_.size() < options_.slowest) return true;
+    if (options_.slowest == 0 || latency < slowest_.front().latency) return false;
+    return latency > slowest_.front().latency || order < slowest_.front().order;
+  }
   void admit(Slow slow);
   void lose(const TraceRecord& record);
   const Group* group(const TraceRecord& record, const RingName& ring, u32 at, u64& key);
@@ -282,6 +304,7 @@ class Pairs {
   std::optional<Filter> start_if_, end_if_;
   std::vector<Column> start_keys_, end_keys_;
   std::optional<Column> by_;
+  bool one_key_ = true;
   bool by_start_ = false;
   bool by_ring_ = false, by_cpu_ = false, by_thread_ = false;  // the key has both events' ring, CPU, thread
   u64 seed_ = 0;                             // for hashing texts

@@ -241,7 +241,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
 result<int> run_export(const ExportOptions& options) {
   if (options.to.empty()) {
     const std::string last = options.where.empty() ? "" : options.where.back();
-    const bool a_name = Where::of(last).is(Where::Kind::nothing) &&
+    const bool a_name = Where::now(last).is(Where::Kind::nothing) &&
                         (tells_another_format(last) || last.ends_with(".dat") || last.ends_with(".ctf"));
     throw UsageError{"export needs the file to write" + did_you_mean({"-o " + (a_name ? last : "FILE")})};
   }

@@ -131,7 +131,7 @@ std::string events_of_key(const std::string& key) {
 // A key that names events of the kernel needs no -e, unless it may mean a recording.
 void place_key(const HistOptions& options, RunOptions& run) {
   const bool like_a_field =
-      Where::of(options.key).is(Where::Kind::trace_dat) && options.key.find_first_of("./") == std::string::npos;
+      Where::now(options.key).is(Where::Kind::trace_dat) && options.key.find_first_of("./") == std::string::npos;
   if (is_recorded(options.key) && !like_a_field && run.where.empty() && run.inputs.empty())
     throw UsageError{
         in_quotes(options.key) +
@@ -154,7 +154,7 @@ Error without_comma(Error error, const HistOptions& options) {
     const bool like_a_key = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
     });
-    if (like_a_key && Where::of(word).is(Where::Kind::nothing))
+    if (like_a_key && Where::now(word).is(Where::Kind::nothing))
       error.sentence += "; two keys take a comma: " + options.key + "," + word;
   }
   return error;

@@ -12,7 +12,7 @@
 namespace ringside::cli {
 
 bool is_recorded(const std::string& where) {
-  const Where::Kind kind = Where::of(where).kind;
+  const Where::Kind kind = Where::now(where).kind;
   return kind == Where::Kind::recording || kind == Where::Kind::trace_dat || kind == Where::Kind::ctf ||
          kind == Where::Kind::shipped;
 }

@@ -87,7 +87,7 @@ class AnalysisRun {
       if (mine.evicted().keys != 0 || !is_sound(reading)) good = false;
       return good && !reading.cut();
     };
-    const auto readings = in_parts(seams_for(*reading_, jobs, 64 << 20), jobs, part, [&] { good = false; });
+    const auto readings = in_parts(seams_for(*reading_, jobs, 16 << 20), jobs, part, [&] { good = false; });
     std::erase(tables, nullptr);
     u64 keys = 0;
     for (const auto& one : tables) keys += one->size();

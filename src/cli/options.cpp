@@ -207,7 +207,7 @@ u32 jobs_of(Reading& reading, u32 wanted) {
 
 std::vector<u64> seams_for(Reading& reading, u32 jobs, u64 bytes) {
   if (jobs < 2) return {};
-  const u64 each_ring = 8 * reading.trace().timeline.size() * u64{65536};
+  const u64 each_ring = 2 * reading.trace().timeline.size() * u64{65536};
   return reading.seams(static_cast<u32>(std::clamp<u64>(reading.bytes() / std::max(bytes, each_ring), 4 * jobs, 1 << 20)));
 }
 

@@ -24,7 +24,7 @@ bool is_instances_own(const std::string& socket) {
 
 }  // namespace
 
-Where Where::of(const std::string& text) {
+Where Where::now(const std::string& text) {
   if (clickhouse::Address::is(text)) return {text, Kind::shipped};
   const auto is_instance = [&] { return Instance::open(text).has_value(); };
   const bool is_path = text.find('/') != std::string::npos;
@@ -37,11 +37,15 @@ Where Where::of(const std::string& text) {
   if (is_path && is_instance()) return {text, Kind::instance};
   std::string dir = find_kernel_instance(text);
   if (dir.empty() && is_ctf(text)) return {text, Kind::ctf};
-  if (dir.empty() && !exists && text != default_recording) {
-    await_instance(text);
-    if (is_instance()) return {text, Kind::instance};
-  }
   return {text, dir.empty() ? Kind::nothing : Kind::kernel, std::move(dir)};
+}
+
+Where Where::of(const std::string& text) {
+  Where where = now(text);
+  if (!where.is(Kind::nothing) || text == default_recording || ::access(text.c_str(), F_OK) == 0) return where;
+  await_instance(text);
+  if (Instance::open(text)) where.kind = Kind::instance;
+  return where;
 }
 
 void await_instance(const std::string& name) {

@@ -26,7 +26,8 @@ struct Where {
   Kind kind = Kind::nothing;
   std::string dir{};   // of the kernel's instance
 
-  static Where of(const std::string& text);
+  static Where of(const std::string& text);   // waits for an instance that is not there: await_instance()
+  static Where now(const std::string& text);  // does not: for words that may mean something else
   bool is(Kind wanted) const { return kind == wanted; }
   const char* what() const;  // "an instance", ...
 

@@ -120,11 +120,16 @@ std::vector<u64> Timeline::seams(u32 parts, u64 from, u64 until) const {
   for (const auto& lane : lanes_) {
     if (lane->over) continue;
     if (lane->source->sub_buffers() == 0) return {};
+    // Each look at a time may read a page from the disk, so there are few, and the lanes' lie between one another's. A sample
+    // stands for the places halfway to its neighbours.
     const u64 first = first_from(*lane, from), end = std::max(first, first_from(*lane, until)),
-              step = std::max<u64>(1, (end - first) / (4 * u64{parts}));
-    for (u64 at = first; at < end; at += step) {
-      samples.emplace_back(time_at(*lane, at), std::min(step, end - at) * lane->source->place_bytes());
+              step = std::max<u64>(1, (end - first) / std::max<u64>(16, 4 * u64{parts} / lanes_.size()));
+    u64 covered = first;
+    for (u64 at = first + step * lane->index / lanes_.size(); at < end; at += step) {
+      const u64 to = at + step < end ? at + (step + 1) / 2 : end;
+      samples.emplace_back(time_at(*lane, at), (to - covered) * lane->source->place_bytes());
       all += samples.back().second;
+      covered = to;
     }
   }
   std::sort(samples.begin(), samples.end());

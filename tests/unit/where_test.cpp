@@ -2,6 +2,7 @@
 #include "consumer/where.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -64,6 +65,7 @@ struct WhereTest : testing::Test {
     const Where where = Where::of(text);
     EXPECT_EQ(where.text, text);
     EXPECT_EQ(where.dir.empty(), !where.is(Kind::kernel)) << text;
+    EXPECT_EQ(Where::now(text).kind, where.kind) << text;
     return where.kind;
   }
 };
@@ -177,6 +179,19 @@ TEST_F(WhereTest, AHalfMadeInstanceAndAFileOfOneName) {
   EXPECT_EQ(kind("web"), Kind::nothing);
   recording("web");
   EXPECT_EQ(kind("web"), Kind::recording);
+}
+
+// A key or an event, perhaps: `hist key` once waited twice for an instance of that name.
+TEST_F(WhereTest, AWordThatMayMeanSomethingElseIsNotWaitedFor) {
+  const auto sleeps = [](const auto& ask) {
+    rusage before{}, after{};
+    getrusage(RUSAGE_THREAD, &before);
+    EXPECT_TRUE(ask("nothing").is(Kind::nothing));
+    getrusage(RUSAGE_THREAD, &after);
+    return after.ru_nvcsw - before.ru_nvcsw;
+  };
+  EXPECT_GE(sleeps(Where::of), 10);
+  EXPECT_LT(sleeps(Where::now), 10);
 }
 
 TEST_F(WhereTest, ARecordingInAnInstancesDirectory) {
