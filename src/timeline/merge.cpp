@@ -120,8 +120,8 @@ std::vector<u64> Timeline::seams(u32 parts, u64 from, u64 until) const {
   for (const auto& lane : lanes_) {
     if (lane->over) continue;
     if (lane->source->sub_buffers() == 0) return {};
-    // Each look at a time may read a page from the disk, so there are few, and the lanes' lie between one another's. A sample
-    // stands for the places halfway to its neighbours.
+    // Each time may cost a page from the disk, so there are few samples, and those of a lane lie between those of the others.
+    // A sample stands for the places halfway to its neighbours.
     const u64 first = first_from(*lane, from), end = std::max(first, first_from(*lane, until)),
               step = std::max<u64>(1, (end - first) / std::max<u64>(16, 4 * u64{parts} / lanes_.size()));
     u64 covered = first;

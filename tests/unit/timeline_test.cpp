@@ -57,28 +57,28 @@ TEST(Timeline, LossesAreReportedWhereTheyHappened) {
   EXPECT_EQ(drain(t), "0@10 1!2@50 1@50 0!1234@100 0@100 1@150");
 }
 
-// Each look at a time stamp may read a page from the disk.
-TEST(Timeline, SeamsCutEvenlyAndLookAtFewTimeStamps) {
+// Each time stamp may cost a page from the disk.
+TEST(Timeline, SeamsCutEvenlyByFewTimeStamps) {
   static constexpr u64 whole = 1'000'000'000;
   struct Even final : Source {
-    Even(u64 nr, u64* looks) : nr_(nr), looks_(looks) {}
+    Even(u64 nr, u64* reads) : nr_(nr), reads_(reads) {}
     result<std::optional<SubBufferView>> next() override { return std::nullopt; }
     Counters counters() const override { return {}; }
     bool ended() const override { return true; }
     u64 sub_buffers() const override { return nr_; }
-    u64 time_stamp(u64 index) const override { return ++*looks_, 1 + index * (whole / nr_); }
+    u64 time_stamp(u64 index) const override { return ++*reads_, 1 + index * (whole / nr_); }
     u64 place_bytes() const override { return 4096; }
-    u64 nr_, *looks_;
+    u64 nr_, *reads_;
   };
   for (const u64 lanes : {1, 2, 8, 100}) {
     for (const u32 parts : {2, 8, 100}) {
       SCOPED_TRACE(std::to_string(lanes) + " rings, " + std::to_string(parts) + " parts");
-      u64 looks = 0;
+      u64 reads = 0;
       Timeline t;
-      for (u64 n = 0; n < lanes; ++n) t.add(std::make_unique<Even>(10'000, &looks));
-      looks = 0;
+      for (u64 n = 0; n < lanes; ++n) t.add(std::make_unique<Even>(10'000, &reads));
+      reads = 0;
       const auto seams = t.seams(parts, 0, Timeline::forever);
-      EXPECT_LE(looks, 5 * parts + 40 * lanes);
+      EXPECT_LE(reads, 5 * parts + 40 * lanes);
       ASSERT_EQ(seams.size(), parts - 1);
       for (u32 n = 0; n + 1 < parts; ++n)
         EXPECT_NEAR(static_cast<double>(seams[n]) / whole, (n + 1.) / parts, 1. / parts) << n;
