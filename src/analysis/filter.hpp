@@ -139,6 +139,11 @@ class Filter {
   };
   static constexpr i32 accept = -1, reject = -2;
 
+  // Into root_ and leaves_.
+  result<void> parse(std::string_view text);
+  // The text with a mark under it; for a long text, the part around the mark.
+  static Error error_at(std::string_view text, size_t at, const std::string& why, std::errc code = std::errc::invalid_argument);
+
   static Lowered lower(const Leaf& leaf, const EventType* type);
   using Names = std::vector<std::pair<i64, std::string>>;  // value and name
   static std::optional<char> character_in(const Value& value);

@@ -128,24 +128,37 @@ inline char* put_six_digits(char* to, u64 value) {
   __builtin_memcpy(to, &text, sizeof text);
   return to + 6;
 }
+inline char* put_decimal(char* to, u64 value, bool is_signed) {
+  const bool negative = is_signed && static_cast<i64>(value) < 0;
+  *to = '-';
+  return put_decimal(to + negative, negative ? 0 - value : value);
+}
+// As printf's %p: 0x1f, or (nil).
+inline char* put_pointer(char* to, u64 value) {
+  const std::string_view prefix = value != 0 ? "0x" : "(nil)";
+  __builtin_memcpy(to, prefix.data(), prefix.size());
+  return value != 0 ? put_hex(to + prefix.size(), value) : to + prefix.size();
+}
 constexpr size_t most_digits = 32;  // with what put_without_zeros writes behind the end
+
+// put(to) writes at most most_digits bytes, and returns their end.
+template <class Put>
+inline void append_digits(fmt::memory_buffer& out, const Put& put) {
+  const size_t at = out.size();
+  out.resize(at + most_digits);
+  out.resize(static_cast<size_t>(put(out.data() + at) - out.data()));
+}
 }  // namespace detail
 
 inline void append_decimal(i64 value, bool is_signed, fmt::memory_buffer& out) {
-  const size_t at = out.size();
-  out.resize(at + detail::most_digits);
-  char* to = out.data() + at;
-  const bool negative = is_signed && value < 0;
-  *to = '-';
-  to += negative;
-  to = detail::put_decimal(to, negative ? 0 - static_cast<u64>(value) : static_cast<u64>(value));
-  out.resize(static_cast<size_t>(to - out.data()));
+  detail::append_digits(out, [&](char* to) { return detail::put_decimal(to, static_cast<u64>(value), is_signed); });
 }
 // 1f, without 0x.
 inline void append_base16(u64 value, fmt::memory_buffer& out) {
-  const size_t at = out.size();
-  out.resize(at + detail::most_digits);
-  out.resize(static_cast<size_t>(detail::put_hex(out.data() + at, value) - out.data()));
+  detail::append_digits(out, [&](char* to) { return detail::put_hex(to, value); });
+}
+inline void append_pointer(u64 value, fmt::memory_buffer& out) {
+  detail::append_digits(out, [&](char* to) { return detail::put_pointer(to, value); });
 }
 
 // The shortest decimal that reads back as the same float or double of `size` bytes.

@@ -80,16 +80,10 @@ class LineTemplate {
   }
   static char* put(char* to, const Number& number, u64 value) {
     using Form = Number::Form;
-    if (number.form == Form::decimal) {
-      const bool negative = number.prints_signed && static_cast<i64>(value) < 0;
-      *to = '-';
-      return detail::put_decimal(to + negative, negative ? 0 - value : value);
-    }
+    if (number.form == Form::decimal) return detail::put_decimal(to, value, number.prints_signed);
     if (number.form == Form::hex && number.zeros != 0) return detail::put_hex_padded(to, value, number.zeros);
     if (number.form == Form::hex) return detail::put_hex(to, value);
-    const std::string_view prefix = value != 0 ? "0x" : "(nil)";
-    __builtin_memcpy(to, prefix.data(), prefix.size());
-    return value != 0 ? detail::put_hex(to + prefix.size(), value) : to + prefix.size();
+    return detail::put_pointer(to, value);
   }
   static u64 cut(u64 value, u32 size, bool is_signed) {
     const u32 spare = 64 - 8 * size;

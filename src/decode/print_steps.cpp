@@ -234,12 +234,9 @@ static void print_field(const PrintStep& step, const EventFormat& type, Bytes pa
     case Kind::address:
       append_address(step, static_cast<u64>(value_of(step, type, payload)), symbols, out);
       break;
-    case Kind::pointer: {
-      const auto address = static_cast<u64>(value_of(step, type, payload));
-      append(out, address != 0 ? "0x" : "(nil)");
-      if (address != 0) append_base16(address, out);
+    case Kind::pointer:
+      append_pointer(static_cast<u64>(value_of(step, type, payload)), out);
       break;
-    }
     case Kind::character: {
       const char c = static_cast<char>(value_of(step, type, payload));
       append_text({&c, 1}, out);

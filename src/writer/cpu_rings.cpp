@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <new>
 
+#include <ringside/base/sanitizers.hpp>
 #include <ringside/ring/cpu_writer.hpp>
 
 #include "writer/process.hpp"
@@ -130,20 +131,8 @@ static u64 thread_ns() noexcept {
 
 // A copy of a large process takes milliseconds. The sanitizers' run-times keep their state by thread, and would take the child
 // for its parent.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer) || \
-    __has_feature(hwaddress_sanitizer) || __has_feature(safe_stack)
-#define RINGSIDE_COPIED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define RINGSIDE_COPIED
-#endif
-#ifdef RINGSIDE_COPIED
-constexpr int sharing = 0;
-#else
-constexpr int sharing = CLONE_VM;  // neither descriptors nor directory: exec in another thread would find them in use
-#endif
+constexpr int sharing = RINGSIDE_SANITIZED ? 0 : CLONE_VM;  // neither descriptors nor directory: exec in another thread would
+                                                            // find them in use
 
 // What runs beside this thread, on its CPU, in memory of its own.
 struct Other {

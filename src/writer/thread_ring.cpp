@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iterator>
 #include <new>
+#include <ringside/base/sanitizers.hpp>
 #include <utility>
 
 #include "writer/find_ring.hpp"
@@ -348,14 +349,8 @@ RingNow own_ring_now() noexcept {
 }
 
 // The address sanitizer gives the locals of the functions that it checks places outside the stack (use after return).
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if RINGSIDE_ASAN
 #define REAL_STACK [[gnu::no_sanitize_address]]
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define REAL_STACK [[gnu::no_sanitize_address]]
-#endif
-#ifdef REAL_STACK
 #define CHECKED  // a call: the sanitizer does not check code that is inlined into a function without its checks
 #else
 #define REAL_STACK

@@ -19,7 +19,9 @@
 #include <thread>
 
 #include "binary.hpp"
+#include "clock/clock.hpp"
 #include "sys/sys.hpp"
+#include "writer/cpu_rings.hpp"
 
 namespace ringside::test {
 
@@ -31,6 +33,9 @@ inline bool eventually(const std::function<bool()>& holds, std::chrono::millisec
     if (std::chrono::steady_clock::now() > end) return false;
   return true;
 }
+
+// Do instances that the mount makes have rings of CPUs? They have one sub-buffer more than the kernel's: a spare one.
+inline bool cpu_rings() { return why_not_cpu_rings(best_clock()) == RingsBecause::can; }
 
 // The outcome of a system call in a word: its result, or its errno.
 inline std::string ended(ssize_t result) { return result >= 0 ? std::to_string(result) : strerrorname_np(errno); }

@@ -7,14 +7,10 @@
 #include <ucontext.h>
 
 #include <cstdlib>
+#include <ringside/base/sanitizers.hpp>
 #include <ringside/base/types.hpp>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define RS_MODEL_SWAPCONTEXT 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || (defined(_FORTIFY_SOURCE) && _FORTIFY_SOURCE > 0)
+#if RINGSIDE_SANITIZED || (defined(_FORTIFY_SOURCE) && _FORTIFY_SOURCE > 0)
 #define RS_MODEL_SWAPCONTEXT 1
 #endif
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <memory>
 #include <random>
+#include <ringside/base/sanitizers.hpp>
 #include <ringside/ring/iterate.hpp>
 #include <thread>
 
@@ -21,7 +22,7 @@
 namespace ringside::test::cpu_storm_test {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(RS_TSAN)
+#if RINGSIDE_SANITIZED
 constexpr u32 processes = 3, threads = 3;
 #else
 constexpr u32 processes = 8, threads = 8;

@@ -2,6 +2,7 @@
 // that also gives memory back; and a check of all counts at the end.
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
+#include <ringside/base/sanitizers.hpp>
 #include <ringside/trace.hpp>
 #include <signal.h>
 #include <sys/mman.h>
@@ -17,7 +18,6 @@
 
 #include "instance/instance.hpp"
 #include "ring_memory.hpp"
-#include "sanitized.hpp"
 
 RINGSIDE_EVENT(crowd, step, (u64, sequence), (u64, check), (cstring, text));
 
@@ -52,7 +52,7 @@ struct AtThreadEnd {
 
 // ThreadSanitizer has no state for a thread that begins or ends, and dies of a signal there.
 void take_signals([[maybe_unused]] bool on) {
-#if RS_TEST_THREADS
+#if RINGSIDE_TSAN
   sigset_t alarm;
   sigemptyset(&alarm);
   sigaddset(&alarm, SIGALRM);

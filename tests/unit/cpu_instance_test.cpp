@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
+#include <ringside/base/sanitizers.hpp>
 #include <ringside/trace.hpp>
 #include <sched.h>
 #include <setjmp.h>
@@ -25,7 +26,6 @@
 #include "instance/instance.hpp"
 #include "writer/ring_file.hpp"
 #include "own_root.hpp"
-#include "sanitized.hpp"
 
 RINGSIDE_EVENT(percpu, number, (u64, n));
 
@@ -195,7 +195,7 @@ TEST_F(CpuInstance, ChildrenOfABusyParentLoseNothing) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
-#if !RS_TEST_SANITIZED  // there the process is copied
+#if !RINGSIDE_SANITIZED  // there the process is copied
 // A program with a large heap opened its instance 3 ms later for each 100 MB: a copy of its page tables, and a fault for each
 // page that it wrote then.
 TEST_F(CpuInstance, AskingTheKernelCopiesNoMemory) {
@@ -219,7 +219,7 @@ TEST_F(CpuInstance, AskingTheKernelCopiesNoMemory) {
 }
 #endif
 
-#if !RS_TEST_SANITIZED  // sanitizers have a vfork of their own
+#if !RINGSIDE_SANITIZED  // sanitizers have a vfork of their own
 // The child runs on its parent's thread, and the kernel would never abort its sequences.
 TEST_F(CpuInstance, AChildOfVforkHasARingOfItsOwn) {
   auto instance = make();

@@ -1,6 +1,7 @@
 // Threads of another PID namespace than the creator's, in one process: the instance claims another creator's namespace.
 #include <gtest/gtest.h>
 #include <ringside/abi/event_cursor.hpp>
+#include <ringside/base/sanitizers.hpp>
 #include <ringside/trace.hpp>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -17,7 +18,6 @@
 #include "writer/cpu_rings.hpp"
 #include "instance/instance.hpp"
 #include "own_root.hpp"
-#include "sanitized.hpp"
 
 RINGSIDE_EVENT(foreign, number, (u64, n));
 
@@ -140,7 +140,7 @@ TEST_P(Foreign, AProcessIsKnownBeforeItsFirstThreadWrites) {
 }
 
 // A full table evicts the oldest entries, and no number is reused.
-#if !RS_TEST_SANITIZED  // which slows the 65,546 threads down, and sees nothing of them that it does not see of a few
+#if !RINGSIDE_SANITIZED  // which slows the 65,546 threads down, and sees nothing of them that it does not see of a few
 TEST_P(Foreign, AFullTableEvictsTheOldestThreads) {
   if (GetParam() == Rings::thread) return;  // the same table
   become_foreign();

@@ -12,10 +12,10 @@
 #include <filesystem>
 #include <fstream>
 #include <ringside/abi/event_cursor.hpp>
+#include <ringside/base/sanitizers.hpp>
 #include <thread>
 
 #include "memory_cgroup.hpp"
-#include "sanitized.hpp"
 #include "unit/instance_fixture.hpp"
 
 namespace ringside::test::instance_test {
@@ -140,7 +140,7 @@ TEST_F(InstanceTest, MemoryIsCheckedAnewForEachRingThatIsTried) {
   EXPECT_EQ(status, 0);
 }
 
-#if !RS_TEST_SANITIZED  // a sanitizer's run-time would take the memory that the test leaves to the program
+#if !RINGSIDE_SANITIZED  // a sanitizer's run-time would take the memory that the test leaves to the program
 // A process in a memory cgroup that is smaller than its ring: beyond the limit the kernel would kill it.
 TEST_F(InstanceTest, AMemoryCgroupsLimitRefusesEventsAndKillsNoWriter) {
   char memory[] = "/dev/shm/ringside-unit-XXXXXX";  // the pages of another file system would be written to its disk

@@ -15,9 +15,9 @@
 #include <functional>
 #include <map>
 #include <ringside/abi/event_cursor.hpp>
+#include <ringside/base/sanitizers.hpp>
 #include <thread>
 
-#include "sanitized.hpp"
 #include "unit/instance_fixture.hpp"
 #include "writer/process.hpp"
 
@@ -95,7 +95,7 @@ TEST_F(InstanceTest, KilledClaimersHideNoRing) {
   munmap(begun, 4096);
 }
 
-#if !RS_TEST_THREADS
+#if !RINGSIDE_TSAN
 // An event that a handler interrupts: the page of its payload is not there yet.
 class Interrupted {
  public:
@@ -136,7 +136,7 @@ pid_t raw_fork() { return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0
   return status;
 }
 
-#if !RS_TEST_THREADS
+#if !RINGSIDE_TSAN
 // A handler may fork while the thread it interrupted is in the middle of an event.
 TEST_F(InstanceTest, ForkInTheMiddleOfAnEvent) {
   const std::pair<const char*, pid_t (*)()> ways[] = {{"fork", fork}, {"_Fork", _Fork}, {"clone", raw_fork}};
@@ -201,7 +201,7 @@ TEST_F(InstanceTest, ChildrenOfABusyParentLoseNothing) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
-#if !RS_TEST_THREADS
+#if !RINGSIDE_TSAN
 // A handler that leaves by siglongjmp costs the event that it interrupted, and no other; its own events stay.
 TEST_F(InstanceTest, LongjmpOutOfAnEventCostsThatEvent) {
   auto instance = make("a");

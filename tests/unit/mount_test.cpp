@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <ringside/abi/meta_page.hpp>
+#include <ringside/base/sanitizers.hpp>
 #include <ringside/remote/process_writer.hpp>
 #include <spawn.h>
 #include <sys/epoll.h>
@@ -19,7 +20,6 @@
 
 #include "instance/instance.hpp"
 #include "mount/server.hpp"
-#include "sanitized.hpp"
 #include "tick_writer.hpp"
 
 namespace ringside::mount::mount_test {
@@ -609,7 +609,7 @@ TEST_F(MountRemotes, EachRequestIsAnsweredOnceUnderLoad) {
                                        "per_cpu/cpu0/stats",
                                        "per_cpu/cpu0/trace_pipe",
                                        "per_cpu/cpu1/trace_pipe_raw"};
-#if RS_TEST_THREADS
+#if RINGSIDE_TSAN
   constexpr bool resets = false;  // membarrier keeps the writer out, which the sanitizer does not know
 #else
   constexpr bool resets = true;

@@ -1,9 +1,8 @@
 // Code that is executed instruction by instruction, and something that comes between two of them as a signal handler would: the
 // handler of SIGTRAP.
 #pragma once
-#include "sanitized.hpp"
 
-#if defined(__x86_64__) && !RS_TEST_SANITIZED  // a sanitizer's run-time is stepped through, too
+#if defined(__x86_64__) && !RINGSIDE_SANITIZED  // a sanitizer's run-time is stepped through, too
 #define RS_TEST_STEPS 1
 #include <pthread.h>
 #include <signal.h>
@@ -12,6 +11,7 @@
 
 #include <cerrno>
 #include <csetjmp>
+#include <ringside/base/sanitizers.hpp>
 #include <ringside/base/types.hpp>
 
 namespace ringside::test {

@@ -2,14 +2,7 @@
 // and on other machines they are ordinary relaxed atomics.
 #pragma once
 #include <ringside/base/memory.hpp>
-
-#if defined(__SANITIZE_THREAD__)
-#define RS_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define RS_TSAN 1
-#endif
-#endif
+#include <ringside/base/sanitizers.hpp>
 
 namespace ringside {
 
@@ -32,7 +25,7 @@ struct Hardware {
   }
 
   RINGSIDE_INLINE static bool cas_local(u64* p, u64 expected, u64 desired) noexcept {
-#if defined(__x86_64__) && !defined(RS_TSAN)
+#if defined(__x86_64__) && !RINGSIDE_TSAN
     bool done;
     asm volatile("cmpxchgq %[desired], %[word]"
                  : "=@ccz"(done), [word] "+m"(*p), "+a"(expected)
@@ -45,7 +38,7 @@ struct Hardware {
   }
 
   RINGSIDE_INLINE static void add_local(u64* p, u64 delta) noexcept {
-#if defined(__x86_64__) && !defined(RS_TSAN)
+#if defined(__x86_64__) && !RINGSIDE_TSAN
     asm volatile("addq %[delta], %[word]" : [word] "+m"(*p) : [delta] "er"(delta) : "cc");
 #else
     __atomic_fetch_add(p, delta, __ATOMIC_RELAXED);

@@ -15,6 +15,7 @@
 // docs/remote-writers.md, "A fork".
 #pragma once
 #include <ringside/base/cxx20.hpp>
+#include <ringside/base/sanitizers.hpp>
 
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -272,7 +273,7 @@ class ProcessWriter {
     // runs out of its own. If the kernel refuses that, they are the process's; also under ThreadSanitizer, which knows only one
     // table.
     void own_descriptors() const noexcept {
-#if defined(SYS_close_range) && !defined(RS_TSAN)
+#if defined(SYS_close_range) && !RINGSIDE_TSAN
       const unsigned stop = static_cast<unsigned>(stop_);
       if (syscall(SYS_close_range, stop + 1, ~0u, CLOSE_RANGE_UNSHARE) == 0 && stop != 0)
         syscall(SYS_close_range, 0u, stop - 1, 0u);

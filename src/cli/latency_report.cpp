@@ -1,0 +1,264 @@
+#include "cli/latency_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "cli/table.hpp"
+#include "export/json.hpp"
+#include "export/text.hpp"
+#include "export/units.hpp"
+#include "sys/sys.hpp"
+#include "watch/picture.hpp"
+
+namespace ringside::cli {
+namespace {
+
+const char* const quantile_names[] = {"p50", "p90", "p99", "p99.9"};
+const char* const json_names[] = {"p50", "p90", "p99", "p999"};
+constexpr double quantiles[] = {.5, .9, .99, .999};
+
+}  // namespace
+
+std::string LatencyReport::text(bool last) const {
+  const Glyphs how = glyphs(options_.ascii);
+  const size_t width = std::min<size_t>(terminal_width(), 120);
+  const std::string keys = keys_of(job_.pairs.keys, ", ");
+  std::string out = fmt::format("{}  ->  {}  ({})\n", job_.pairs.start, job_.pairs.end, keys.empty() ? "thread" : keys);
+  out += table();
+  // On a live screen there is room for one of them only.
+  if (counts_.pairs != 0 && (last || !options_.heat)) out += "\n" + time_bars(pairs_.all(), width, how);
+  if (options_.heat && heat_.count() != 0) out += "\n" + heat_map(heat_, width, how);
+  if (last) out += slowest();
+  out += "\n" + closing();
+  for (const std::string& note : notes(last)) out += note + "\n";
+  return out;
+}
+
+std::vector<std::string> LatencyReport::notes(bool last) const {
+  std::vector<std::string> all = notes_;
+  if (counts_.pairs != 0 || !last || !all.empty()) return all;
+  if (!options_.run.filter.empty())
+    all.push_back("no pair: the filter is asked of starts and ends, each by itself, and left none that belong together");
+  else if (counts_.starts == 0 || counts_.ends == 0)
+    all.push_back(std::string("no pair: there was ") + (counts_.starts + counts_.ends == 0 ? "no start and no end"
+                                                        : counts_.starts == 0              ? "no start"
+                                                                                           : "no end"));
+  else
+    all.push_back("no pair: no end has the key of a start before it; -k FIELD or START_FIELD=END_FIELD names another key");
+  return all;
+}
+
+std::string LatencyReport::json() const {
+  const Pairs::Counts& c = counts_;
+  Json keys = Json::array(), buckets = Json::array();
+  for (const Pairs::Key& key : job_.pairs.keys) keys.push_back({key.start, key.end});
+  pairs_.all().each([&](i64 low, i64 high, u64 count) { buckets.push_back({low, high, count}); });
+  Json all = numbers_of(pairs_.all());
+  all["buckets"] = std::move(buckets);
+  Json j{
+      {"start", job_.pairs.start}, {"end", job_.pairs.end},        {"key", std::move(keys)},   {"exact", exact()},
+      {"pairs", c.pairs},          {"doubtful", c.doubtful},       {"starts", c.starts},       {"ends", c.ends},
+      {"repeated", c.repeated},    {"evicted", c.evicted},         {"negative", c.negative},   {"open", c.waiting},
+      {"unmatched", c.unmatched},  {"without_key", c.without_key}, {"lost", missing_.count()}, {"proved", missing_.proved()},
+      {"all", std::move(all)}};
+  if (pairs_.grouped()) {
+    Json groups = Json::array();
+    for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i) {
+      Json group{{"key", pairs_.group_json(groups_[i].key, *groups_[i].group)}};
+      group.update(numbers_of(groups_[i].group->times));
+      groups.push_back(std::move(group));
+    }
+    j.update({{"by", pairs_.by()},
+              {"groups", std::move(groups)},
+              {"all_groups", groups_.size()},
+              {"without_group", pairs_.without_group()},
+              {"evicted_groups", pairs_.evicted_groups().keys},
+              {"evicted_pairs", pairs_.evicted_groups().count}});
+  }
+  Json& slowest = j["slowest"] = Json::array();
+  JsonLines lines(trace_.formats, trace_.tasks);
+  for (const Pairs::Slow& slow : pairs_.slowest()) {
+    Json one{{"latency", slow.latency}, {"doubtful", slow.doubtful}, {"key", slow.key}};
+    if (pairs_.grouped()) one["group"] = slow.group;
+    for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
+      const RingName& ring = trace_.timeline.name(copy.source);
+      const i32 tid = tid_of(copy);
+      const i32 cpu = copy.record().cpu_in(ring);
+      one[name] = {{"ts", copy.time},
+                   {"cpu", cpu < 0 ? Json() : Json(cpu)},
+                   {"ring", ring.ring},
+                   {"tid", trace_.tasks.seen(tid, ring)},
+                   {"task", trace_.tasks.name(tid, ring)},
+                   {"event", event_of(copy)}};
+      if (copy.stack != 0 && trace_.formats.stacks() != nullptr)
+        one[name]["stack"] = trace_.formats.stacks()->functions(copy.stack);
+    }
+    Json& context = one["context"] = Json::array();
+    for (const Pairs::Copy& copy : slow.context) {
+      fmt::memory_buffer line;
+      lines.print(copy.record(), trace_.timeline.name(copy.source), line);
+      context.push_back(Json::parse(line.begin(), line.end()));
+    }
+    slowest.push_back(std::move(one));
+  }
+  if (options_.heat && heat_.count() != 0) {
+    Json rows = Json::array(), columns = Json::array();
+    for (u32 row = 0; row < heat_.rows(); ++row) rows.push_back(heat_.low(row));
+    for (size_t column = 0; column < heat_.columns(); ++column) {
+      Json& counts = columns.emplace_back(Json::array());
+      for (u32 row = 0; row < heat_.rows(); ++row) counts.push_back(heat_.count(column, row));
+    }
+    j["heat"] = {{"begin", heat_.begin_ns(0)},
+                 {"column_ns", heat_.column_ns()},
+                 {"rows", std::move(rows)},
+                 {"columns", std::move(columns)}};
+  }
+  return line_of(j);
+}
+
+std::vector<LatencyReport::Row> LatencyReport::groups() const {
+  std::vector<Row> rows;
+  const auto* const quantile = std::find(std::begin(quantile_names), std::end(quantile_names), options_.sort);
+  pairs_.each_group([&](u64 key, const Pairs::Group& group) {
+    const Histogram& h = group.times;
+    const double order = options_.sort == "count" ? static_cast<double>(h.count())
+                         : options_.sort == "sum" ? h.sum()
+                         : options_.sort == "max" ? static_cast<double>(h.max())
+                                                  : h.quantile(quantiles[quantile - std::begin(quantile_names)]);
+    rows.push_back({key, &group, order});
+  });
+  std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+    if (a.order != b.order) return a.order > b.order;
+    return a.group->count != b.group->count ? a.group->count > b.group->count
+                                            : pairs_.show_group(a.key, *a.group) < pairs_.show_group(b.key, *b.group);
+  });
+  return rows;
+}
+
+std::string LatencyReport::table() const {
+  std::vector<Table::Column> columns{
+      {pairs_.grouped() ? pairs_.by() : "", Table::left}, {"count", Table::right}, {"sum", Table::right}};
+  for (const char* name : quantile_names) columns.push_back({name, Table::right});
+  columns.push_back({"max", Table::right});
+  Table table(std::move(columns));
+  const auto row = [&](const std::string& name, const Histogram& h) {
+    std::vector<std::string> cells{name, format_count(h.count()), format_time(h.sum())};
+    for (const double q : quantiles) cells.push_back(format_time(h.quantile(q)));
+    cells.push_back(format_time(static_cast<double>(h.max())));
+    table.row(std::move(cells));
+  };
+  for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i)
+    row(pairs_.show_group(groups_[i].key, *groups_[i].group), groups_[i].group->times);
+  if (groups_.size() > options_.count) table.row({fmt::format("({} more)", groups_.size() - options_.count)});
+  row("all", pairs_.all());
+  return table.render(colours());
+}
+
+std::string LatencyReport::slowest() const {
+  const auto slowest = pairs_.slowest();
+  if (slowest.empty()) return "";
+  Table table({{"slowest", Table::right},
+               {"start", Table::right},
+               {"task", Table::left},
+               {"cpu", Table::right},
+               {"end", Table::right},
+               {"task", Table::left},
+               {"cpu", Table::right},
+               {pairs_.grouped() ? pairs_.by() : "", Table::left},
+               {"key", Table::left}});
+  for (const Pairs::Slow& slow : slowest) {
+    std::vector<std::string> cells{(slow.doubtful ? "? " : "") + format_time(static_cast<double>(slow.latency))};
+    for (const Pairs::Copy* copy : {&slow.start, &slow.end}) {
+      const RingName& ring = trace_.timeline.name(copy->source);
+      cells.push_back(time_of(*copy));
+      cells.push_back(fmt::format("{}-{}", trace_.tasks.name(tid_of(*copy), ring), tid_of(*copy)));
+      const i32 cpu = copy->record().cpu_in(ring);
+      cells.push_back(cpu < 0 ? "-" : std::to_string(cpu));
+    }
+    cells.push_back(slow.group);
+    cells.push_back(slow.key);
+    table.row(std::move(cells));
+  }
+  std::string out = "\n" + table.render(colours());
+  TextLines text(trace_.formats, trace_.tasks, trace_.raw_times());
+  for (const Pairs::Slow& slow : slowest) {
+    for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
+      if (copy.stack == 0 || trace_.formats.stacks() == nullptr) continue;
+      fmt::memory_buffer lines;
+      trace_.formats.stacks()->append_lines(copy.stack, lines);
+      out += fmt::format("\n{} with {}, the {}'s stack ({}):\n", format_time(static_cast<double>(slow.latency)), slow.key,
+                         name, event_of(copy));
+      out.append(lines.data(), lines.size());
+    }
+    if (slow.context.empty()) continue;
+    fmt::memory_buffer lines;
+    for (const Pairs::Copy& copy : slow.context) text.print(copy.record(), trace_.timeline.name(copy.source), lines);
+    text.print(slow.end.record(), trace_.timeline.name(slow.end.source), lines);
+    out += fmt::format("\n{} with {}, and what led to it:\n", format_time(static_cast<double>(slow.latency)), slow.key);
+    out.append(lines.data(), lines.size());
+  }
+  return out;
+}
+
+std::string LatencyReport::closing() const {
+  const Pairs::Counts& c = counts_;
+  std::string out = fmt::format("starts {} = pairs {} + repeated {} + evicted {} + negative {} + still open {}\n",
+                                format_count(c.starts), format_count(c.pairs), format_count(c.repeated),
+                                format_count(c.evicted), format_count(c.negative), format_count(c.waiting));
+  out += fmt::format("ends {} = pairs {} + negative {} + without a start {}\n", format_count(c.ends), format_count(c.pairs),
+                     format_count(c.negative), format_count(c.unmatched));
+  if (c.without_key != 0) out += format_count(c.without_key) + " of these events have no such key\n";
+  if (pairs_.without_group() != 0)
+    out += counted(pairs_.without_group(), "pair has", "pairs have") + " no " + pairs_.by() + "\n";
+  if (pairs_.evicted_groups().keys != 0)
+    out += fmt::format("{} with {} given up for others (--groups)\n", counted(pairs_.evicted_groups().keys, "group"),
+                       counted(pairs_.evicted_groups().count, "pair was", "pairs were"));
+  if (exact())
+    return out + (c.pairs == 0 ? "nothing was lost\n" : "nothing was lost: the numbers are exact, quantiles within 0.8 %\n");
+  out += "NOT exact:";
+  if (c.lost != 0)
+    out += fmt::format(" {} lost, in {}; {} of the pairs have such a place between start and end and {}",
+                       counted(c.lost, "event was", "events were"), counted(c.losses, "place"), format_count(c.doubtful),
+                       options_.sure ? "are left out" : "may be none (marked ?; --sure leaves them out)");
+  if (const u64 elsewhere = missing_.count() - missing_.gaps; elsewhere != 0 || !missing_.proved())
+    out += fmt::format("{} {} events are missing that nobody can place", c.lost != 0 ? ";" : "",
+                       elsewhere == 0 ? "perhaps some" : format_count(elsewhere));
+  if (c.evicted != 0)
+    out += fmt::format("{} {} gave way to younger ones (--keys)", c.lost != 0 ? ";" : "", counted(c.evicted, "start"));
+  if (c.negative != 0)
+    out += fmt::format("{} {} older than the start", c.lost + c.evicted != 0 ? ";" : "",
+                       counted(c.negative, "end is", "ends are"));
+  return out + "\n";
+}
+
+Json LatencyReport::numbers_of(const Histogram& h) {
+  Json j{{"count", h.count()}, {"sum", rounded(h.sum(), 0)}, {"mean", rounded(h.mean(), 1)}, {"min", h.min()}};
+  for (size_t i = 0; i < std::size(quantiles); ++i) j[json_names[i]] = rounded(h.quantile(quantiles[i]), 0);
+  j["max"] = h.max();
+  return j;
+}
+
+std::string LatencyReport::event_of(const Pairs::Copy& copy) const {
+  const EventType* type = type_of(copy);
+  return type != nullptr ? type->full : "unknown";
+}
+
+i32 LatencyReport::tid_of(const Pairs::Copy& copy) const {
+  const i32 tid = thread_of(type_of(copy), read_common(copy.record().payload));
+  if (trace_.tracefs() != nullptr && trace_.tasks.find(Tasks::Key{tid}) == nullptr) {  // the kernel remembers only some names
+    if (auto name = sys::read_file(fmt::format("/proc/{}/comm", tid)); name && !name->empty()) {
+      name->pop_back();
+      trace_.tasks.add(Task{tid, tid, *name, *name});
+    }
+  }
+  return tid;
+}
+
+std::string LatencyReport::time_of(const Pairs::Copy& copy) const {
+  return trace_.raw_times() ? std::to_string(copy.time)
+                            : fmt::format("{}.{:06}", copy.time / 1'000'000'000, copy.time % 1'000'000'000 / 1000);
+}
+
+}  // namespace ringside::cli

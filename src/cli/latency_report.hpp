@@ -1,0 +1,61 @@
+// The numbers of ringside latency as text and as JSON.
+#pragma once
+#include "analysis/heat_map.hpp"
+#include "analysis/pairs.hpp"
+#include "cli/json.hpp"
+#include "cli/latency_job.hpp"
+
+namespace ringside::cli {
+
+class LatencyReport {
+ public:
+  // All of them must outlive it.
+  LatencyReport(const LatencyOptions& options, const LatencyJob& job, Trace& trace, const Pairs& pairs, const HeatMap& heat,
+                const Missing& missing, const std::vector<std::string>& notes)
+      : options_(options),
+        job_(job),
+        notes_(notes),
+        trace_(trace),
+        pairs_(pairs),
+        heat_(heat),
+        counts_(pairs.counts()),
+        missing_(missing),
+        groups_(groups()) {}
+
+  std::string text(bool last) const;
+  std::string json() const;
+  // What is to be known about these numbers, beside their losses.
+  std::vector<std::string> notes(bool last) const;
+
+ private:
+  struct Row {
+    u64 key = 0;
+    const Pairs::Group* group = nullptr;
+    double order = 0;
+  };
+
+  std::vector<Row> groups() const;
+  std::string table() const;
+  std::string slowest() const;
+  // The fate of every start and every end, and what the numbers are worth.
+  std::string closing() const;
+  bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0 && missing_.nothing(); }
+
+  static Json numbers_of(const Histogram& h);
+  const EventType* type_of(const Pairs::Copy& copy) const { return trace_.formats.find(copy.record().number()); }
+  std::string event_of(const Pairs::Copy& copy) const;
+  i32 tid_of(const Pairs::Copy& copy) const;
+  std::string time_of(const Pairs::Copy& copy) const;
+
+  const LatencyOptions& options_;
+  const LatencyJob& job_;
+  const std::vector<std::string>& notes_;
+  Trace& trace_;
+  const Pairs& pairs_;
+  const HeatMap& heat_;
+  const Pairs::Counts counts_;
+  const Missing& missing_;
+  const std::vector<Row> groups_;
+};
+
+}  // namespace ringside::cli
