@@ -42,9 +42,9 @@ Where Where::now(const std::string& text) {
 
 Where Where::of(const std::string& text) {
   Where where = now(text);
-  if (!where.is(Kind::nothing) || text == default_recording || ::access(text.c_str(), F_OK) == 0) return where;
-  await_instance(text);
-  if (Instance::open(text)) where.kind = Kind::instance;
+  if (!where.is(Kind::nothing) || text == default_recording) return where;
+  if (::access(text.c_str(), F_OK) != 0) await_instance(text);
+  if (Instance::open(text)) where.kind = Kind::instance;  // there by now
   return where;
 }
 

@@ -115,31 +115,58 @@ u64 Timeline::bytes(u64 from, u64 until) const {
 
 // By samples of the rings' time stamps, each with the bytes that it stands for.
 std::vector<u64> Timeline::seams(u32 parts, u64 from, u64 until) const {
-  std::vector<std::pair<u64, u64>> samples;
-  u64 all = 0;
+  struct Range {
+    const Lane& lane;
+    u64 first, end;
+    double bytes;
+  };
+  std::vector<Range> ranges;
+  double all = 0;
   for (const auto& lane : lanes_) {
     if (lane->over) continue;
     if (lane->source->sub_buffers() == 0) return {};
-    // Each time may cost a page from the disk, so there are few samples, and those of a lane lie between those of the others.
-    // A sample stands for the places halfway to its neighbours.
-    const u64 first = first_from(*lane, from), end = std::max(first, first_from(*lane, until)),
-              step = std::max<u64>(1, (end - first) / std::max<u64>(16, 4 * u64{parts} / lanes_.size()));
-    u64 covered = first;
-    for (u64 at = first + step * lane->index / lanes_.size(); at < end; at += step) {
-      const u64 to = at + step < end ? at + (step + 1) / 2 : end;
-      samples.emplace_back(time_at(*lane, at), (to - covered) * lane->source->place_bytes());
-      all += samples.back().second;
-      covered = to;
+    const u64 first = first_from(*lane, from), end = first_from(*lane, until);
+    if (first >= end) continue;
+    ranges.push_back({*lane, first, end, static_cast<double>((end - first) * lane->source->place_bytes())});
+    all += ranges.back().bytes;
+  }
+  // Each time may cost a page from the disk, so few are asked: four for each part, and two for each lane. Between two of them a
+  // lane has its bytes evenly.
+  struct Turn {
+    u64 time;
+    double bytes_per_ns;  // more from here on
+  };
+  std::vector<Turn> turns;
+  for (const auto& [lane, first, end, bytes] : ranges) {
+    const u64 places = end - first, most = std::max<u64>(places - 1, 1),
+              steps = all > 0 ? std::clamp<u64>(static_cast<u64>(bytes * 4 * parts / all), 1, most) : 1;
+    u64 at = first, begin = time_at(lane, first);
+    for (u64 n = 1; n <= steps; ++n) {
+      const u64 next = first + places * n / steps, later = begin + (begin != forever),
+                stop = std::max(time_at(lane, std::min(next, end - 1)), later);
+      const double share = static_cast<double>(next - at) / static_cast<double>(places),
+                   rate = bytes * share / static_cast<double>(std::max<u64>(stop - begin, 1));
+      turns.push_back({begin, rate});
+      turns.push_back({stop, -rate});
+      at = next;
+      begin = stop;
     }
   }
-  std::sort(samples.begin(), samples.end());
+  std::sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) { return a.time < b.time; });
   std::vector<u64> seams;
-  u64 before = 0;
-  for (const auto& [time, bytes] : samples) {
-    if (seams.size() + 1 < parts && before >= all / parts * (seams.size() + 1) && time > from &&
-        (seams.empty() || time > seams.back()))
-      seams.push_back(time);
-    before += bytes;
+  double before = 0, rate = 0;
+  u64 time = 0;
+  u32 n = 1;
+  for (const Turn& turn : turns) {
+    const double until_turn = before + rate * static_cast<double>(turn.time - time);
+    for (; n < parts && all * n / parts <= until_turn; ++n) {
+      const double behind = rate > 0 ? (all * n / parts - before) / rate : 0;  // rounded, and so is a rate of nothing
+      const u64 seam = time + static_cast<u64>(std::clamp(behind, 0., std::min(static_cast<double>(turn.time - time), 0x1p63)));
+      if (seam > from && seam < until && (seams.empty() || seam > seams.back())) seams.push_back(seam);
+    }
+    before = until_turn;
+    rate += turn.bytes_per_ns;
+    time = turn.time;
   }
   return seams;
 }

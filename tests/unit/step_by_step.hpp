@@ -1,6 +1,7 @@
 // Code that is executed instruction by instruction, and something that comes between two of them as a signal handler would: the
 // handler of SIGTRAP.
 #pragma once
+#include <ringside/base/sanitizers.hpp>
 
 #if defined(__x86_64__) && !RINGSIDE_SANITIZED  // a sanitizer's run-time is stepped through, too
 #define RS_TEST_STEPS 1
@@ -11,7 +12,6 @@
 
 #include <cerrno>
 #include <csetjmp>
-#include <ringside/base/sanitizers.hpp>
 #include <ringside/base/types.hpp>
 
 namespace ringside::test {

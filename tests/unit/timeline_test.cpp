@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -78,10 +79,54 @@ TEST(Timeline, SeamsCutEvenlyByFewTimeStamps) {
       for (u64 n = 0; n < lanes; ++n) t.add(std::make_unique<Even>(10'000, &reads));
       reads = 0;
       const auto seams = t.seams(parts, 0, Timeline::forever);
-      EXPECT_LE(reads, 5 * parts + 40 * lanes);
+      EXPECT_LE(reads, 5 * parts + 20 * lanes);
       ASSERT_EQ(seams.size(), parts - 1);
       for (u32 n = 0; n + 1 < parts; ++n)
         EXPECT_NEAR(static_cast<double>(seams[n]) / whole, (n + 1.) / parts, 1. / parts) << n;
+      // One ring has nearly everything.
+      Timeline uneven;
+      uneven.add(std::make_unique<Even>(100'000, &reads));
+      for (u64 n = 1; n < lanes; ++n) uneven.add(std::make_unique<Even>(1 + n % 2, &reads));
+      reads = 0;
+      const auto cuts = uneven.seams(parts, 0, Timeline::forever);
+      EXPECT_LE(reads, 5 * parts + 20 * lanes);
+      ASSERT_EQ(cuts.size(), parts - 1);
+      for (u32 n = 0; n + 1 < parts; ++n)
+        EXPECT_NEAR(static_cast<double>(cuts[n]) / whole, (n + 1.) / parts, 1. / parts) << n;
+    }
+  }
+}
+
+// Whatever the time stamps say: seams rise, and lie in the range.
+TEST(Timeline, SeamsOfStrangeTimesAreInOrder) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 3000; ++round) {
+    struct Strange final : Source {
+      explicit Strange(std::vector<u64> stamps) : stamps_(std::move(stamps)) {}
+      result<std::optional<SubBufferView>> next() override { return std::nullopt; }
+      Counters counters() const override { return {}; }
+      bool ended() const override { return true; }
+      u64 sub_buffers() const override { return stamps_.size(); }
+      u64 time_stamp(u64 index) const override { return stamps_[index]; }
+      u64 place_bytes() const override { return stamps_[0] % 3 * 4096; }
+      std::vector<u64> stamps_;
+    };
+    const auto time = [&] {
+      const u64 any = random();
+      return any % 8 == 0 ? 0 : any % 8 == 1 ? any : any % 8 == 2 ? ~u64{0} : any % 1000;
+    };
+    Timeline t;
+    for (u64 lanes = random() % 5; lanes > 0; --lanes) {
+      std::vector<u64> stamps(1 + random() % 20);
+      std::generate(stamps.begin(), stamps.end(), time);
+      if (random() % 2 == 0) std::sort(stamps.begin(), stamps.end());
+      t.add(std::make_unique<Strange>(std::move(stamps)));
+    }
+    const u64 from = time(), until = time();
+    const auto seams = t.seams(static_cast<u32>(2 + random() % 50), from, until);
+    for (size_t n = 0; n < seams.size(); ++n) {
+      ASSERT_GT(seams[n], n == 0 ? from : seams[n - 1]);
+      ASSERT_LT(seams[n], until);
     }
   }
 }
