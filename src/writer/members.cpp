@@ -127,8 +127,13 @@ bool Members::has(u64 word) const noexcept {
   return member != nobody ? member == own : word >> 32 == static_cast<u64>(getpid());
 }
 
+// Its entry has memory. Not, if the word is damaged.
+bool Judge::has_seat(Member member) const noexcept {
+  return member != nobody && slot_of(member) < __atomic_load_n(&words_.control->seats, __ATOMIC_ACQUIRE);
+}
+
 bool Judge::dead(Member member) const noexcept {
-  if (member == nobody || !local_) return false;
+  if (!has_seat(member) || !local_) return false;
   const u32 slot = slot_of(member);
   const ProcessEntry& entry = words_.process(slot);
   if (member_of(slot, generation_of(entry)) != member) return true;
@@ -149,7 +154,7 @@ bool Judge::thread_gone(const ProcessEntry& owner, const RingEntry& entry) const
 }
 
 bool Judge::dead(const RingEntry& entry) const noexcept {
-  if (is_of_cpu(entry) || entry.of == nobody) return false;
+  if (is_of_cpu(entry) || !has_seat(entry.of)) return false;
   if (dead(entry.of)) return true;
   // Asked once more: if it died meanwhile, another process may have its numbers by now.
   return thread_gone(words_.process(slot_of(entry.of)), entry) || dead(entry.of);

@@ -51,6 +51,7 @@ class Judge {
   bool any(u32 roles) const noexcept;
 
  private:
+  bool has_seat(Member member) const noexcept;
   bool thread_gone(const ProcessEntry& owner, const RingEntry& entry) const noexcept;
   int file_;
   bool local_;  // its locks tell the truth

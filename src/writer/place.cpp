@@ -228,7 +228,7 @@ bool Switches::on(std::string_view system, std::string_view name) const {
 void apply_patterns(const std::vector<std::string>& lines, const InstanceWords& words, unsigned char* gate) {
   const Switches switches(lines);
   std::vector<unsigned> bytes(gate_bytes);
-  const u64 n = std::min<u64>(__atomic_load_n(&words.control->nr_events, __ATOMIC_ACQUIRE) + 1, most_events);
+  const u32 n = words.nr_events();  // the entries behind them may have no memory
   for (u32 id = 1; id <= n; ++id) {
     EventEntry& e = words.event(id);
     if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;

@@ -88,6 +88,33 @@ TEST_F(InstanceTest, AFullFileSystemRefusesEventsAndKillsNoWriter) {
   }
 }
 
+// Found by the storm of edges: SIGBUS in a program whose events were the first ones of the instance and found no room. The entry
+// behind the last event was looked at, on a page that nobody had asked for.
+TEST_F(InstanceTest, EventsThatFindNoRoomAreRefusedAndKillNoWriter) {
+  const int status = in_child([&] {
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("tmpfs", dir.c_str(), "tmpfs", 0, "size=6m,mode=0700") != 0)
+      _exit(77);
+    const auto instance = make("a");
+    {
+      std::ofstream file(dir + "/full");
+      const std::string some(4096, 'x');
+      while (file.write(some.data(), 4096).flush()) {
+      }
+    }
+    (void)ringside_open("a");
+    if (!instance->events().empty()) _exit(1);
+    ringside_event late{"full", "late", "", "\"\"", ringside_gate_of("full", "late"), 0, nullptr, nullptr};
+    if (ringside_register(&late) != -ENOSPC) _exit(2);
+    unit::number(1);
+    std::filesystem::remove(dir + "/full");
+    if (ringside_register(&late) != 0 || instance->events().size() != 1) _exit(3);
+    _exit(0);
+  });
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mount namespace here (not root?)";
+  EXPECT_EQ(status, 0);
+}
+
 // Found by the storm of edges: a ring that cannot be recovered from its dead owner while it is read is skipped for the next
 // one, whose memory is not known to exist. There is room for its control words and for nothing else.
 TEST_F(InstanceTest, MemoryIsCheckedAnewForEachRingThatIsTried) {
