@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 
-#include "unit/remote_world.hpp"
+#include "unit/writer_process.hpp"
 
 namespace ringside::test::remote_process_test {
 namespace {
