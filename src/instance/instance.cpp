@@ -15,11 +15,6 @@
 #include "writer/ring_file.hpp"
 
 namespace ringside {
-namespace {
-
-std::string field_text(const char* text, size_t room) { return std::string(text, strnlen(text, room)); }
-
-}  // namespace
 
 result<std::unique_ptr<Instance>> Instance::create(const InstanceOptions& o) {
   std::unique_ptr<Instance> instance;
@@ -138,15 +133,12 @@ result<void> Instance::remove(const std::string& name, bool force) {
 
 std::vector<EventInfo> Instance::events() const {
   std::vector<EventInfo> all;
-  const u32 n = words_.nr_events();
-  for (u32 id = 1; id <= n; ++id) {
-    const EventEntry& e = words_.event(id);
-    if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
-    EventInfo info{static_cast<u16>(abi::event_id(id)), field_text(e.system, sizeof e.system),
-                   field_text(e.name, sizeof e.name), "", __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0};
+  words_.each_event([&](u32 id, const EventEntry& e) {
+    EventInfo info{static_cast<u16>(abi::event_id(id)), text_in(e.system), text_in(e.name), "",
+                   __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0};
     if (auto text = read("events/" + info.system + "/" + info.name + "/format")) info.format = std::move(*text);
     all.push_back(std::move(info));
-  }
+  });
   return all;
 }
 
@@ -310,8 +302,8 @@ void each_written(int fd, u64 table, u64 end, const Use& use) {
 }
 
 RingName name_of(const ForeignEntry& e) {
-  RingName name{0, static_cast<i32>(e.process), static_cast<i32>(e.number), field_text(e.task, 16),
-                field_text(e.process_name, 16)};
+  RingName name{0, static_cast<i32>(e.process), static_cast<i32>(e.number), text_in(e.task),
+                text_in(e.process_name)};
   name.elsewhere.tid = static_cast<i32>(e.tid);
   name.elsewhere.pid = static_cast<i32>(e.pid);
   name.elsewhere.pid_namespace = e.pid_namespace;
@@ -352,7 +344,7 @@ std::vector<RingName> Instance::threads() const {
   std::vector<RingName> all;
   each_written<ThreadEntry>(threads_.get(), 0, foreign_table_at, [&](const ThreadEntry& e) {
     if (e.tid != 0)
-      all.push_back({0, static_cast<i32>(e.pid), static_cast<i32>(e.tid), field_text(e.task, 16), field_text(e.process, 16)});
+      all.push_back({0, static_cast<i32>(e.pid), static_cast<i32>(e.tid), text_in(e.task), text_in(e.process)});
   });
   each_written<ForeignEntry>(threads_.get(), foreign_table_at, threads_file_size, [&](const ForeignEntry& e) {
     if (e.number != 0) all.push_back(name_of(e));

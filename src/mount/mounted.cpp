@@ -16,8 +16,6 @@ namespace {
 
 constexpr size_t most_lanes_kept = 512;  // each keeps two mappings
 
-u64 count(const u64& word, u64 most) { return std::min(__atomic_load_n(&word, __ATOMIC_ACQUIRE), most); }
-
 }  // namespace
 
 struct Mounted::Lane {
@@ -96,13 +94,13 @@ bool Mounted::removed() const {
 }
 
 u32 Mounted::cpus() const {
-  auto n = static_cast<u32>(count(instance_->control().nr_rings, most_rings));
+  auto n = instance_->words().nr_rings();
   while (n > fewest_cpus_ && !has_ring(n - 1)) --n;
   return std::max(n, fewest_cpus_);
 }
 
 bool Mounted::has_ring(u32 n) const {
-  if (n >= count(instance_->control().nr_rings, most_rings)) return false;
+  if (n >= instance_->words().nr_rings()) return false;
   const RingState state = state_of(__atomic_load_n(&instance_->words().ring(n).state, __ATOMIC_ACQUIRE));
   return state == RingState::live || state == RingState::retired;
 }
@@ -111,15 +109,12 @@ RingName Mounted::name(u32 ring) const { return name_of(ring, instance_->words()
 
 std::vector<EventName> Mounted::events() {
   std::vector<EventName> all;
-  const u64 n = count(instance_->control().nr_events, most_events);
-  for (u32 i = 1; i <= n; ++i) {
-    const EventEntry& e = instance_->words().event(i);
-    if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
-    std::string system(e.system, strnlen(e.system, sizeof e.system));
+  instance_->words().each_event([&](u32 id, const EventEntry& e) {
+    std::string system = text_in(e.system);
     const bool marker = system == "ftrace";
-    all.push_back({static_cast<u16>(abi::event_id(i)), std::move(system), std::string(e.name, strnlen(e.name, sizeof e.name)),
+    all.push_back({static_cast<u16>(abi::event_id(id)), std::move(system), text_in(e.name),
                    __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0, marker});
-  }
+  });
   return all;
 }
 

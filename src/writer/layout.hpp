@@ -13,8 +13,10 @@
 // All files are sparse: a page costs memory only once it is written.
 #pragma once
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <ringside/ring/control.hpp>
+#include <string>
 
 namespace ringside {
 
@@ -157,6 +159,11 @@ struct EventEntry {
   u64 format_hash;  // FNV-1a of fields and print format: the same name with other fields is refused
 };
 static_assert(sizeof(EventEntry) == 152);
+// A name there, whatever its bytes are.
+template <size_t room>
+inline std::string text_in(const char (&field)[room]) {
+  return std::string(field, strnlen(field, room));
+}
 
 inline constexpr bool is_of_cpu(const RingEntry& entry) noexcept { return static_cast<i32>(entry.tid) < 0; }
 
@@ -227,6 +234,14 @@ struct InstanceWords {
   }
   EventEntry& event(u32 id) const noexcept {
     return reinterpret_cast<EventEntry*>(reinterpret_cast<u8*>(control) + event_table_at)[id];
+  }
+  // The known events, in the order of their ids: use(id, entry). Entries behind the counted ones may have no memory, and a full
+  // file system gives them none.
+  template <class Use>
+  void each_event(const Use& use) const {
+    const u32 n = nr_events();
+    for (u32 id = 1; id <= n; ++id)
+      if (EventEntry& entry = event(id); __atomic_load_n(&entry.known, __ATOMIC_ACQUIRE) != 0) use(id, entry);
   }
 };
 

@@ -228,16 +228,11 @@ bool Switches::on(std::string_view system, std::string_view name) const {
 void apply_patterns(const std::vector<std::string>& lines, const InstanceWords& words, unsigned char* gate) {
   const Switches switches(lines);
   std::vector<unsigned> bytes(gate_bytes);
-  const u32 n = words.nr_events();  // the entries behind them may have no memory
-  for (u32 id = 1; id <= n; ++id) {
-    EventEntry& e = words.event(id);
-    if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) == 0) continue;
-    const std::string system = std::string(e.system, strnlen(e.system, sizeof e.system)),
-                      name = std::string(e.name, strnlen(e.name, sizeof e.name));
-    const u32 on = switches.on(system, name) ? 1 : 0;
+  words.each_event([&](u32, EventEntry& e) {
+    const u32 on = switches.on(text_in(e.system), text_in(e.name)) ? 1 : 0;
     __atomic_store_n(&e.enabled, on, __ATOMIC_RELEASE);
     if (on != 0) ++bytes[e.gate % gate_bytes];
-  }
+  });
   for (u32 i = 0; i < gate_bytes; ++i)
     __atomic_store_n(&gate[i], static_cast<unsigned char>(std::min(bytes[i], 255u)), __ATOMIC_RELEASE);
 }
