@@ -130,17 +130,16 @@ std::string events_of_key(const std::string& key) {
 
 // A key that names events of the kernel needs no -e, unless it may mean a recording.
 void place_key(const HistOptions& options, RunOptions& run) {
-  const bool like_a_field =
-      Where::now(options.key).is(Where::Kind::trace_dat) && options.key.find_first_of("./") == std::string::npos;
-  if (is_recorded(options.key) && !like_a_field && run.where.empty() && run.inputs.empty())
+  if (!run.where.empty() || !run.inputs.empty()) return;
+  const Where named = Where::now(options.key);
+  const bool like_a_field = named.is(Where::Kind::trace_dat) && options.key.find_first_of("./") == std::string::npos;
+  if (named.is_recorded() && !like_a_field)
     throw UsageError{
         in_quotes(options.key) +
         " is a recording or a file, and hist takes KEY before it, such as event or EVENT/FIELD: ringside hist event " +
         options.key};
   const std::string events = events_of_key(options.key);
-  if (events.empty() || !run.where.empty() || !run.inputs.empty() || !run.events.empty() ||
-      (is_recording(default_recording) && run.duration_ns == 0))
-    return;
+  if (events.empty() || !run.events.empty() || (is_recording(default_recording) && run.duration_ns == 0)) return;
   const auto patterns = EventPatterns::parse(events);
   const auto known = kernel_events();
   if (!patterns || !known || patterns->empty()) return;

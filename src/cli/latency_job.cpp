@@ -88,8 +88,10 @@ LatencyJob job_of(const LatencyOptions& options) {
   const auto& words = options.words;
   const Preset* preset = words.empty() || !options.hook.empty() ? nullptr : find_preset(words[0]);
   // One word, or a word and a file: it was to be a name.
-  const bool one_and_where = words.size() > 1 && (is_recorded(words[1]) || access(words[1].c_str(), F_OK) == 0);
-  if (preset == nullptr && options.hook.empty() && (words.size() == 1 || one_and_where)) {
+  const bool no_name = preset == nullptr && options.hook.empty(),
+             one_and_where =
+                 no_name && words.size() > 1 && (access(words[1].c_str(), F_OK) == 0 || is_recorded(words[1]));
+  if (no_name && (words.size() == 1 || one_and_where)) {
     std::vector<std::string> names;
     for (const Preset& p : all_presets()) names.emplace_back(p.name);
     if (const auto near = nearest(words[0], names); !near.empty())

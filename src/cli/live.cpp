@@ -11,11 +11,7 @@
 
 namespace ringside::cli {
 
-bool is_recorded(const std::string& where) {
-  const Where::Kind kind = Where::now(where).kind;
-  return kind == Where::Kind::recording || kind == Where::Kind::trace_dat || kind == Where::Kind::ctf ||
-         kind == Where::Kind::shipped;
-}
+bool is_recorded(const std::string& where) { return Where::now(where).is_recorded(); }
 
 void add_run(CLI::App& app, RunOptions& options) {
   app.add_option("WHERE", options.where,

@@ -48,7 +48,7 @@ void add_run_options(CLI::App& app, RunOptions& options);
 // stderr: that ./ringside.data is read, which no word named.
 void say_of_default();
 
-bool is_recorded(const std::string& where);  // it names a recording, a file or a server's: nothing live
+bool is_recorded(const std::string& where);  // what it names now
 
 class AnalysisRun {
  public:

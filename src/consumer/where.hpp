@@ -29,6 +29,9 @@ struct Where {
   static Where of(const std::string& text);   // waits for an instance that is not there: await_instance()
   static Where now(const std::string& text);  // does not: for words that may mean something else
   bool is(Kind wanted) const { return kind == wanted; }
+  bool is_recorded() const {  // a recording, a file or a server's: nothing live
+    return is(Kind::recording) || is(Kind::trace_dat) || is(Kind::ctf) || is(Kind::shipped);
+  }
   const char* what() const;  // "an instance", ...
 
   // Why an instance of the kernel's cannot be read by this name.

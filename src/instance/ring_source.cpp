@@ -143,8 +143,8 @@ class PeekSource final : public Source {
 }  // namespace
 
 RingName name_of(u32 n, const RingEntry& entry) {
-  RingName name{n, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), std::string(entry.task, strnlen(entry.task, 16)),
-                std::string(entry.process, strnlen(entry.process, 16))};
+  RingName name{n, static_cast<i32>(entry.pid), static_cast<i32>(entry.tid), text_in(entry.task),
+                text_in(entry.process)};
   if (is_of_cpu(entry)) name.cpu = static_cast<i32>(entry.of);
   return name;
 }

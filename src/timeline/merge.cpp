@@ -113,7 +113,8 @@ u64 Timeline::bytes(u64 from, u64 until) const {
   return all;
 }
 
-// By samples of the rings' time stamps, each with the bytes that it stands for.
+// From samples of the rings' time stamps. Each may cost a page from the disk, so few are taken: four for each part, and two for
+// each lane. Between two of them a lane has its bytes evenly.
 std::vector<u64> Timeline::seams(u32 parts, u64 from, u64 until) const {
   struct Range {
     const Lane& lane;
@@ -130,8 +131,7 @@ std::vector<u64> Timeline::seams(u32 parts, u64 from, u64 until) const {
     ranges.push_back({*lane, first, end, static_cast<double>((end - first) * lane->source->place_bytes())});
     all += ranges.back().bytes;
   }
-  // Each time may cost a page from the disk, so few are asked: four for each part, and two for each lane. Between two of them a
-  // lane has its bytes evenly.
+  if (all <= 0) return {};
   struct Turn {
     u64 time;
     double bytes_per_ns;  // more from here on
@@ -139,7 +139,7 @@ std::vector<u64> Timeline::seams(u32 parts, u64 from, u64 until) const {
   std::vector<Turn> turns;
   for (const auto& [lane, first, end, bytes] : ranges) {
     const u64 places = end - first, most = std::max<u64>(places - 1, 1),
-              steps = all > 0 ? std::clamp<u64>(static_cast<u64>(bytes * 4 * parts / all), 1, most) : 1;
+              steps = std::clamp<u64>(static_cast<u64>(bytes * 4 * parts / all), 1, most);
     u64 at = first, begin = time_at(lane, first);
     for (u64 n = 1; n <= steps; ++n) {
       const u64 next = first + places * n / steps, later = begin + (begin != forever),

@@ -150,6 +150,12 @@ static_assert(most_subbufs < u32{1} << 27);
 constexpr RingState state_of(u64 word) noexcept { return static_cast<RingState>(word & 0xFF); }
 constexpr u64 with_state(u64 word, RingState s) noexcept { return (word & ~u64{0xFF}) | static_cast<u64>(s); }
 
+// The text of a field of any entry here, whatever its bytes are.
+template <size_t room>
+inline std::string text_in(const char (&field)[room]) {
+  return std::string(field, strnlen(field, room));
+}
+
 struct EventEntry {
   u32 enabled;  // the exact word that call sites load
   u32 gate;     // its byte in the gate file
@@ -159,11 +165,6 @@ struct EventEntry {
   u64 format_hash;  // FNV-1a of fields and print format: the same name with other fields is refused
 };
 static_assert(sizeof(EventEntry) == 152);
-// A name there, whatever its bytes are.
-template <size_t room>
-inline std::string text_in(const char (&field)[room]) {
-  return std::string(field, strnlen(field, room));
-}
 
 inline constexpr bool is_of_cpu(const RingEntry& entry) noexcept { return static_cast<i32>(entry.tid) < 0; }
 

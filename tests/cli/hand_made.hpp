@@ -89,7 +89,7 @@ class SubBuffer {
 };
 
 // Hands out the views it was given; a null view means "nothing now".
-class FakeSource final : public Source {
+class FakeSource : public Source {
  public:
   FakeSource(u32 ring, std::vector<std::optional<SubBufferView>> views, bool over = true)
       : views_(std::move(views)), over_(over) {

@@ -329,8 +329,7 @@ int at_each_instruction(ProcessWriter<>& writer, u64& number) {
 }
 
 class SteppedForks : public testing::TestWithParam<Layout> {};
-INSTANTIATE_TEST_SUITE_P(Layouts, SteppedForks, testing::Values(Layout::footers, Layout::meta_page),
-                         [](const auto& i) { return i.param == Layout::footers ? "footers" : "meta_page"; });
+INSTANTIATE_TEST_SUITE_P(Layouts, SteppedForks, layouts, layout_name);
 
 TEST_P(SteppedForks, AForkMayComeAtEachInstructionOfAnEvent) {
   const std::string path = fresh_path();

@@ -11,8 +11,7 @@ namespace {
 using testing::HasSubstr;
 
 class RemoteProcess : public testing::TestWithParam<Layout> {};
-INSTANTIATE_TEST_SUITE_P(Layouts, RemoteProcess, testing::Values(Layout::footers, Layout::meta_page),
-                         [](const auto& i) { return i.param == Layout::footers ? "footers" : "meta_page"; });
+INSTANTIATE_TEST_SUITE_P(Layouts, RemoteProcess, layouts, layout_name);
 
 TEST_P(RemoteProcess, EveryWrittenEventIsReadOrCounted) {
   const std::string path = fresh_path();

@@ -61,11 +61,8 @@ TEST(Timeline, LossesAreReportedWhereTheyHappened) {
 // Each time stamp may cost a page from the disk.
 TEST(Timeline, SeamsCutEvenlyByFewTimeStamps) {
   static constexpr u64 whole = 1'000'000'000;
-  struct Even final : Source {
-    Even(u64 nr, u64* reads) : nr_(nr), reads_(reads) {}
-    result<std::optional<SubBufferView>> next() override { return std::nullopt; }
-    Counters counters() const override { return {}; }
-    bool ended() const override { return true; }
+  struct Even final : FakeSource {
+    Even(u64 nr, u64* reads) : FakeSource(0, {}), nr_(nr), reads_(reads) {}
     u64 sub_buffers() const override { return nr_; }
     u64 time_stamp(u64 index) const override { return ++*reads_, 1 + index * (whole / nr_); }
     u64 place_bytes() const override { return 4096; }
@@ -75,24 +72,20 @@ TEST(Timeline, SeamsCutEvenlyByFewTimeStamps) {
     for (const u32 parts : {2, 8, 100}) {
       SCOPED_TRACE(std::to_string(lanes) + " rings, " + std::to_string(parts) + " parts");
       u64 reads = 0;
-      Timeline t;
-      for (u64 n = 0; n < lanes; ++n) t.add(std::make_unique<Even>(10'000, &reads));
-      reads = 0;
-      const auto seams = t.seams(parts, 0, Timeline::forever);
-      EXPECT_LE(reads, 5 * parts + 20 * lanes);
-      ASSERT_EQ(seams.size(), parts - 1);
-      for (u32 n = 0; n + 1 < parts; ++n)
-        EXPECT_NEAR(static_cast<double>(seams[n]) / whole, (n + 1.) / parts, 1. / parts) << n;
+      const auto expect_even = [&](const Timeline& t) {
+        reads = 0;
+        const auto seams = t.seams(parts, 0, Timeline::forever);
+        EXPECT_LE(reads, 5 * parts + 20 * lanes);
+        ASSERT_EQ(seams.size(), parts - 1);
+        for (u32 n = 0; n + 1 < parts; ++n)
+          EXPECT_NEAR(static_cast<double>(seams[n]) / whole, (n + 1.) / parts, 1. / parts) << n;
+      };
+      Timeline alike, uneven;
+      for (u64 n = 0; n < lanes; ++n) alike.add(std::make_unique<Even>(10'000, &reads));
+      expect_even(alike);
       // One ring has nearly everything.
-      Timeline uneven;
-      uneven.add(std::make_unique<Even>(100'000, &reads));
-      for (u64 n = 1; n < lanes; ++n) uneven.add(std::make_unique<Even>(1 + n % 2, &reads));
-      reads = 0;
-      const auto cuts = uneven.seams(parts, 0, Timeline::forever);
-      EXPECT_LE(reads, 5 * parts + 20 * lanes);
-      ASSERT_EQ(cuts.size(), parts - 1);
-      for (u32 n = 0; n + 1 < parts; ++n)
-        EXPECT_NEAR(static_cast<double>(cuts[n]) / whole, (n + 1.) / parts, 1. / parts) << n;
+      for (u64 n = 0; n < lanes; ++n) uneven.add(std::make_unique<Even>(n == 0 ? 100'000 : 1 + n % 2, &reads));
+      expect_even(uneven);
     }
   }
 }
@@ -101,11 +94,8 @@ TEST(Timeline, SeamsCutEvenlyByFewTimeStamps) {
 TEST(Timeline, SeamsOfStrangeTimesAreInOrder) {
   std::mt19937_64 random(5);
   for (int round = 0; round < 3000; ++round) {
-    struct Strange final : Source {
-      explicit Strange(std::vector<u64> stamps) : stamps_(std::move(stamps)) {}
-      result<std::optional<SubBufferView>> next() override { return std::nullopt; }
-      Counters counters() const override { return {}; }
-      bool ended() const override { return true; }
+    struct Strange final : FakeSource {
+      explicit Strange(std::vector<u64> stamps) : FakeSource(0, {}), stamps_(std::move(stamps)) {}
       u64 sub_buffers() const override { return stamps_.size(); }
       u64 time_stamp(u64 index) const override { return stamps_[index]; }
       u64 place_bytes() const override { return stamps_[0] % 3 * 4096; }

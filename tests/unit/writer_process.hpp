@@ -107,4 +107,10 @@ struct Books {
   }
 };
 
+// For tests that run with each layout of a region.
+inline const auto layouts = testing::Values(Layout::footers, Layout::meta_page);
+inline std::string layout_name(const testing::TestParamInfo<Layout>& i) {
+  return i.param == Layout::footers ? "footers" : "meta_page";
+}
+
 }  // namespace ringside::test::remote_process_test
