@@ -6,10 +6,11 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "sys/json.hpp"
 
 namespace ringside::test {
 

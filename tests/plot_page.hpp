@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "sys/json.hpp"
 
 namespace ringside::test {
 

@@ -23,7 +23,6 @@
 // kind has no value. Thread-safety: none; a Column caches how to read each event.
 #pragma once
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <ringside/base/result.hpp>
 #include <string>
 #include <string_view>
@@ -35,6 +34,7 @@
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
 #include "schema/event_pattern.hpp"
+#include "sys/json.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {

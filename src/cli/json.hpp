@@ -2,11 +2,11 @@
 #pragma once
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/command.hpp"
 #include "export/json.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::cli {
 

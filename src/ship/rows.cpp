@@ -1,10 +1,9 @@
 #include "ship/rows.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include <cstring>
 
 #include "consumer/shipped_columns.hpp"
+#include "sys/json.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 

@@ -10,10 +10,10 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "consumer/reading.hpp"
 #include "source/recording.hpp"
+#include "sys/json.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::ship {

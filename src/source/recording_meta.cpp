@@ -4,12 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <new>
 #include <set>
 
 #include "source/recording.hpp"
 #include "sys/beneath.hpp"
+#include "sys/json.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {

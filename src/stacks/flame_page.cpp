@@ -1,8 +1,7 @@
 #include "stacks/flame_page.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "export/packed_page.hpp"
+#include "sys/json.hpp"
 
 asm(R"(
 .section .rodata

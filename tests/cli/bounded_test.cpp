@@ -5,10 +5,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::bounded_cli_test {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "binary.hpp"
 #include "cli/hand_made.hpp"
 #include "source/recording.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::cli_test {
 namespace {

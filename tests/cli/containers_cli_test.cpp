@@ -11,12 +11,12 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
 #include "binary.hpp"
 #include "clock/clock.hpp"
+#include "sys/json.hpp"
 #include "writer/cpu_rings.hpp"
 #include "writer/layout.hpp"
 #include "sys/sys.hpp"

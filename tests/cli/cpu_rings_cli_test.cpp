@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "binary.hpp"
 #include "clock/clock.hpp"
+#include "sys/json.hpp"
 #include "writer/cpu_rings.hpp"
 
 namespace ringside::cpu_rings_cli_test {

@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "binary.hpp"
 #include "cli/hand_made.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::test::first_tries_test {
 namespace {

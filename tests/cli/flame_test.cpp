@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <thread>
 
@@ -13,6 +12,7 @@
 #include "kernel/tracefs_instance.hpp"
 #include "plot_page.hpp"
 #include "source/recording.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::flame_cli_test {
 namespace {

@@ -6,13 +6,13 @@
 #include <atomic>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <thread>
 
 #include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "sys/json.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::kernel_cli_test {

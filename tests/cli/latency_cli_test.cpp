@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "binary.hpp"
 #include "cli/hand_made.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::latency_cli_test {
 namespace {

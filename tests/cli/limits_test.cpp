@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "binary.hpp"
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::limits_test {
 namespace {

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <thread>
@@ -17,6 +16,7 @@
 #include "cli/hand_made.hpp"
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "sys/json.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::newcomer_test {

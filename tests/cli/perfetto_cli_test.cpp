@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "binary.hpp"
@@ -25,6 +24,7 @@ struct Row {
 };
 const Row rows[] = {
 #include "export/perfetto/events.inc"
+#include "sys/json.hpp"
 };
 
 // Events by kind of ring, name and time; stacks by kind and functions; losses by number.

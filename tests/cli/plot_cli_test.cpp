@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "binary.hpp"
 #include "cli/hand_made.hpp"
 #include "plot_page.hpp"
 #include "source/recording.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::test::plot_cli_test {
 namespace {

@@ -1,10 +1,9 @@
 // ringside remote, recover, and top and stat of an external writer: the example program, killed and restarted.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "binary.hpp"
 #include "source/recording.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::remote_cli_test {
 namespace {

@@ -2,10 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "binary.hpp"
 #include "kernel/perf_sampler.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::sample_cli_test {
 namespace {

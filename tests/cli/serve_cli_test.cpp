@@ -2,10 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "binary.hpp"
 #include "instance/instance.hpp"
+#include "sys/json.hpp"
 #include "tick_writer.hpp"
 
 namespace ringside::serve_cli_test {

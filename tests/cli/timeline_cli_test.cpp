@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -11,6 +10,7 @@
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
 #include "sys/beneath.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::timeline_cli_test {
 namespace {

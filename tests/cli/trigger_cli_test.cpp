@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::trigger_cli_test {
 namespace {

@@ -7,12 +7,12 @@
 #include <sys/syscall.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "binary.hpp"
 #include "cli/hand_made.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
+#include "sys/json.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::test::watch_test {

@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "binary.hpp"
 #include "cli/hand_made.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::test::wrong_words_test {
 namespace {

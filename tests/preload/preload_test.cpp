@@ -1,13 +1,13 @@
 // `ringside record --libc` on real programs: every call counted, and the program none the wiser.
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
 #include "binary.hpp"
 #include "memory_cgroup.hpp"
 #include "ringside/base/types.hpp"
+#include "sys/json.hpp"
 
 namespace ringside {
 namespace {

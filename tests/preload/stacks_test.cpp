@@ -1,7 +1,6 @@
 // The stacks of `ringside record --stack`, frame by frame against those that the C library's unwinder finds in the same place.
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "ringside/base/types.hpp"
+#include "sys/json.hpp"
 
 namespace ringside {
 namespace {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <tuple>
@@ -16,6 +15,7 @@
 #include "plot/lanes.hpp"
 #include "plot/states.hpp"
 #include "plot/time_grid.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::plot::plot_test {
 namespace {

@@ -3,12 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/hand_made.hpp"
 #include "decode/syscalls.hpp"
 #include "plot/page.hpp"
 #include "plot_page.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::plot_test {
 namespace {

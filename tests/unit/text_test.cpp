@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "cli/hand_made.hpp"
 #include "export/json.hpp"
+#include "sys/json.hpp"
 
 namespace ringside::text_test {
 namespace {
