@@ -133,8 +133,8 @@ void Reading::add(Reading& part) {
 bool Reading::outside(TraceRecord& record) {
   if (!begin_ns_) begin_ns_ = record.time;
   if (record.source >= last_ns_.size()) last_ns_.resize(record.source + 1);
-  const u64 before = std::exchange(last_ns_[record.source], record.time), end = until();
-  if (record.time < std::max(part_from_, from()) || from() > end) return true;
+  const u64 before = std::exchange(last_ns_[record.source], record.time), begin = std::max(part_from_, from()), end = until();
+  if (record.time < begin || begin > end) return true;
   if (record.time > end) {
     if (record.lost == 0 || before >= end) return true;
     record.time = end;  // the gap began in the window, or before it

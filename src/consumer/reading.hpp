@@ -98,7 +98,7 @@ class Reading {
     do {
       if (held_) [[unlikely]] record = *std::exchange(held_, std::nullopt);
       else if (!trace_.timeline.next(record)) return Got::nothing;
-      if (record.time >= part_end_) [[unlikely]] {
+      if (record.time >= part_end_ && part_end_ <= until()) [[unlikely]] {  // a gap that begins in the window may end behind it
         held_ = record;
         return Got::nothing;
       }

@@ -15,6 +15,7 @@
 #include "plot/lanes.hpp"
 #include "plot/states.hpp"
 #include "plot/time_grid.hpp"
+#include "property/rounds.hpp"
 #include "sys/json.hpp"
 
 namespace ringside::plot::plot_test {
@@ -267,7 +268,7 @@ void take_anything(const Formats& formats, u64 seed) {
     if (record.lost != 0) record.payload = {};
     (record.lost != 0 ? lost : events) += record.lost != 0 ? record.lost : 1;
     (record.lost != 0 ? of_ring[source].second : of_ring[source].first) += record.lost != 0 ? record.lost : 1;
-    if (record.lost == 0) ++of_type[bytes.size() < 8 ? "" : name_of_event(bytes[0], source < 2)];
+    if (record.lost == 0) ++of_type[bytes.size() < 2 || bytes[1] != 0 ? "" : name_of_event(bytes[0], source < 2)];
     plot.add(record, name);
   }
   const auto j = nlohmann::json::parse(plot.json({"\xff\""}), nullptr, false);
@@ -317,7 +318,7 @@ TEST(Plot, RandomRecordsGiveValidJson) {
           "\tfield:char prev_comm[4];\toffset:8;\tsize:4;\tsigned:0;\n\tfield:s32 prev_pid;\toffset:12;\tsize:4;\tsigned:1;\n"
           "\tfield:char next_comm[4];\toffset:16;\tsize:4;\tsigned:0;\n\tfield:s32 next_pid;\toffset:20;\tsize:4;\tsigned:1;\n",
           R"("%d", REC->prev_pid)"));
-  for (u64 seed = 0; seed < 500 && !testing::Test::HasFailure(); ++seed) {
+  for (u64 seed = 0; seed < test::rounds(500) && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     take_anything(formats, seed);
   }

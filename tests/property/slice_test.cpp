@@ -10,6 +10,7 @@
 #include "consumer/reading.hpp"
 #include "export/recording_as_dat.hpp"
 #include "own_root.hpp"
+#include "property/rounds.hpp"
 
 namespace ringside::slice_test {
 namespace {
@@ -101,7 +102,7 @@ struct SliceTest : testing::Test {
 };
 
 TEST_F(SliceTest, IsAFilterOfTheWhole) {
-  for (u64 seed = 0; seed < 150 && !HasFailure(); ++seed) {
+  for (u64 seed = 0; seed < test::rounds(150) && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const bool backwards = seed % 3 == 0;
@@ -124,7 +125,7 @@ TEST_F(SliceTest, IsAFilterOfTheWhole) {
 
 // By the run or one by one: the same records, marked as late alike.
 TEST_F(SliceTest, RunsAreTheSameRecords) {
-  for (u64 seed = 0; seed < 100 && !HasFailure(); ++seed) {
+  for (u64 seed = 0; seed < test::rounds(100) && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     random_rings(dir, random, seed % 3 == 0);
@@ -143,7 +144,7 @@ TEST_F(SliceTest, RunsAreTheSameRecords) {
 
 // However it is cut, and whether each part has a reading of its own or some have one together.
 TEST_F(SliceTest, PartsMakeTheWhole) {
-  for (u64 seed = 0; seed < 100 && !HasFailure(); ++seed) {
+  for (u64 seed = 0; seed < test::rounds(100) && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     random_rings(dir, random, false);
