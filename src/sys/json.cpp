@@ -1,8 +1,8 @@
 #include "sys/json.hpp"
 
 NLOHMANN_JSON_NAMESPACE_BEGIN
-template class basic_json<>;
-template class basic_json<ordered_map>;
+template void json::json_value::destroy(detail::value_t);
+template void ordered_json::json_value::destroy(detail::value_t);
 namespace detail {
 template class lexer<json, TextAdapter>;
 template class parser<json, TextAdapter>;

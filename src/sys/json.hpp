@@ -1,11 +1,11 @@
-// JSON: <nlohmann/json.hpp>, of which json.cpp compiles once all that does not depend on the includer.
+// JSON: <nlohmann/json.hpp>, of which json.cpp compiles once what takes the time of a program: to read a text, and to write one.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
 
 NLOHMANN_JSON_NAMESPACE_BEGIN
-extern template class basic_json<>;
-extern template class basic_json<ordered_map>;
+extern template void json::json_value::destroy(detail::value_t);
+extern template void ordered_json::json_value::destroy(detail::value_t);
 namespace detail {
 using TextAdapter = iterator_input_adapter<std::string::const_iterator>;
 extern template class lexer<json, TextAdapter>;

@@ -168,6 +168,7 @@ class Cpus {
 
   Thread threads[most_threads];
   Log logs[most];
+  Plant plant = Plant::none;  // of all executions until it is taken back
   u64 time = 0;
   u32 migrations = 0, jumps = 0;  // budgets
   bool everybody_deaf = false;
@@ -207,14 +208,13 @@ class Cpus {
   View views_[most];
 };
 inline Cpus cpus;
+inline bool has(Plant plant) { return cpus.plant == plant; }
 
 // Memory of the writers, readers and iterators.
-template <Plant P>
 struct CpuMemory : Explored {
   template <class T>
   static T* at(T* p) {
-    if constexpr (P == Plant::one_time && sizeof(T) == 8)
-      return reinterpret_cast<T*>(cpus.one_time(reinterpret_cast<const u64*>(p)));
+    if (sizeof(T) == 8 && has(Plant::one_time)) return reinterpret_cast<T*>(cpus.one_time(reinterpret_cast<const u64*>(p)));
     return p;
   }
   template <class T>
@@ -232,18 +232,17 @@ struct CpuMemory : Explored {
   static bool cas(u64* p, u64& expected, u64 desired) {
     cpus.inside(p, 8);
     cpus.arrive();
-    if constexpr (P == Plant::slot_by_store || P == Plant::swap_by_store) {
-      if (Explored::modelled() && cpus.is_slot(p) && cpus.is_thread() == (P == Plant::slot_by_store)) {
+    if (has(Plant::slot_by_store) || has(Plant::swap_by_store)) {
+      if (Explored::modelled() && cpus.is_slot(p) && cpus.is_thread() == has(Plant::slot_by_store)) {
         Explored::store(p, desired, Order::release);
         return true;
       }
     }
-    if constexpr (P == Plant::not_entered)
-      if (cpus.is_slot(p) && (expected | entered_bit) == desired) return true;
+    if (has(Plant::not_entered) && cpus.is_slot(p) && (expected | entered_bit) == desired) return true;
     return Explored::cas(p, expected, desired);
   }
   static void fence_light() {
-    if constexpr (P == Plant::no_wake_fence) return;
+    if (has(Plant::no_wake_fence)) return;
     cpus.arrive();
     Explored::fence_light();
   }
@@ -258,7 +257,7 @@ struct CpuMemory : Explored {
 
 // The steps of rseq.hpp, one by one. Bytes of 8 are stored as two words of 4 in one step; of a payload the first and the last
 // word are copied. Once the sequence is cut off its accesses do not happen.
-template <Plant P, Machine A>
+template <Machine A>
 struct ModelRseq {
   static u32 cpu(i64 area) noexcept { return cpus.cpu_id(area); }
 
@@ -269,51 +268,51 @@ struct ModelRseq {
     if (cpu >= rings.nr_usual) return run.leave(Sequence::moved);
     const CpuPlace& place = *rings.place[cpu];
     Control& c = *place.control;
-    if (run.load(&c.gate) != gate_cpu_open && P != Plant::no_gate_check) return run.leave(Sequence::moved);
+    if (run.load(&c.gate) != gate_cpu_open && !has(Plant::no_gate_check)) return run.leave(Sequence::moved);
     const u32 id = place_of(run.load(&c.commit)).id;
     if (id >= place.nr_subbufs) return run.leave(Sequence::moved);
     u8* const page = place.first + id * place.subbuf_size;
     auto& header = *reinterpret_cast<abi::SubBufferHeader*>(page);
     Record& rec = reinterpret_cast<Record*>(&c + 1)[id];
     const u64 commit = run.load(&header.commit);
-    if (commit == 0 && P != Plant::usual_first) return run.leave(Sequence::moved);
+    if (commit == 0 && !has(Plant::usual_first)) return run.leave(Sequence::moved);
     if (past(static_cast<u32>(shape.grow), commit, place.capacity)) return run.leave(Sequence::moved);
     u64 committed = run.load(&rec.committed);
     if (static_cast<u32>(committed) != static_cast<u32>(commit)) {
-      if (P != Plant::no_bytes_check) return run.leave(Sequence::moved);
+      if (!has(Plant::no_bytes_check)) return run.leave(Sequence::moved);
       committed = committed >> 32 << 32 | static_cast<u32>(commit);
     }
     const u32 parity = committed >> 32 & 1;
     const u64 last = run.load(&times(rec)[parity]);
     const u64 now = cpus.clock();
-    run.store(&times(rec)[P == Plant::other_time ? parity : parity ^ 1], now);
+    run.store(&times(rec)[has(Plant::other_time) ? parity : parity ^ 1], now);
     if (now - last >= abi::delta_limit) return run.leave(Sequence::moved);
     committed += shape.grow;
     const auto after = static_cast<u32>(committed);
     const Out out{c, payload, now};
-    if (P == Plant::commit_before_committed) run.publish(&header.commit, after, out);
-    run.store(&rec.committed, committed, committed_order);
-    if (P == Plant::commit_first) run.publish(&header.commit, after, out);
+    if (has(Plant::commit_before_committed)) run.publish(&header.commit, after, out);
+    run.store(&rec.committed, committed, committed_order());
+    if (has(Plant::commit_first)) run.publish(&header.commit, after, out);
     run.store8(page + 8 + after, shape.tail_bytes);
     run.store8(page + abi::header_size + commit, shape.head | (now - last) << 5);
     run.copy(page + abi::header_size + commit + shape.payload_at, payload, shape.size);
-    if (P != Plant::commit_first && P != Plant::commit_before_committed) run.publish(&header.commit, after, out);
+    if (!has(Plant::commit_first) && !has(Plant::commit_before_committed)) run.publish(&header.commit, after, out);
     return run.leave(Sequence::done);
   }
 
   static Sequence append(i64 area, const Append& a) noexcept {
     Run run(area);
-    if (P != Plant::no_cpu_check && static_cast<u32>(a.cpu) != cpus.cpu_id(area)) return run.leave(Sequence::moved);
-    if (run.load(&a.control->gate) != gate_cpu_open && P != Plant::no_gate_check) return run.leave(Sequence::moved);
-    if (P != Plant::no_tail_check && run.load(&a.control->commit) != a.tail) return run.leave(Sequence::moved);
-    if (P != Plant::no_commit_check && run.load(a.commit) != a.before) return run.leave(Sequence::moved);
+    if (!has(Plant::no_cpu_check) && static_cast<u32>(a.cpu) != cpus.cpu_id(area)) return run.leave(Sequence::moved);
+    if (run.load(&a.control->gate) != gate_cpu_open && !has(Plant::no_gate_check)) return run.leave(Sequence::moved);
+    if (!has(Plant::no_tail_check) && run.load(&a.control->commit) != a.tail) return run.leave(Sequence::moved);
+    if (!has(Plant::no_commit_check) && run.load(a.commit) != a.before) return run.leave(Sequence::moved);
     const u64 now = a.given != 0 ? a.given : cpus.clock();
     const u64 passed = now - a.last;
     if (passed >= a.limit) return run.leave(Sequence::late);
     const Out out{*a.control, a.from, now};
-    run.store(P == Plant::other_time ? other(a) : a.time, now);
-    run.store(a.stamp != a.time || P != Plant::other_time ? a.stamp : other(a), now);
-    if (P == Plant::commit_first) run.publish(a.commit, a.after, out);
+    run.store(has(Plant::other_time) ? other(a) : a.time, now);
+    run.store(a.stamp != a.time || !has(Plant::other_time) ? a.stamp : other(a), now);
+    if (has(Plant::commit_first)) run.publish(a.commit, a.after, out);
     run.store8(reinterpret_cast<u8*>(a.commit) + a.after, a.tail_bytes);
     u8* at = a.at;
     if (a.extend != 0) {
@@ -322,9 +321,9 @@ struct ModelRseq {
     }
     run.store8(at, a.head | (passed & a.delta_mask) << 5);
     run.copy(a.to, a.from, a.size);
-    if (P == Plant::commit_before_committed) run.publish(a.commit, a.after, out);
-    run.store(a.committed, a.committed_after, committed_order);
-    if (P != Plant::commit_first && P != Plant::commit_before_committed) run.publish(a.commit, a.after, out);
+    if (has(Plant::commit_before_committed)) run.publish(a.commit, a.after, out);
+    run.store(a.committed, a.committed_after, committed_order());
+    if (!has(Plant::commit_first) && !has(Plant::commit_before_committed)) run.publish(a.commit, a.after, out);
     return run.leave(Sequence::done);
   }
 
@@ -340,35 +339,36 @@ struct ModelRseq {
   static Sequence enter(i64 area, const Enter& e) noexcept {
     Run run(area);
     if (static_cast<u32>(e.cpu) != cpus.cpu_id(area)) return run.leave(Sequence::moved);
-    if (run.load(&e.control->gate) != gate_cpu_open && P != Plant::no_gate_check) return run.leave(Sequence::moved);
+    if (run.load(&e.control->gate) != gate_cpu_open && !has(Plant::no_gate_check)) return run.leave(Sequence::moved);
     if (run.load(&e.control->commit) != e.tail) return run.leave(Sequence::moved);
     if (run.load(e.commit) != e.before) return run.leave(Sequence::moved);
-    if (P == Plant::enter_in_pieces && !run.cut) cpus.threads[area].cut = nullptr;
-    if (P != Plant::no_final) run.store(e.committed, e.committed_final, committed_order);
+    if (has(Plant::enter_in_pieces) && !run.cut) cpus.threads[area].cut = nullptr;
+    if (!has(Plant::no_final)) run.store(e.committed, e.committed_final, committed_order());
     run.store(e.real_end, e.end);
     run.pad(e.pad0, static_cast<u32>(e.padding), e);
     run.pad(e.pad1, static_cast<u32>(e.padding >> 32), e);
-    if (P == Plant::tail_first) run.store(&e.control->commit, e.next_tail, tail_order);
-    if (P != Plant::committed_stays) run.store(&e.fresh->committed, u64{0});
+    if (has(Plant::tail_first)) run.store(&e.control->commit, e.next_tail, tail_order());
+    if (!has(Plant::committed_stays)) run.store(&e.fresh->committed, u64{0});
     run.store(&times(*e.fresh)[0], u64{0});
     run.store(&times(*e.fresh)[1], u64{0});
-    if (P != Plant::no_base) run.store(&e.fresh->base, e.base);
+    if (!has(Plant::no_base)) run.store(&e.fresh->base, e.base);
     run.store(&e.header->time_stamp, e.last);
     run.store(&e.header->commit, u64{0});
-    if (P != Plant::tail_first) run.store(&e.control->commit, e.next_tail, tail_order);
+    if (!has(Plant::tail_first)) run.store(&e.control->commit, e.next_tail, tail_order());
     return run.leave(Sequence::done);
   }
 
  private:
   static constexpr bool x86 = A == Machine::x86;
   static constexpr Order stored = x86 ? Order::release : Order::relaxed;
-  static constexpr Order committed_order = P == Plant::plain_committed ? Order::relaxed : Order::release;
-  static constexpr Order commit_order = P == Plant::plain_commit ? Order::relaxed : Order::release;
-  static constexpr Order tail_order = P == Plant::plain_tail ? Order::relaxed : Order::release;
+  static Order released_unless(Plant plant) { return has(plant) ? Order::relaxed : Order::release; }
+  static Order committed_order() { return released_unless(Plant::plain_committed); }
+  static Order commit_order() { return released_unless(Plant::plain_commit); }
+  static Order tail_order() { return released_unless(Plant::plain_tail); }
 
   static bool past(u32 grow, u64 commit, u64 capacity) {
     const u64 end = grow + commit;
-    return P == Plant::short_compare ? static_cast<u32>(end) > capacity : end < commit || end > capacity;
+    return has(Plant::short_compare) ? static_cast<u32>(end) > capacity : end < commit || end > capacity;
   }
   static u64* other(const Append& a) {
     Record* const rec = reinterpret_cast<Record*>(reinterpret_cast<u8*>(a.committed) - offsetof(Record, committed));
@@ -405,12 +405,12 @@ struct ModelRseq {
 
     u64 load(const u64* p) {
       cpus.inside(p, 8);
-      return step() ? Explored::load(CpuMemory<P>::at(p), x86 ? Order::acquire : Order::relaxed) : 0;
+      return step() ? Explored::load(CpuMemory::at(p), x86 ? Order::acquire : Order::relaxed) : 0;
     }
     void store(u64* p, u64 v, Order order = stored) {
       if (cut) return;
       cpus.inside(p, 8);
-      if (step()) Explored::store(CpuMemory<P>::at(p), v, order);
+      if (step()) Explored::store(CpuMemory::at(p), v, order);
     }
     void publish(u64* commit, u64 v, const Out& out) {
       if (cut) return;
@@ -421,7 +421,7 @@ struct ModelRseq {
       u32 number;
       memcpy(&number, out.payload, 4);
       log.entries[log.n++] = {number, out.now};
-      Explored::store(commit, v, commit_order);
+      Explored::store(commit, v, commit_order());
     }
     void store4(u8* p, u32 v) { store_bytes(p, v, false); }
     void store8(u8* p, u64 v) { store_bytes(p, v, true); }
@@ -496,16 +496,16 @@ struct CpuBooks {
   Reading of[Cpus::most];
 };
 
-template <Plant P = Plant::none, Orders O = Orders{}, Machine A = Machine::x86>
+template <Orders O = Orders{}, Machine A = Machine::x86>
 class CpuModel {
  public:
-  using M = CpuMemory<P>;
-  using W = CpuWriter<ModelClock, ModelRseq<P, A>, M, O>;
+  using M = CpuMemory;
+  using W = CpuWriter<ModelClock, ModelRseq<A>, M, O>;
   using R = Reader<M, O>;
 
   CpuModel(World& world, const CpuShape& shape) : b(world.make<CpuBooks>()), world_(&world), rings_(rings(world)) {
     cpus.reset(shape.cpus);
-    cpus.everybody_deaf = P == Plant::no_abort;
+    cpus.everybody_deaf = has(Plant::no_abort);
     cpus.time = shape.time;
     cpus.bell = b->bell;
     const Geometry g(4096, shape.subbufs + shape.spares, shape.spares);
@@ -822,10 +822,10 @@ struct CpuPlan {
 
 inline const char* const thread_names[] = {"a", "b", "c"};
 
-template <Plant P = Plant::none, Orders O = Orders{}, Machine A = Machine::x86>
+template <Orders O = Orders{}, Machine A = Machine::x86>
 auto on_cpus(const CpuPlan& plan) {
   return [=](World& world) {
-    CpuModel<P, O, A> m(world, plan.shape);
+    CpuModel<O, A> m(world, plan.shape);
     for (u32 c = 0; c < plan.shape.cpus; ++c)
       for (u32 size : plan.before) m.fill(c, {size});
     for (u32 i = 0; i < plan.read_before; ++i) m.read(0);
@@ -839,7 +839,7 @@ auto on_cpus(const CpuPlan& plan) {
         for (u32 size : plan.handlers) m.handler(thread_names[i], me, [=](u32 self) { m.write(self, size); });
     }
     if (plan.reads != 0 || plan.restart || plan.give_back) {
-      using R = typename CpuModel<P, O, A>::R;
+      using R = typename CpuModel<O, A>::R;
       const auto read = [=](R& r) {
         for (u32 i = 0; i < plan.reads; ++i) plan.meta ? m.read(r, 0, true) : m.read_and_consume(r, 0);
         if (plan.restart) m.restart(0);
@@ -888,9 +888,8 @@ inline CpuPlan giving_back() {
 }
 
 // A reader that waits for an event sees it, or the doorbell rings.
-template <Plant P>
-void sleeper(World& world) {
-  using Model = CpuModel<P, Orders{}, Machine::arm64>;
+inline void sleeper(World& world) {
+  using Model = CpuModel<Orders{}, Machine::arm64>;
   Model m(world, {});
   m.fill(0, {small});
   bool* const saw = world.make<bool>();
@@ -898,23 +897,22 @@ void sleeper(World& world) {
   world.spawn("sleeper", [=] {
     Explored::store(&m.b->bell[0], u64{1}, Order::relaxed);
     Explored::fence_heavy();
-    *saw = published<typename Model::M, Orders{}>(m.ring(0), 1, false, {}).events == 2;
+    *saw = published<Model::M, Orders{}>(m.ring(0), 1, false, {}).events == 2;
   });
   world.after([=] { require(*saw || m.b->rung != 0, "a sleeper sees the event, or is rung for"); });
 }
 
 // What an index counts, who acquired it can read.
-template <Plant P>
-void counted_is_seen(World& world) {
-  using Model = CpuModel<P, Orders{}, Machine::arm64>;
+inline void counted_is_seen(World& world) {
+  using Model = CpuModel<Orders{}, Machine::arm64>;
   Model m(world, {});
   m.fill(0, {small});
   m.thread("a", 0, [=](u32 me) {
     for (int i = 0; i < 3; ++i) m.write(me, small);
   });
   world.spawn("stranger", [=] {
-    const u64 counted = typename Model::R(m.ring(0)).index();
-    require(published<typename Model::M, Orders{}>(m.ring(0), 1, false, {}).events >= counted, "what is counted can be seen");
+    const u64 counted = Model::R(m.ring(0)).index();
+    require(published<Model::M, Orders{}>(m.ring(0), 1, false, {}).events >= counted, "what is counted can be seen");
   });
   world.after([=] { m.balance(); });
 }
@@ -922,10 +920,9 @@ void counted_is_seen(World& world) {
 // A peer stores what it likes: into one word, or into two that belong together.
 inline constexpr u64 all_ones = ~u64{0};
 
-template <Plant P>
-auto hostile(u32 strikes, void (*run)(const CpuModel<P>&, u32)) {
+inline auto hostile(u32 strikes, void (*run)(const CpuModel<>&, u32)) {
   return [=](World& world) {
-    CpuModel<P> m(world, {.spares = 1});
+    CpuModel<> m(world, {.spares = 1});
     m.fill(0, {half, half, half});
     m.read(0);
     m.fill(0, {half});
@@ -969,16 +966,14 @@ auto hostile(u32 strikes, void (*run)(const CpuModel<P>&, u32)) {
   };
 }
 
-template <Plant P>
-void hostile_write(const CpuModel<P>& m, u32 me) {
+inline void hostile_write(const CpuModel<>& m, u32 me) {
   u32 payload[1024] = {};
   for (u32 size : {half, most, small}) m.writer().write(m.places(), me, payload, size);
 }
 
 // A controller shuts the gate between look and sequence.
-template <Plant P>
-void shut_gate(World& world) {
-  CpuModel<P> m(world, {});
+inline void shut_gate(World& world) {
+  CpuModel<> m(world, {});
   m.fill(0, {half});
   u32* const begun = world.make<u32>(3);  // writes begun after the gate was shut, and their answers
   world.spawn("controller", [=] {

@@ -15,31 +15,36 @@ const CpuPlan read{.before = {half, half, half}, .writes = {{half, half}, {half}
 const CpuPlan migrating{.shape = {.cpus = 2, .counter = true}, .migrations = 1, .before = {half}, .writes = {{half}, {half}}};
 const CpuPlan given_back = giving_back();
 
+void refute(Plant plant, const char* what, const Options& options, const std::function<void(World&)>& setup) {
+  cpus.plant = plant;
+  model::refute(what, options, setup);
+  cpus.plant = Plant::none;
+}
+
 TEST(CpuMutants, OfTheSequences) {
-  refute("cut_off_counts", two, on_cpus<Plant::none, Orders{.bug = Bug::cut_off_counts}>(full));
-  refute("usual_first", two,
-         on_cpus<Plant::usual_first>({.shape = {.time = 1000}, .before = {half, half}, .writes = {{half}}}));
-  refute("no_bytes_check", two, on_cpus<Plant::no_bytes_check>(plain));
-  refute("one_time", two, on_cpus<Plant::one_time>(plain));
-  refute("other_time", two, on_cpus<Plant::other_time>(plain));
-  refute("commit_first", two, on_cpus<Plant::commit_first>(plain));
-  refute("commit_before_committed", two, on_cpus<Plant::commit_before_committed>(plain));
-  refute("no_tail_check", two, on_cpus<Plant::no_tail_check>(mixed));
-  refute("no_commit_check", two, on_cpus<Plant::no_commit_check>(plain));
-  refute("no_cpu_check", two, on_cpus<Plant::no_cpu_check>(migrating));
-  refute("no_gate_check", two, shut_gate<Plant::no_gate_check>);
-  refute("tail_first", two, on_cpus<Plant::tail_first>(full));
-  refute("enter_in_pieces", two, on_cpus<Plant::enter_in_pieces>(full));
-  refute("committed_stays", two, on_cpus<Plant::committed_stays>(full));
-  refute("no_base", two, on_cpus<Plant::no_base>(full));
-  refute("no_final", two, on_cpus<Plant::no_final>(mixed));
-  refute("slot_by_store", two, on_cpus<Plant::slot_by_store>(read));
-  refute("swap_by_store", two, on_cpus<Plant::swap_by_store>(read));
-  refute("not_entered", two, on_cpus<Plant::not_entered>(given_back));
-  refute("exchange by store", two, on_cpus<Plant::swap_by_store>(given_back));
-  refute("short_compare", {.preemptions = 0, .stale = 0},
-         hostile<Plant::short_compare>(2, hostile_write<Plant::short_compare>));
-  refute("no_abort", two, on_cpus<Plant::no_abort>(plain));
+  refute("cut_off_counts", two, on_cpus<Orders{.bug = Bug::cut_off_counts}>(full));
+  refute(Plant::usual_first, "usual_first", two,
+         on_cpus({.shape = {.time = 1000}, .before = {half, half}, .writes = {{half}}}));
+  refute(Plant::no_bytes_check, "no_bytes_check", two, on_cpus(plain));
+  refute(Plant::one_time, "one_time", two, on_cpus(plain));
+  refute(Plant::other_time, "other_time", two, on_cpus(plain));
+  refute(Plant::commit_first, "commit_first", two, on_cpus(plain));
+  refute(Plant::commit_before_committed, "commit_before_committed", two, on_cpus(plain));
+  refute(Plant::no_tail_check, "no_tail_check", two, on_cpus(mixed));
+  refute(Plant::no_commit_check, "no_commit_check", two, on_cpus(plain));
+  refute(Plant::no_cpu_check, "no_cpu_check", two, on_cpus(migrating));
+  refute(Plant::no_gate_check, "no_gate_check", two, shut_gate);
+  refute(Plant::tail_first, "tail_first", two, on_cpus(full));
+  refute(Plant::enter_in_pieces, "enter_in_pieces", two, on_cpus(full));
+  refute(Plant::committed_stays, "committed_stays", two, on_cpus(full));
+  refute(Plant::no_base, "no_base", two, on_cpus(full));
+  refute(Plant::no_final, "no_final", two, on_cpus(mixed));
+  refute(Plant::slot_by_store, "slot_by_store", two, on_cpus(read));
+  refute(Plant::swap_by_store, "swap_by_store", two, on_cpus(read));
+  refute(Plant::not_entered, "not_entered", two, on_cpus(given_back));
+  refute(Plant::swap_by_store, "exchange by store", two, on_cpus(given_back));
+  refute(Plant::short_compare, "short_compare", {.preemptions = 0, .stale = 0}, hostile(2, hostile_write));
+  refute(Plant::no_abort, "no_abort", two, on_cpus(plain));
   refute("a thread that is not registered and shares an area", two,
          on_cpus({.deaf = true, .writes = {{half, half}, {half, half}}}));
 }
@@ -51,16 +56,16 @@ const CpuPlan beside_iterator{.before = {half, half, half}, .writes = {{half, ha
 constexpr Machine arm64 = Machine::arm64;
 
 TEST(CpuMutants, Orders) {
-  refute("plain_commit", old_values, on_cpus<Plant::plain_commit, Orders{}, arm64>(beside_reader));
-  refute("plain_committed", {.preemptions = 2, .stale = 2}, counted_is_seen<Plant::plain_committed>);
-  refute("plain_tail", old_values, on_cpus<Plant::plain_tail, Orders{}, arm64>(beside_reader));
-  refute("commit_observe", old_values, on_cpus<Plant::none, Orders{.commit_observe = relaxed}, arm64>(beside_reader));
+  refute(Plant::plain_commit, "plain_commit", old_values, on_cpus<Orders{}, arm64>(beside_reader));
+  refute(Plant::plain_committed, "plain_committed", {.preemptions = 2, .stale = 2}, counted_is_seen);
+  refute(Plant::plain_tail, "plain_tail", old_values, on_cpus<Orders{}, arm64>(beside_reader));
+  refute("commit_observe", old_values, on_cpus<Orders{.commit_observe = relaxed}, arm64>(beside_reader));
   refute("commit_observe, of a writer", old_values,
-         on_cpus<Plant::none, Orders{.commit_observe = relaxed}, arm64>(flags_beside_a_late_writer));
-  refute("advance_observe", old_values, on_cpus<Plant::none, Orders{.advance_observe = relaxed}, arm64>(beside_reader));
-  refute("enter_publish", old_values, on_cpus<Plant::none, Orders{.enter_publish = relaxed}, arm64>(beside_iterator));
-  refute("no_wake_fence", {.preemptions = 2, .stale = 2}, sleeper<Plant::no_wake_fence>);
-  refute("enter_observe", old_values, on_cpus<Plant::none, Orders{.enter_observe = relaxed}, arm64>(beside_iterator));
+         on_cpus<Orders{.commit_observe = relaxed}, arm64>(flags_beside_a_late_writer));
+  refute("advance_observe", old_values, on_cpus<Orders{.advance_observe = relaxed}, arm64>(beside_reader));
+  refute("enter_publish", old_values, on_cpus<Orders{.enter_publish = relaxed}, arm64>(beside_iterator));
+  refute(Plant::no_wake_fence, "no_wake_fence", {.preemptions = 2, .stale = 2}, sleeper);
+  refute("enter_observe", old_values, on_cpus<Orders{.enter_observe = relaxed}, arm64>(beside_iterator));
 }
 
 TEST(CpuMutants, TheOriginalIsProved) {
@@ -69,8 +74,8 @@ TEST(CpuMutants, TheOriginalIsProved) {
   prove("mixed", two, on_cpus(mixed));
   prove("given back", two, on_cpus(given_back));
   prove("migrating", two, on_cpus(migrating));
-  prove("old values, reader", old_values, on_cpus<Plant::none, Orders{}, arm64>(beside_reader));
-  prove("old values, iterator", old_values, on_cpus<Plant::none, Orders{}, arm64>(beside_iterator));
+  prove("old values, reader", old_values, on_cpus<Orders{}, arm64>(beside_reader));
+  prove("old values, iterator", old_values, on_cpus<Orders{}, arm64>(beside_iterator));
 }
 
 }  // namespace

@@ -114,39 +114,39 @@ TEST(Cpu, GiveBack) {
   plan = giving_back();
   plan.reads = 1;
   prove("read and give back", sc(2), on_cpus(plan));
-  prove("old values", {.preemptions = 1, .stale = 1}, on_cpus<Plant::none, Orders{}, Machine::arm64>(plan));
+  prove("old values", {.preemptions = 1, .stale = 1}, on_cpus<Orders{}, Machine::arm64>(plan));
 }
 
-TEST(Cpu, Wake) { prove("a sleeper hears of an event", {.preemptions = 2, .stale = 2}, sleeper<Plant::none>); }
+TEST(Cpu, Wake) { prove("a sleeper hears of an event", {.preemptions = 2, .stale = 2}, sleeper); }
 
 TEST(Cpu, OldValues) {
   constexpr Machine arm64 = Machine::arm64;
   const Options old{.preemptions = 1, .stale = 1}, two{.preemptions = 2, .stale = 1};
   prove("old values, reader", two,
-        on_cpus<Plant::none, Orders{}, arm64>({.before = {half, half}, .writes = {{half}, {half}}, .reads = 1}));
+        on_cpus<Orders{}, arm64>({.before = {half, half}, .writes = {{half}, {half}}, .reads = 1}));
   prove("old values, full", old,
-        on_cpus<Plant::none, Orders{}, arm64>({.before = {half, half, half}, .writes = {{half, half}, {half}}, .reads = 2}));
+        on_cpus<Orders{}, arm64>({.before = {half, half, half}, .writes = {{half, half}, {half}}, .reads = 2}));
   prove("old values, x86", old, on_cpus({.before = {half, half, half}, .writes = {{half, half}, {half}}, .reads = 2}));
   prove("old values, iterator", two,
-        on_cpus<Plant::none, Orders{}, arm64>({.before = {half, half, half}, .writes = {{half, half}}, .looks = 2}));
+        on_cpus<Orders{}, arm64>({.before = {half, half, half}, .writes = {{half, half}}, .looks = 2}));
   prove("old values, iterator and a reader that flags", old,
-        on_cpus<Plant::none, Orders{}, arm64>(
+        on_cpus<Orders{}, arm64>(
             {.before = {whole, whole, half, half, half}, .writes = {{half}}, .reads = 1, .meta = true, .looks = 2}));
   prove(
       "old values, iterator and reader", old,
-      on_cpus<Plant::none, Orders{}, arm64>({.before = {half, half, half}, .writes = {{half, half}}, .reads = 2, .looks = 2}));
+      on_cpus<Orders{}, arm64>({.before = {half, half, half}, .writes = {{half, half}}, .reads = 2, .looks = 2}));
   prove("old values, migration", old,
-        on_cpus<Plant::none, Orders{}, arm64>(
+        on_cpus<Orders{}, arm64>(
             {.shape = {.cpus = 2}, .migrations = 1, .before = {half}, .writes = {{half, half}, {half}}}));
   prove("old values, flags on a page that a writer looks at", old,
-        on_cpus<Plant::none, Orders{}, arm64>(flags_beside_a_late_writer));
+        on_cpus<Orders{}, arm64>(flags_beside_a_late_writer));
   prove("old values, discard", old,
-        on_cpus<Plant::none, Orders{}, arm64>(
+        on_cpus<Orders{}, arm64>(
             {.shape = {.discard = true}, .before = {half, half, half}, .writes = {{half, half}}, .reads = 2}));
   prove("old values, death", old,
-        on_cpus<Plant::none, Orders{}, arm64>(
+        on_cpus<Orders{}, arm64>(
             {.before = {half, half, half}, .writes = {{half}, {half}}, .reads = 1, .deaths = true}));
-  prove("what is counted can be seen", {.preemptions = 2, .stale = 2}, counted_is_seen<Plant::none>);
+  prove("what is counted can be seen", {.preemptions = 2, .stale = 2}, counted_is_seen);
 }
 
 TEST(Cpu, Refusals) {
@@ -167,7 +167,7 @@ TEST(Cpu, Refusals) {
 
 // Whose gate is shut between look and sequence.
 TEST(Cpu, Gate) {
-  prove("at most one event per CPU follows the gate", sc(2), shut_gate<Plant::none>);
+  prove("at most one event per CPU follows the gate", sc(2), shut_gate);
 }
 
 // ---- damage ----------------------------------------------------------------------------------------------------------------
@@ -175,12 +175,12 @@ TEST(Cpu, Gate) {
 const Options hostile_options{.preemptions = 0, .stale = 0, .max_steps = 30000};
 
 TEST(CpuMalice, Writer) {
-  prove("hostile words against a writer", hostile_options, hostile<Plant::none>(1, hostile_write<Plant::none>));
-  prove("2 hostile words against a writer", hostile_options, hostile<Plant::none>(2, hostile_write<Plant::none>));
+  prove("hostile words against a writer", hostile_options, hostile(1, hostile_write));
+  prove("2 hostile words against a writer", hostile_options, hostile(2, hostile_write));
 }
 
 TEST(CpuMalice, Reader) {
-  prove("hostile words against a reader", hostile_options, hostile<Plant::none>(1, [](const CpuModel<>& m, u32) {
+  prove("hostile words against a reader", hostile_options, hostile(1, [](const CpuModel<>& m, u32) {
           CpuModel<>::R r(m.ring(0));
           for (int i = 0; i < 3; ++i) {
             const Got got = r.get_reader(true);
@@ -189,7 +189,7 @@ TEST(CpuMalice, Reader) {
               require(v.id < 4 && v.begin <= v.end && v.end <= 4080 && v.begin % 4 == 0, "a view is inside its sub-buffer");
           }
         }));
-  prove("hostile words against restart and give back", hostile_options, hostile<Plant::none>(1, [](const CpuModel<>& m, u32) {
+  prove("hostile words against restart and give back", hostile_options, hostile(1, [](const CpuModel<>& m, u32) {
           CpuModel<>::R r(m.ring(0));
           r.mend();
           r.restart();
@@ -198,7 +198,7 @@ TEST(CpuMalice, Reader) {
 }
 
 TEST(CpuMalice, Iterator) {
-  prove("hostile words against an iterator", hostile_options, hostile<Plant::none>(1, [](const CpuModel<>& m, u32) {
+  prove("hostile words against an iterator", hostile_options, hostile(1, [](const CpuModel<>& m, u32) {
           alignas(8) u8 buffer[4096];
           Iterator<CpuModel<>::M> it(m.ring(0), buffer);
           for (int i = 0; i < 4; ++i)
