@@ -98,6 +98,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
 
 bool AnalysisRun::has_parts(const std::vector<Column>& columns) {
   if (live_ || trace().live() || reading_->filters_in_order()) return false;
+  if (reading_->chooses_cpus() && reading_->in_order("cpu")) return false;
   return std::none_of(columns.begin(), columns.end(), [&](const Column& column) {
     return column.shows_names() || (reading_->in_order(column.field()) && !column.of_fields());
   });

@@ -177,7 +177,7 @@ std::optional<size_t> print_parts(const ReportOptions& options, Reading& whole, 
         reading.go_to(part == 0 ? 0 : seams[part - 1], part == seams.size() ? Timeline::forever : seams[part], ordered);
         fmt::memory_buffer out = buffer();
         while (printer.print(out, ~size_t{0})) continue;
-        if (reading.trace().timeline.problems().size() != faults) return lines.end_before(part);
+        if (reading.trace().timeline.problems().size() != faults || reading.totals().late != 0) return lines.end_before(part);
         if (!lines.add(part, std::move(out))) return;
       } catch (...) {
         lines.end_before(part);

@@ -36,14 +36,17 @@ result<int> run_stream(const StreamOptions& options) {
   catch_signals();
   const u64 start = sys::now_ns();
   std::vector<u8> bytes(65536);
+  bool over = false;  // the end of the file
   result<void> done;
   Told told;
   const auto begin = [&]() -> result<void> {
     run = RS_TRY(RecordingRun::create(options.out, line.content().clock(), 0, options.compress));
     return run->add(line);
   };
+  u64 missing = 0;
   const auto take_all = [&](bool last) {
     for (remote::Frame frame; done && frames.next(frame, last);) {
+      if (std::exchange(missing, frames.missing()) != frames.missing()) line.missed();
       done = line.hear(frame);
       if (run == nullptr && done && line.content().known()) done = begin();
       if (run == nullptr || !done) continue;
@@ -58,6 +61,7 @@ result<int> run_stream(const StreamOptions& options) {
     const ssize_t n = read(fd.get(), bytes.data(), bytes.size());
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (n < 0) done = fail(errno, "cannot read " + options.from);
+    over = n == 0;
     if (n <= 0) break;
     frames.feed(bytes.data(), static_cast<size_t>(n));
     take_all(false);
@@ -68,6 +72,12 @@ result<int> run_stream(const StreamOptions& options) {
     return done ? refuse(std::errc::no_message,
                          "no hello came: there is no writer, it has another speed, or it sends no stream of ringside")
                 : tl::unexpected<Error>(done.error());
+  if (over && !line.content().ended())
+    line.doubt("the line ended before its writer did: how much that wrote afterwards is not known");
+  if (line.content().uncertain())
+    line.doubt("frames at the end did not arrive, and nothing behind them tells how many events they held");
+  if (line.content().restarts() != 0)
+    line.doubt("the writer began anew: how much it had not sent before is not known");
   auto finished = run->finish();
   told.doubts(*run);
   if (!finished && !run->failed()) return tl::unexpected<Error>(finished.error());

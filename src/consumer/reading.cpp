@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "export/units.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -125,6 +126,7 @@ void Reading::add(Reading& part) {
   stacks_behind_ += part.stacks_behind_;
   stacks_joined_ += part.stacks_joined_;
   cut_ = cut_ || part.cut_;
+  ended_ = true;
   for (const EventType* failed : part.trace_.formats.take_failed())
     if (const EventType* const own = trace_.formats.find(failed->id)) (void)own->format();  // it fails here as well: tell()
   names_.add(part.names_);
@@ -267,10 +269,24 @@ void Reading::tell() {
   trace_.notices.clear();
 }
 
+// As their recorders counted them; 0: one of the WHEREs does not say.
+u64 Reading::recorded_events() const {
+  u64 events = 0;
+  for (const OpenedTrace& o : trace_.opened) {
+    if (!o.where.is(Where::Kind::recording) || !o.recording || !o.recording->complete || o.recording->max_size != 0) return 0;
+    for (const RecordedRing& ring : o.recording->rings) events += ring.events;
+  }
+  return following_ ? 0 : events;
+}
+
 Missing Reading::missing(u64 gaps) const {
   Missing all = trace_.missing(gaps);
   all.refused -= std::min(all.refused, refused_before_);
   if (cut_) all.doubts.emplace_back(too_late);
+  const u64 recorded = ended_ && all.proved() && window_.whole() ? recorded_events() : 0;
+  if (totals_.seen < recorded)
+    all.doubts.push_back(counted(recorded - totals_.seen, "event that was recorded is", "events that were recorded are") +
+                         " not in the files: these were cut, or changed");
   return all;
 }
 

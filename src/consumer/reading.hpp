@@ -97,8 +97,8 @@ class Reading {
   Got next(TraceRecord& record) {
     do {
       if (held_) [[unlikely]] record = *std::exchange(held_, std::nullopt);
-      else if (!trace_.timeline.next(record)) return Got::nothing;
-      if (record.time >= part_end_ && part_end_ <= until()) [[unlikely]] {  // a gap that begins in the window may end behind it
+      else if (!trace_.timeline.next(record)) return ended_ = true, Got::nothing;
+      if (record.time >= part_end_ && is_part() && part_end_ <= until()) [[unlikely]] {  // a gap of the window may end behind it
         held_ = record;
         return Got::nothing;
       }
@@ -126,6 +126,7 @@ class Reading {
   bool in_order(std::string_view column);  // the column's values depend on earlier events
   bool in_order(const Filter& filter);      // those that it compares do
   bool filters_in_order() { return filter_ && in_order(*filter_); }
+  bool chooses_cpus() const { return !window_.cpus.empty(); }
   // The next records are those of the times from `from` to before `end`. Each part is later than the one before. ordered: what
   // earlier events tell of threads holds, too, as in a reading of the whole; they are all read then.
   void go_to(u64 from, u64 end, bool ordered);
@@ -186,7 +187,7 @@ class Reading {
     u64 n = 0;
     bool all = true, more = true;
     const auto one = [&](const TraceRecord& record) {
-      if (record.time >= end) [[unlikely]] {
+      if (record.time >= end && is_part()) [[unlikely]] {
         held_ = record;
         return more = false;
       }
@@ -204,6 +205,7 @@ class Reading {
       return ++n % 1024 != 0 || (all = more = !enough());
     };
     while (more && trace_.timeline.next_run(one)) continue;
+    ended_ = ended_ || more;
     return all;
   }
   // Counts it.
@@ -220,8 +222,10 @@ class Reading {
     ++totals_.events;
     return Got::event;
   }
+  bool is_part() const { return part_end_ != forever; }  // an event may have that time, too
   u64 from() const { return window_.from.given ? window_.from.at(begin_ns_.value_or(0)) : 0; }
   u64 until() const { return window_.until.given ? window_.until.at(begin_ns_.value_or(0)) : forever; }
+  u64 recorded_events() const;
   void narrow(u64 lead);
   bool outside(TraceRecord& record);
   void join(TraceRecord& record);
@@ -249,7 +253,7 @@ class Reading {
   Totals totals_;
   u64 grown_until_ = 0;  // open_growing: in the trace's ns
   u64 books_begin_ns_ = 0, refused_before_ = 0;
-  bool following_ = false, stopped_ = false, cut_ = false;
+  bool following_ = false, stopped_ = false, cut_ = false, ended_ = false;
   u64 end_ns_ = forever, looked_ns_ = 0;
   size_t told_ = 0;  // problems
 };

@@ -21,6 +21,7 @@
 #include "source/trace_dat_file.hpp"
 #include "sys/beneath.hpp"
 #include "sys/sys.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -46,7 +47,7 @@ result<void> open_recorded(Trace& trace, OpenedTrace& o, const std::string& dir)
   std::vector<std::string> problems;
   auto rings = RS_TRY(open_recording(dir, meta, &problems));
   for (std::string& problem : problems) trace.timeline.add_problem(std::move(problem));
-  if (!meta.complete) o.doubts.push_back("the recorder did not finish; the closing counters are missing, the events are here");
+  if (!meta.complete) o.doubts.emplace_back(recorder_did_not_finish);
   for (std::string& doubt : o.doubts) trace.notices.push_back(doubt = o.where.text + ": " + doubt);
   if (const Removed gone = meta.removed(); gone.events != 0)
     trace.notices.push_back(o.where.text + " begins later than its recording did: " + format_count(gone.events) +
@@ -106,6 +107,8 @@ result<void> open_dat(Trace& trace, OpenedTrace& o) {
     return refuse(std::errc::bad_message, dat.problems.front() + "; no events are left to read");
   for (const std::string& problem : dat.problems) trace.notices.push_back(problem);
   o.doubts = std::move(dat.problems);
+  for (const std::string& doubt : dat.missing.doubts)
+    trace.notices.push_back(o.doubts.emplace_back(o.where.text + ": " + sys::printable(doubt)));
   trace.formats.add_strings(dat.printk_formats);
   add_events(trace, o, dat.events);
   for (const RingName& thread : dat.threads) trace.tasks.add_recorded(thread, o.ids);
@@ -115,6 +118,8 @@ result<void> open_dat(Trace& trace, OpenedTrace& o) {
   o.recording.emplace();
   o.recording->clock = dat.clock;
   o.recording->complete = true;
+  o.recording->missing.refused = dat.missing.refused;
+  o.recording->missing.unrecorded = dat.missing.unrecorded;
   o.clock = dat.clock.kind == ClockKind::mono ? dat.clock_name : to_string(dat.clock.kind);
   // The file does not say which machine it was made on. If it was changed since this machine started, assume this one.
   struct stat st {};

@@ -21,6 +21,9 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   }
   TraceDat dat;
   dat.clock = meta.clock;
+  dat.missing = meta.missing;
+  if (!meta.complete) dat.missing.doubts.emplace_back(recorder_did_not_finish);
+  dat.unordered = std::any_of(meta.rings.begin(), meta.rings.end(), [](const RecordedRing& ring) { return ring.unordered; });
   for (EventInfo& e : meta.events) {
     if (wanted[e.kernel]) dat.events.push_back(std::move(e));
   }

@@ -14,6 +14,7 @@
 #include "schema/format_text.hpp"
 #include "source/trace_dat_format.hpp"
 #include "sys/beneath.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -92,6 +93,18 @@ std::string clock_options(const ClockInfo& clock) {
   return out;
 }
 
+// What no page of the file tells.
+std::string statistics(const TraceDat& dat) {
+  std::string lines, out;
+  const auto line = [&](std::string_view key, std::string_view value) { lines += fmt::format("{}: {}\n", key, value); };
+  if (dat.missing.refused != 0) line(stat_refused, std::to_string(dat.missing.refused));
+  if (dat.missing.unrecorded != 0) line(stat_unrecorded, std::to_string(dat.missing.unrecorded));
+  if (dat.unordered) line(stat_unordered, "yes");
+  for (const std::string& doubt : dat.missing.doubts) line(stat_doubt, sys::printable(doubt));
+  if (!lines.empty()) put_option(out, option_cpustat, lines + '\0');
+  return out;
+}
+
 // The ids of events in the file: one space for the kernel's and the program's, and none above 32,767, because KernelShark keeps
 // them in 16 signed bits. The kernel's ids stay; the program's follow them, or begin at 1.
 class Ids {
@@ -156,7 +169,7 @@ class DatWriter {
     for (const Block& block : blocks_of(dat, page)) head += block.bytes;
     put(head, cpus);
     put_name(head, "options  ");
-    head += clock_options(dat.clock);
+    head += clock_options(dat.clock) + statistics(dat);
     put<u16>(head, option_done);
     put_name(head, "flyrecord");
     const size_t table = head.size();
@@ -194,7 +207,7 @@ class DatWriter {
       put_option(options, block.section, place);
       head += section(block.section, block.bytes.size()) + block.bytes;
     }
-    options += clock_options(dat.clock);
+    options += clock_options(dat.clock) + statistics(dat);
     const u32 cpus = give_cpus(dat);
     std::string count;
     put(count, cpus);

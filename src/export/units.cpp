@@ -9,8 +9,9 @@ namespace ringside {
 namespace {
 
 struct Number {
-  double value;
+  std::string_view digits;
   std::string_view unit;
+  double value() const { return std::strtod(std::string(digits).c_str(), nullptr); }
 };
 
 std::optional<Number> split(std::string_view text) {
@@ -26,7 +27,20 @@ std::optional<Number> split(std::string_view text) {
     }
   }
   if (!digit || n > 40) return std::nullopt;
-  return Number{std::strtod(std::string(text.substr(0, n)).c_str(), nullptr), text.substr(n)};
+  return Number{text.substr(0, n), text.substr(n)};
+}
+
+// digits[.digits] of this many ns, exactly; rounded to the nearest ns.
+std::optional<u64> scaled(std::string_view digits, u64 ns) {
+  __extension__ using u128 = unsigned __int128;
+  const size_t dot = digits.find('.');
+  u128 whole = 0, part = 0, parts = 1;
+  for (const char c : digits.substr(0, dot))
+    if ((whole = whole * 10 + static_cast<u32>(c - '0')) > INT64_MAX) return std::nullopt;
+  const std::string_view fraction = dot == digits.npos ? "" : digits.substr(dot + 1);
+  for (const char c : fraction.substr(0, 19)) part = part * 10 + static_cast<u32>(c - '0'), parts *= 10;
+  const u128 all = whole * ns + (part * ns + parts / 2) / parts;
+  return all > INT64_MAX ? std::nullopt : std::optional(static_cast<u64>(all));
 }
 
 std::optional<u64> scaled(double value, double factor) {
@@ -41,7 +55,7 @@ std::optional<u64> parse_size(std::string_view text) {
   const auto number = split(text);
   if (!number) return std::nullopt;
   std::string_view unit = number->unit;
-  if (unit.empty() || unit == "b" || unit == "B") return scaled(number->value, 1);
+  if (unit.empty() || unit == "b" || unit == "B") return scaled(number->value(), 1);
   double factor = 0;
   switch (unit.front() | 0x20) {
     case 'k':
@@ -61,19 +75,20 @@ std::optional<u64> parse_size(std::string_view text) {
   }
   unit.remove_prefix(1);
   if (unit != "" && unit != "B" && unit != "b" && unit != "iB") return std::nullopt;
-  return scaled(number->value, factor);
+  return scaled(number->value(), factor);
 }
 
 std::optional<u64> parse_time(std::string_view text) {
   const auto number = split(text);
   if (!number) return std::nullopt;
+  constexpr u64 second = 1'000'000'000;
   const std::string_view unit = number->unit;
-  if (unit == "ns") return scaled(number->value, 1);
-  if (unit == "us") return scaled(number->value, 1e3);
-  if (unit == "ms") return scaled(number->value, 1e6);
-  if (unit.empty() || unit == "s") return scaled(number->value, 1e9);
-  if (unit == "m" || unit == "min") return scaled(number->value, 60e9);
-  if (unit == "h") return scaled(number->value, 3600e9);
+  if (unit == "ns") return scaled(number->digits, 1);
+  if (unit == "us") return scaled(number->digits, 1'000);
+  if (unit == "ms") return scaled(number->digits, 1'000'000);
+  if (unit.empty() || unit == "s") return scaled(number->digits, second);
+  if (unit == "m" || unit == "min") return scaled(number->digits, 60 * second);
+  if (unit == "h") return scaled(number->digits, 3600 * second);
   return std::nullopt;
 }
 

@@ -62,6 +62,14 @@ StreamContent::Ring& StreamContent::ring(u16 number) {
   return rings_.emplace_back(number, Ring{}).second;
 }
 
+void StreamContent::missed() {
+  for (auto& [n, ring] : rings_) ring.uncertain = true;
+}
+
+bool StreamContent::uncertain() const {
+  return std::any_of(rings_.begin(), rings_.end(), [](const auto& ring) { return ring.second.uncertain; });
+}
+
 result<void> StreamContent::event(const Frame& frame) {
   EventInfo e;
   u32 id = 0;
@@ -110,10 +118,11 @@ result<std::optional<SubBufferView>> StreamContent::sub_buffer(const Frame& fram
                       (events != frame.head.events && c.malformed() == abi::Malformed::no ? "it has other events than it claims"
                                                                                           : abi::to_string(c.malformed())));
   Ring& r = ring(frame.head.ring);
-  if (frame.head.first < r.expected) {  // the writer began anew
+  if (frame.head.first < r.expected) {  // the writer began anew, with event 0
     ++restarts_;
-    r.expected = frame.head.first;
+    r.expected = 0;
   }
+  r.uncertain = false;
   const u64 lost = frame.head.first - r.expected;
   r.expected = frame.head.first + events;
   r.counters.written += lost + events;

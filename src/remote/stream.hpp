@@ -38,6 +38,7 @@ class StreamContent {
   struct Ring {
     u64 expected = 0;
     Counters counters;
+    bool uncertain = false;  // a frame is missing that may have been its newest
   };
   // A sub-buffer for `ring`, or nothing, for a frame of hello, events or the end.
   result<std::optional<SubBufferView>> take(const Frame& frame);
@@ -49,6 +50,8 @@ class StreamContent {
   const std::vector<EventInfo>& events() const { return events_; }
   const std::vector<std::pair<u16, Ring>>& rings() const { return rings_; }
   u64 restarts() const { return restarts_; }
+  void missed();           // frames did not arrive
+  bool uncertain() const;  // nothing came since that would count what was in them
 
  private:
   result<std::optional<SubBufferView>> sub_buffer(const Frame& frame);

@@ -53,6 +53,10 @@ struct RecordedTrigger {
   std::optional<u64> latency_ns{};     // of the pair that the event ended
 };
 
+// A doubt about a recording that is not `complete`.
+inline constexpr const char* recorder_did_not_finish =
+    "the recorder did not finish; the closing counters are missing, the events are here";
+
 struct RecordingMeta {
   ClockInfo clock;
   std::string boot;               // the machine's boot_id; empty: made before it was kept, or by another machine's writer
@@ -190,6 +194,7 @@ class RecordingSource final : public Source {
  private:
   RecordingSource(SubBufferFile whole, sys::Region file, u64 begin, const RecordedRing& ring, const RecordingMeta& meta);
   bool take(u64 at, u64 have);
+  static bool is_removed(const u8* sub_buffer);
   void will_read(bool in_a_row) const;
   result<void> map_groups(const std::string& path);
   bool more_groups();
@@ -199,6 +204,7 @@ class RecordingSource final : public Source {
   sys::Region file_;
   RecordedRing ring_;
   bool complete_;
+  bool whole_;             // and nothing was removed: each sub-buffer has its header
   bool shrinking_;         // its recorder may remove the oldest sub-buffers at any moment
   bool removed_ = false;   // since the last one that was handed out
   mutable bool in_a_row_ = true;

@@ -24,6 +24,7 @@ RecordingSource::RecordingSource(SubBufferFile whole, sys::Region file, u64 begi
       file_(std::move(file)),
       ring_(ring),
       complete_(meta.complete),
+      whole_(meta.complete && meta.max_size == 0 && !meta.compressed),
       shrinking_(meta.max_size != 0 && !meta.complete),
       begin_(begin),
       offset_(begin) {
@@ -148,10 +149,14 @@ bool RecordingSource::take(u64 at, u64 have) {
   copy_.assign(ring_.subbuf_size / 8, 0);
   std::memcpy(copy_.data(), file_.data() + at, have);
   if (!shrinking_ && !packed_) return true;
-  // A removed one reads as zeros, perhaps only in part: its header goes with the rest.
+  return !is_removed(file_.data() + at);
+}
+
+// A removed one reads as zeros, perhaps only in part: its header goes with the rest.
+bool RecordingSource::is_removed(const u8* sub_buffer) {
   SubBufferHeader now{};
-  std::memcpy(&now, file_.data() + at, sizeof now);
-  return now.time_stamp != 0 || now.commit != 0;
+  std::memcpy(&now, sub_buffer, sizeof now);
+  return now.time_stamp == 0 && now.commit == 0;
 }
 
 result<std::optional<SubBufferView>> RecordingSource::next() {
@@ -167,9 +172,17 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
     }
     at = offset_;
     have = std::min<u64>(ring_.subbuf_size, file_.size() - std::min(at, file_.size()));
-    if (have < abi::header_size) return std::nullopt;  // the end, or the recorder died after half a header
+    if (have < abi::header_size) {  // the end, or the recorder died after half a header
+      if (std::exchange(removed_, false) && whole_)
+        return refuse(std::errc::bad_message, sub_buffer_file_.path + " ends with zeros where events were recorded");
+      return std::nullopt;
+    }
     offset_ += ring_.subbuf_size;
     bytes = file_.data() + at;
+    if (whole_ && is_removed(bytes)) {
+      removed_ = true;
+      continue;
+    }
     // The recorder was killed before it closed the file: the last sub-buffer is as long as its written part.
     if (have == ring_.subbuf_size && !shrinking_ && !packed_) break;
     const bool there = take(at, have);
@@ -197,7 +210,7 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
                                               "; the rest of this ring cannot be read");
   }
   if (std::exchange(removed_, false))
-    view.lost_before = std::max<u64>(view.lost_before, 1);  // by its recorder, while it was read: at least one
+    view.lost_before = std::max<u64>(view.lost_before, 1);  // by its recorder, while it was read, or by anybody: at least one
   return view;
 }
 
@@ -212,6 +225,10 @@ result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& d
     // A recorder killed between naming a ring and making its file leaves a name without a file.
     if (!source && !meta.complete && source.error().code == std::errc::no_such_file_or_directory) continue;
     if (source) {
+      const auto file = meta.complete && meta.max_size == 0 && !meta.compressed ? (*source)->sub_buffer_file() : std::nullopt;
+      if (problems != nullptr && file && file->size < ring.bytes)
+        problems->push_back(file->path + " was cut: it has " + std::to_string(file->size) + " bytes, and " +
+                            std::to_string(ring.bytes) + " bytes of events were recorded");
       sources.push_back(std::move(*source));
       continue;
     }

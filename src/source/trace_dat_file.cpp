@@ -260,6 +260,10 @@ class Parser {
       const auto value = line.substr(colon + 2);
       const auto number = static_cast<u64>(integer_of(value));
       if (key == "Buffer") stats_of_ = value;
+      if (key == stat_refused) out_.missing.refused += number;
+      if (key == stat_unrecorded) out_.missing.unrecorded += number;
+      if (key == stat_unordered) out_.unordered = true;
+      if (key == stat_doubt) out_.missing.doubts.emplace_back(value.substr(0, 1000));
       if (key == "CPU") counters = &stats_[{stats_of_, static_cast<u32>(number)}];
       if (counters == nullptr) return;
       if (key == "entries") counters->unread = number;
@@ -442,9 +446,12 @@ class Parser {
         name.kernel = true;
         name.buffer = buffer.name;
         const auto counters = stats_.find({buffer.name, data.cpu});
-        out_.rings.push_back(std::make_unique<TraceDatSource>(bytes_, std::move(name), clock_of(buffer.clock), buffer.page_size,
-                                                              data, buffer.compressed ? compression_ : Compression::none,
-                                                              counters == stats_.end() ? Counters{} : counters->second));
+        auto ring = std::make_unique<TraceDatSource>(bytes_, std::move(name), clock_of(buffer.clock), buffer.page_size, data,
+                                                     buffer.compressed ? compression_ : Compression::none,
+                                                     counters == stats_.end() ? Counters{} : counters->second);
+        if (out_.unordered) ring->say_unordered();
+        out_.missing.refused += ring->counters().dropped + ring->counters().commit_overrun;
+        out_.rings.push_back(std::move(ring));
       }
     }
     return std::move(out_);

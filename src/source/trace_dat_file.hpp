@@ -36,6 +36,8 @@ struct TraceDatFile {
   std::vector<RingName> threads;
   std::string kallsyms, printk_formats;
   std::vector<std::unique_ptr<Source>> rings;
+  Missing missing;         // as far as the file says it
+  bool unordered = false;  // ringside exported it from rings whose times go back
   std::vector<std::string> problems;
 };
 

@@ -11,6 +11,7 @@
 //   K, P   u32 size, text: kallsyms; printk_formats          C   u64 size, text: a line "tid comm" for each thread
 #pragma once
 #include <ringside/base/types.hpp>
+#include <string_view>
 
 namespace ringside::trace_dat {
 
@@ -43,6 +44,11 @@ enum Section : u16 {
   section_cmdlines = 21,
 };
 inline constexpr u32 section_header_size = 16;
+
+// Lines of an option_cpustat that ringside writes, in front of any CPU's: "KEY: VALUE".
+inline constexpr std::string_view stat_refused = "refused events", stat_unrecorded = "unrecorded events";
+inline constexpr std::string_view stat_doubt = "more may be missing";
+inline constexpr std::string_view stat_unordered = "times go back";
 inline constexpr u16 section_compressed = 1;
 
 }  // namespace ringside::trace_dat

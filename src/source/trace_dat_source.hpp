@@ -24,7 +24,10 @@ class TraceDatSource final : public Source {
   Counters counters() const override { return counters_; }
   bool ended() const override { return true; }
   // Where compressed sub-buffers lie is known only from those before them.
-  u64 sub_buffers() const override { return compression_ == Compression::none ? all_.size / counters_.subbuf_size : 0; }
+  u64 sub_buffers() const override {
+    return compression_ == Compression::none && !unordered_ ? all_.size / counters_.subbuf_size : 0;
+  }
+  void say_unordered() { unordered_ = true; }  // nothing is looked for by its time
   u64 time_stamp(u64 index) const override;
   void seek(u64 index) override {
     const u64 at = index * counters_.subbuf_size;
@@ -42,6 +45,7 @@ class TraceDatSource final : public Source {
   std::shared_ptr<TraceDatBytes> file_;
   Counters counters_;
   Compression compression_;
+  bool unordered_ = false;
   Bytes all_{};
   Bytes rest_{};   // of the file, not read yet
   Bytes pages_{};  // sub-buffers, in place or in chunk_
