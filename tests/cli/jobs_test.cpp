@@ -95,6 +95,34 @@ void switches_and_requests(const std::string& dir, u64 seed, bool renames) {
   must(w.finish(1));
 }
 
+// A thread's ring does not tell its CPU: the kernel's switches before its events do.
+TEST_F(Jobs, EventsOfOneCpu) {
+  switches_and_requests(dir + "/r", 3, false);
+  auto w = must(RecordingWriter::create(dir + "/moves", ClockInfo{}));
+  const std::string pids =
+      "\tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:pid_t next_pid;\toffset:12;\tsize:4;\tsigned:1;\n";
+  w.meta().events.push_back({1, "sched", "sched_switch", test::format(1, "sched_switch", pids, R"("%d", REC->next_pid)"), true, true});
+  w.meta().events.push_back({0xF001, "app", "malloc", test::malloc_format(0xF001), true});
+  for (u32 cpu = 0; cpu < 2; ++cpu) must(w.add_ring({cpu, 0, 0, "", "", true}, 4096));
+  must(w.add_ring({9, 100, 100, "t", "p"}, 4096));
+  u64 time = 1'000'000'000;
+  for (u32 n = 0; n < 64; ++n) {
+    test::SubBuffer away(time += 100), here(time + 10), own(time + 20);
+    away.event(time, test::Payload(1, 100).put(100).put(0));
+    here.event(time + 10, test::Payload(1, 0).put(0).put(100));
+    for (u64 e = 0; e < 20; ++e) own.event(time + 20 + e, test::Payload(0xF001, 100).put(e).put(e));
+    must(w.append((n + 1) % 2 + RecordingWriter::kernel_rings, away.view()));
+    must(w.append(n % 2 + RecordingWriter::kernel_rings, here.view()));
+    must(w.append(9, own.view()));
+  }
+  must(w.finish(1));
+  for (const char* where : {" r", " moves"})
+    for (const char* command : {"hist event --cpu 0", "top --cpu 1", "latency sched:sched_switch sched:sched_switch --key next_pid --cpu 0"})
+      expect_the_same(std::string(command) + where);
+  expect_the_same("latency app:malloc app:malloc --slowest 0 --cpu 1 moves");
+  EXPECT_NE(ringside("hist event -e app:malloc --cpu 0 moves --jobs 5").out.find("640 events"), std::string::npos);
+}
+
 TEST_F(Jobs, Latencies) {
   switches_and_requests(dir + "/r", 1, true);
   switches_and_requests(dir + "/plain", 2, false);

@@ -1,0 +1,138 @@
+// Nothing is called exact that lacks events: files that were changed, lines that break off, statistics of a trace.dat.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "binary.hpp"
+#include "cli/hand_made.hpp"
+#include "source/recording.hpp"
+
+namespace ringside::missing_test {
+namespace {
+
+using test::Outcome;
+using test::Payload;
+using test::SubBuffer;
+
+struct MissingCli : test::BinaryTest {
+  const std::string board = RINGSIDE_BUILD_DIR "/example_04_stream", tool = RINGSIDE_BUILD_DIR "/ringside ";
+
+  // 40 sub-buffers of ten events in one ring. early: those that begin before the one in front of them.
+  void record(const std::string& name, std::initializer_list<u64> early = {}, u64 refused = 0) const {
+    auto w = must(RecordingWriter::create(dir + "/" + name, ClockInfo{}));
+    w.meta().events.push_back({61441, "app", "malloc", test::malloc_format(61441), true});
+    must(w.add_ring({0, 100, 100, "t", "p"}, 4096));
+    for (u64 page = 0; page < 40; ++page) {
+      const bool back = std::find(early.begin(), early.end(), page) != early.end();
+      SubBuffer s(1000 + page * 100 - (back ? 500 : 0));
+      for (u64 n = 0; n < 10; ++n) s.event(1000 + page * 100 - (back ? 500 : 0) + n, Payload(61441, 100).put(page).put(n));
+      must(w.append(0, s.view()));
+    }
+    w.meta().missing.refused = refused;
+    must(w.finish(1));
+  }
+  void expect_doubt(const std::string& where) const {
+    const Outcome o = ringside("report " + where + " --fail-on-loss");
+    EXPECT_NE(o.code, 0) << where << o.err;
+    EXPECT_EQ(ringside("top " + where).out.find("exact"), std::string::npos) << where;
+    for (const char* jobs : {"1", "3"})
+      EXPECT_EQ(ringside("hist event " + where + " --jobs " + jobs).out.find("exact"), std::string::npos) << where << jobs;
+  }
+  std::string hist(const std::string& arguments) const {
+    const Outcome o = ringside("hist event " + arguments);
+    return o.out.substr(o.out.rfind('\n', o.out.size() - 2) + 1);
+  }
+};
+
+TEST_F(MissingCli, ARecordingWhoseFilesWereChanged) {
+  record("whole");
+  EXPECT_EQ(ringside("report whole --fail-on-loss").code, 0);
+  EXPECT_NE(hist("whole").find("400 events, none lost: the numbers are exact"), std::string::npos);
+  const auto copy = [&](const std::string& name) {
+    std::filesystem::copy(dir + "/whole", dir + "/" + name);
+    return dir + "/" + name + "/ring0.raw";
+  };
+  std::filesystem::resize_file(copy("cut"), 39 * 4096);
+  std::filesystem::resize_file(copy("empty"), 0);
+  const auto zeros = [](const std::string& file, u64 from, u64 pages) {
+    std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+        .seekp(static_cast<std::streamoff>(from * 4096))
+        .write(std::string(pages * 4096, '\0').data(), static_cast<std::streamsize>(pages * 4096));
+  };
+  zeros(copy("hole"), 7, 3);
+  zeros(copy("end"), 38, 2);
+  for (const char* name : {"cut", "empty", "hole", "end"}) expect_doubt(name);
+  EXPECT_EQ(ringside("report hole --time 1.5us..2.5us --fail-on-loss").code, 3);
+  EXPECT_EQ(ringside("report hole --time 2.5us..3us --fail-on-loss").code, 0);  // nothing of it is missing there
+}
+
+TEST_F(MissingCli, ALineThatBreaksOff) {
+  Outcome o = run(board + " 5000 >all; head -c 20000 all >cut; " + tool + "stream cut -o cut.data");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("the line ended before its writer did"), std::string::npos) << o.err;
+  EXPECT_EQ(ringside("top cut.data").out.find("exact"), std::string::npos);
+  // The last sub-buffer is damaged; the frame of the end is whole.
+  o = run("size=$(stat -c %s all); { head -c $((size - 300)) all; printf x; tail -c 299 all; } >bad; " + tool +
+          "stream bad -o bad.data");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("nothing behind them tells how many events they held"), std::string::npos) << o.err;
+  // The board begins anew, and the first frames of its second life are lost.
+  o = run(board + " 3000 >second; { cat cut; tail -c +9000 second; } >anew; " + tool + "stream anew -o anew.data");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("the writer began anew: how much it had not sent before is not known"), std::string::npos) << o.err;
+  const auto meta = must(RecordingMeta::read(dir + "/anew.data"));
+  EXPECT_GT(meta.totals.overrun, 0u);
+  EXPECT_EQ(meta.totals.written - meta.totals.overrun, meta.totals.read);
+}
+
+TEST_F(MissingCli, ATraceDatSaysWhatItsRecordingLacks) {
+  record("refused", {}, 77);
+  ASSERT_EQ(ringside("export refused --to refused.dat").code, 0);
+  EXPECT_NE(hist("refused.dat").find("400 events, 77 lost"), std::string::npos) << hist("refused.dat");
+  EXPECT_EQ(ringside("report refused.dat --fail-on-loss").code, 3);
+  record("killed");
+  std::ifstream in(dir + "/killed/meta.json");
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  const size_t at = text.find("true", text.find("\"complete\""));
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(dir + "/killed/meta.json") << text.replace(at, 4, "false");
+  (void)ringside("export killed --to killed.dat");
+  expect_doubt("killed.dat");
+}
+
+TEST_F(MissingCli, ATraceDatOfARingWhoseTimesGoBack) {
+  record("back", {5, 20, 21});
+  ASSERT_EQ(ringside("export back --to back.dat").code, 0);
+  for (const char* range : {"", "--time 1.4us..2us", "--time 2.5us..3.1us", "--time 4us..9us"})
+    for (const char* jobs : {" --jobs 1", " --jobs 2", " --jobs 5"}) {
+      const std::string options = std::string(range) + jobs;
+      const std::string lines = " | cut -d: -f2-";  // the dat says that it was CPU 0
+      EXPECT_EQ(run(tool + "report back.dat " + options + lines).out, run(tool + "report back " + std::string(range) + lines).out)
+          << options;
+      const std::string seen = hist("back " + std::string(range));
+      EXPECT_EQ(hist("back.dat " + options).substr(0, seen.find(' ')), seen.substr(0, seen.find(' '))) << options;
+    }
+}
+
+// The largest time is one like any other, and a range holds it to the nanosecond.
+TEST_F(MissingCli, TimesAtTheEndsOfTheirRange) {
+  constexpr u64 last = ~u64{0}, exact = (u64{1} << 53) + 1;
+  auto w = must(RecordingWriter::create(dir + "/r", ClockInfo{}));
+  w.meta().events.push_back({61441, "app", "malloc", test::malloc_format(61441), true});
+  must(w.add_ring({0, 100, 100, "t", "p"}, 4096));
+  for (const u64 time : {u64{1}, exact - 1, exact, exact + 1, last - 1, last}) {
+    SubBuffer s(time);
+    s.event(time, Payload(61441, 100).put(time).put(time));
+    must(w.append(0, s.view()));
+  }
+  must(w.finish(1));
+  for (const char* jobs : {"1", "2", "4"})
+    EXPECT_NE(hist(std::string("r --jobs ") + jobs).find("6 events, none lost"), std::string::npos) << jobs;
+  const std::string at = std::to_string(exact) + "ns";
+  EXPECT_NE(hist("r --time " + at + ".." + at).find("1 event"), std::string::npos) << hist("r --time " + at + ".." + at);
+  EXPECT_NE(hist("r --time 9007199.254740993.." + at).find("1 event"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringside::missing_test
