@@ -234,6 +234,7 @@ std::vector<RingInfo> Instance::rings() {
     info.live = state == RingState::live;
     if (auto ring = view_ring(i)) {
       info.counters = ring->counters();
+      info.told = std::min(Reader<Hardware>(ring->ring()).state().lost, info.counters.overrun);
       info.corrupt = __atomic_load_n(&ring->ring().control->corrupt, __ATOMIC_RELAXED) != 0;
     } else if (ring.error().code == std::errc::no_such_file_or_directory &&
                state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) != state) {

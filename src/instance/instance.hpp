@@ -29,6 +29,7 @@ struct RingInfo {
   bool corrupt = false;  // given up: its words contradict each other
   std::string problem{};  // not empty: why it could not be read; its counters are unknown
   Counters counters;
+  u64 told = 0;  // of counters.overrun: those that its readers have passed
 };
 
 enum class Presence { none, some, unknown };

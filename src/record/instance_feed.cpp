@@ -24,11 +24,14 @@ result<void> InstanceFeed::begin(RecordingRun& run) {
   look_for_events();
   __atomic_fetch_add(&words_.control->stacks_again, u64{1},
                      __ATOMIC_RELAXED);  // this reader has not seen what others have read
+  u64 told = 0;  // losses that are in the books of former readers
   for (const RingInfo& info : instance_.rings()) {
-    books_.before += info.counters.read + info.counters.overrun;
+    told += info.told;
+    books_.before += info.counters.read + info.told;
     unread_at_begin_ += info.counters.unread;
   }
   books_.before += instance_.past().read + instance_.past().overrun;
+  books_.earlier.overrun = std::max(books_.earlier.overrun, told);
   look_for_rings(run);  // those of hundreds of CPUs take a while: before the command starts
   return {};
 }

@@ -115,6 +115,26 @@ TEST_F(MissingCli, ATraceDatOfARingWhoseTimesGoBack) {
     }
 }
 
+// Each loss is told by one recording: the next ones of the instance begin behind it.
+TEST_F(MissingCli, ALossIsToldOnce) {
+  ASSERT_EQ(ringside("record -q -i over -b 16k --subbuf-size 4k -o made -- true").code, 0);
+  ASSERT_EQ(run("RINGSIDE_INSTANCE=over RINGSIDE_LIBC=io LD_PRELOAD=" RINGSIDE_BUILD_DIR
+                "/libringside-libc.so dd if=/dev/zero of=/dev/null bs=1 count=3000")
+                .code,
+            0);
+  const auto lost = [&](const std::string& name, int code) {
+    const Outcome o = ringside("record -i over --duration 100ms --fail-on-loss -o " + name);
+    EXPECT_EQ(o.code, code) << o.err;
+    EXPECT_EQ(ringside("report " + name + " --fail-on-loss").code, code) << name;
+    u64 gaps = 0;
+    for (const RecordedRing& ring : must(RecordingMeta::read(dir + "/" + name)).rings) gaps += ring.lost;
+    return gaps;
+  };
+  EXPECT_GT(lost("first", 3), 1000u);
+  EXPECT_EQ(lost("second", 0), 0u);
+  EXPECT_EQ(lost("third", 0), 0u);
+}
+
 // The largest time is one like any other, and a range holds it to the nanosecond.
 TEST_F(MissingCli, TimesAtTheEndsOfTheirRange) {
   constexpr u64 last = ~u64{0}, exact = (u64{1} << 53) + 1;
