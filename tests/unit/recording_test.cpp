@@ -318,21 +318,27 @@ TEST_F(Recording, ACutInACompleteRecordingIsReported) {
 std::string content_of(const std::string& bytes, const std::string& file) {
   std::string out, problems;
   const auto add = [&](const std::string& what) { out += (out.empty() ? "" : " ") + what; };
+  bool zeros = false;  // in front of this sub-buffer
   for (size_t at = 0; at < bytes.size(); at += 4096) {
     alignas(8) u8 data[4096];
     std::memcpy(data, bytes.data() + at, sizeof data);
     u64 time, commit;
     std::memcpy(&time, data, 8);
     std::memcpy(&commit, data + 8, 8);
+    if (time == 0 && commit == 0) {
+      zeros = true;
+      continue;
+    }
     const auto end = static_cast<u32>(commit & 0xFFFFF);
     if (end > 4080) {
+      zeros = false;
       problems += " | " + file + ": the sub-buffer at " + std::to_string(at) + " claims " + std::to_string(end) +
                   " bytes of data, the file has 4080; the rest of this ring cannot be read";
       break;
     }
-    if ((commit >> 31 & 1) != 0) {
+    if (std::exchange(zeros, false) || (commit >> 31 & 1) != 0) {
       u64 lost = 0;
-      if ((commit >> 30 & 1) != 0 && end + 8 <= 4080) std::memcpy(&lost, data + 16 + end, 8);
+      if ((commit >> 31 & 1) != 0 && (commit >> 30 & 1) != 0 && end + 8 <= 4080) std::memcpy(&lost, data + 16 + end, 8);
       add("lost:" + std::to_string(std::max<u64>(lost, 1)));
     }
     abi::EventCursor c(data + 16, 0, end, time);
@@ -341,6 +347,7 @@ std::string content_of(const std::string& bytes, const std::string& file) {
       problems += " | ring 2: a sub-buffer is malformed at offset " + std::to_string(c.position()) + ": " +
                   abi::to_string(c.malformed()) + "; the rest of it was skipped";
   }
+  if (zeros) problems += " | " + file + " ends with zeros where events were recorded";
   return out + problems;
 }
 
