@@ -172,7 +172,7 @@ result<int> run_plot(PlotOptions options) {
   const bool problems = say_problems(reading);
   for (const std::string& note : plot.notes()) say(note);
   say_first(reading.stack_remarks());
-  say(fmt::format("{}, lost {}; {} ({})", counted(plot.events(), "event"), lost_count(trace.missing(plot.lost())),
+  say(fmt::format("{}, lost {}; {} ({})", counted(plot.events(), "event"), lost_count(reading.missing(plot.lost())),
                   options.to == "-" ? "stdout" : options.to, format_size(page.size())));
   return problems ? exit_failure : exit_ok;
 }

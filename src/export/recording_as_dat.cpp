@@ -22,6 +22,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   TraceDat dat;
   dat.clock = meta.clock;
   dat.missing = meta.missing;
+  if (problems != nullptr) dat.missing.doubts.insert(dat.missing.doubts.end(), problems->begin(), problems->end());
   if (!meta.complete) dat.missing.doubts.emplace_back(recorder_did_not_finish);
   dat.unordered = std::any_of(meta.rings.begin(), meta.rings.end(), [](const RecordedRing& ring) { return ring.unordered; });
   for (EventInfo& e : meta.events) {

@@ -298,6 +298,7 @@ class DatWriter {
       abi::SubBufferHeader header{};
       if (pread(file.get(), &header, sizeof header, static_cast<off_t>(at)) != sizeof header) return false;
       if (abi::commit_size(header.commit) > page - abi::header_size) return false;
+      if (header.commit == 0 && header.time_stamp == 0) return false;  // zeros: a gap
     }
     return true;
   }
@@ -363,7 +364,8 @@ class DatWriter {
           // Header, data and the number of missed events; the rest is a hole. A smaller sub-buffer is stored with room at its
           // end.
           const u64 used = std::min<u64>(abi::header_size + view->end + 8, own);
-          RS_TRY(write(renumber ? renumbered(*view, ring->name().kernel, used) : view->sub_buffer, used, at_));
+          const u8* bytes = renumber ? renumbered(*view, ring->name().kernel, used) : view->sub_buffer;
+          RS_TRY(write(view->lost_before != 0 ? with_gap(*view, bytes, used) : bytes, used, at_));
           at_ += page;
         }
       }
@@ -373,6 +375,21 @@ class DatWriter {
       ring = nullptr;  // its file is closed: there may be thousands
     }
     return placed;
+  }
+
+  // The gap in front of it stands in its bytes, or does now.
+  const u8* with_gap(const SubBufferView& view, const u8* from, u64 used) {
+    abi::SubBufferHeader header{};
+    std::memcpy(&header, from, sizeof header);
+    if ((header.commit & abi::missed_events) != 0) return from;
+    gap_.assign(from, from + used);
+    header.commit |= abi::missed_events;
+    if (used >= abi::header_size + view.end + sizeof view.lost_before) {
+      header.commit |= abi::missed_stored;
+      std::memcpy(gap_.data() + abi::header_size + view.end, &view.lost_before, sizeof view.lost_before);
+    }
+    std::memcpy(gap_.data(), &header, sizeof header);
+    return gap_.data();
   }
 
   // A copy with the file's ids in its events.
@@ -404,6 +421,7 @@ class DatWriter {
   int fd_;
   const std::string& path_;
   const Ids& ids_;
+  std::vector<u8> gap_;
   std::vector<u64> copy_;  // of a sub-buffer
   u64 at_ = 0;             // where the next sub-buffer goes
   TraceDatSize size_;

@@ -334,6 +334,7 @@ Books KernelFeed::close(RecordingRun& run) {
     if (sources_[i] != nullptr && off && !failed_ && !run.failed()) (void)take(i, handing_over_ ? most_handing_over : ~u64{0});
   }
   learn_names();
+  if (auto done = rings_->close_files(); !done) faults_.full(done.error());
   std::vector<Counters> all;
   for (RecordedRing& ring : rings_->meta().rings) {
     if (auto counters = kernel_counters({instance_.dir(), ring.name.ring})) ring.counters = *counters;
@@ -344,7 +345,6 @@ Books KernelFeed::close(RecordingRun& run) {
     }
   }
   if (!off) faults_.problem(off.error().sentence);
-  if (auto done = rings_->close_files(); !done) faults_.full(done.error());
   run.faults().add(faults_);
   books_.totals = sum(all);
   books_.complete = !handing_over_;

@@ -27,7 +27,9 @@ bool FrameReader::next(Frame& frame, bool last) {
     at_ += sizeof h + h.bytes;
     payload_.resize((h.bytes + 7) / 8);
     if (h.bytes != 0) std::memcpy(payload_.data(), here + sizeof h, h.bytes);
-    if (frames_++ != 0 && static_cast<i32>(h.sequence - sequence_) > 0) missing_ += h.sequence - sequence_;
+    const auto ahead = frames_++ != 0 ? static_cast<i32>(h.sequence - sequence_) : 0;
+    restarts_ += ahead < 0;
+    missing_ += ahead < 0 ? h.sequence : static_cast<u32>(ahead);  // a life begins with frame 0
     sequence_ = h.sequence + 1;
     frame = {h, reinterpret_cast<const u8*>(payload_.data())};
     return true;
@@ -63,11 +65,17 @@ StreamContent::Ring& StreamContent::ring(u16 number) {
 }
 
 void StreamContent::missed() {
+  missed_ = true;
   for (auto& [n, ring] : rings_) ring.uncertain = true;
 }
 
+void StreamContent::begin_anew() {
+  ++restarts_;
+  for (auto& [n, ring] : rings_) ring.expected = 0;
+}
+
 bool StreamContent::uncertain() const {
-  return std::any_of(rings_.begin(), rings_.end(), [](const auto& ring) { return ring.second.uncertain; });
+  return (missed_ && rings_.empty()) || std::any_of(rings_.begin(), rings_.end(), [](const auto& ring) { return ring.second.uncertain; });
 }
 
 result<void> StreamContent::event(const Frame& frame) {
@@ -118,10 +126,7 @@ result<std::optional<SubBufferView>> StreamContent::sub_buffer(const Frame& fram
                       (events != frame.head.events && c.malformed() == abi::Malformed::no ? "it has other events than it claims"
                                                                                           : abi::to_string(c.malformed())));
   Ring& r = ring(frame.head.ring);
-  if (frame.head.first < r.expected) {  // the writer began anew, with event 0
-    ++restarts_;
-    r.expected = 0;
-  }
+  if (frame.head.first < r.expected) begin_anew();
   r.uncertain = false;
   const u64 lost = frame.head.first - r.expected;
   r.expected = frame.head.first + events;

@@ -23,12 +23,13 @@ class FrameReader {
   u64 skipped() const { return skipped_; }  // bytes that belong to no good frame
   u64 missing() const { return missing_; }  // frames that were sent but did not arrive whole, by their sequence numbers
   u64 frames() const { return frames_; }
+  u64 restarts() const { return restarts_; }  // times that the numbers began anew
 
  private:
   std::vector<u8> bytes_;
   size_t at_ = 0;
   std::vector<u64> payload_;
-  u64 skipped_ = 0, missing_ = 0, frames_ = 0;
+  u64 skipped_ = 0, missing_ = 0, frames_ = 0, restarts_ = 0;
   u32 sequence_ = 0;  // the next frame's
 };
 
@@ -50,6 +51,7 @@ class StreamContent {
   const std::vector<EventInfo>& events() const { return events_; }
   const std::vector<std::pair<u16, Ring>>& rings() const { return rings_; }
   u64 restarts() const { return restarts_; }
+  void begin_anew();       // the writer did, with frame 0 and event 0 of each ring
   void missed();           // frames did not arrive
   bool uncertain() const;  // nothing came since that would count what was in them
 
@@ -59,7 +61,7 @@ class StreamContent {
   Ring& ring(u16 number);
 
   StreamHello hello_{};
-  bool known_ = false, ended_ = false;
+  bool known_ = false, ended_ = false, missed_ = false;
   std::vector<EventInfo> events_;
   std::vector<std::pair<u16, Ring>> rings_;
   u64 restarts_ = 0;

@@ -427,6 +427,7 @@ result<void> RecordingWriter::close_files() {
     if (ftruncate(file.fd.get(), static_cast<off_t>(file.offset)) != 0)
       return fail(errno, "cannot close " + ring_path(dir_, meta_.rings[file.index].name));
     file.last_end = 0;  // it grows no more
+    meta_.rings[file.index].file_size = compressor_ ? 0 : file.offset;
     if (compressor_) compressor_->close(ring, file.offset);
     if (idle) release(ring);
   }

@@ -42,6 +42,7 @@ struct RecordedRing {
   u64 events = 0, bytes = 0, lost = 0;  // recorded; lost: the gaps between them
   Removed removed{};                    // of these, the oldest that had to go (RecordingMeta::max_size)
   Counters counters;                    // of the ring, at the end
+  u64 file_size = 0;                    // of ringN.raw when it was closed; 0: not known
   bool unordered = false;               // its times go back somewhere
   std::string way;                      // how the kernel's ring was read: "read", "map"
 };
@@ -195,6 +196,7 @@ class RecordingSource final : public Source {
   RecordingSource(SubBufferFile whole, sys::Region file, u64 begin, const RecordedRing& ring, const RecordingMeta& meta);
   bool take(u64 at, u64 have);
   static bool is_removed(const u8* sub_buffer);
+  u64 with_header(u64 index) const;
   void will_read(bool in_a_row) const;
   result<void> map_groups(const std::string& path);
   bool more_groups();

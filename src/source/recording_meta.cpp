@@ -83,6 +83,7 @@ json ring_json(const RecordedRing& ring) {
   j["events"] = ring.events;
   j["bytes"] = ring.bytes;
   j["lost"] = ring.lost;
+  if (ring.file_size != 0) j["file_size"] = ring.file_size;
   if (ring.removed.events != 0 || ring.removed.bytes != 0)
     j["removed"] = {{"events", ring.removed.events}, {"bytes", ring.removed.bytes}};
   j["counters"] = counters_json(ring.counters);
@@ -98,6 +99,7 @@ RecordedRing ring_from(const json& j) {
   ring.events = j.value("events", u64{0});
   ring.bytes = j.value("bytes", u64{0});
   ring.lost = j.value("lost", u64{0});
+  ring.file_size = j.value("file_size", u64{0});
   if (const auto r = j.find("removed"); r != j.end()) ring.removed = {r->value("events", u64{0}), r->value("bytes", u64{0})};
   ring.counters = counters_from(j.value("counters", json::object()));
   ring.unordered = j.value("unordered", false);

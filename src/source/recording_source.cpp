@@ -129,12 +129,25 @@ u64 RecordingSource::time_stamp(u64 index) const {
   }
   will_read(false);
   SubBufferHeader header{};
-  const u64 at = begin_ + (index - groups_.places()) * ring_.subbuf_size;
+  const u64 at = begin_ + (with_header(index) - groups_.places()) * ring_.subbuf_size;
   if (at + sizeof header <= file_.size()) std::memcpy(&header, file_.data() + at, sizeof header);
   return header.time_stamp;
 }
 
+// The last sub-buffer up to this one that somebody has not overwritten with zeros; else the first one: zeros have no time, and
+// the order by time must stay.
+u64 RecordingSource::with_header(u64 index) const {
+  const auto zeros = [&](u64 n) {
+    const u64 at = begin_ + n * ring_.subbuf_size;
+    return at + abi::header_size <= file_.size() && is_removed(file_.data() + at);
+  };
+  if (!whole_) return index;
+  while (index != 0 && zeros(index)) --index;
+  return index;
+}
+
 void RecordingSource::seek(u64 index) {
+  index = with_header(index);
   group_.clear();
   in_group_ = was_read_ = 0;
   const bool compressed = index < groups_.places();
@@ -226,9 +239,9 @@ result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& d
     if (!source && !meta.complete && source.error().code == std::errc::no_such_file_or_directory) continue;
     if (source) {
       const auto file = meta.complete && meta.max_size == 0 && !meta.compressed ? (*source)->sub_buffer_file() : std::nullopt;
-      if (problems != nullptr && file && file->size < ring.bytes)
-        problems->push_back(file->path + " was cut: it has " + std::to_string(file->size) + " bytes, and " +
-                            std::to_string(ring.bytes) + " bytes of events were recorded");
+      const u64 size = std::max(ring.file_size, ring.bytes);
+      if (problems != nullptr && file && file->size < size)
+        problems->push_back(file->path + " was cut: it has " + std::to_string(file->size) + " bytes of " + std::to_string(size));
       sources.push_back(std::move(*source));
       continue;
     }

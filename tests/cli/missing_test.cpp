@@ -65,6 +65,14 @@ TEST_F(MissingCli, ARecordingWhoseFilesWereChanged) {
   for (const char* name : {"cut", "empty", "hole", "end"}) expect_doubt(name);
   EXPECT_EQ(ringside("report hole --time 1.5us..2.5us --fail-on-loss").code, 3);
   EXPECT_EQ(ringside("report hole --time 2.5us..3us --fail-on-loss").code, 0);  // nothing of it is missing there
+  EXPECT_EQ(ringside("report cut --time 1us..2us --fail-on-loss").code, 1);     // the file tells that more is missing, not where
+  for (const char* jobs : {"1", "2", "3", "5"})
+    EXPECT_NE(hist(std::string("hole --time 1.5us..2.5us --jobs ") + jobs).find("71 events, 1 lost"), std::string::npos)
+        << jobs << hist(std::string("hole --time 1.5us..2.5us --jobs ") + jobs);
+  ASSERT_EQ(ringside("export hole --to hole.dat").code, 0);
+  EXPECT_NE(hist("hole.dat").find("370 events, 1 lost"), std::string::npos) << hist("hole.dat");
+  EXPECT_NE(ringside("export cut --to cut.dat").code, 0);
+  expect_doubt("cut.dat");
 }
 
 TEST_F(MissingCli, ALineThatBreaksOff) {
@@ -77,6 +85,10 @@ TEST_F(MissingCli, ALineThatBreaksOff) {
           "stream bad -o bad.data");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("nothing behind them tells how many events they held"), std::string::npos) << o.err;
+  // Of its only sub-buffer.
+  o = run(board + " 20 >few; size=$(stat -c %s few); { head -c $((size - 150)) few; printf x; tail -c 149 few; } >none; " + tool +
+          "stream none -o none.data");
+  EXPECT_EQ(o.code, 1) << o.err;
   // The board begins anew, and the first frames of its second life are lost.
   o = run(board + " 3000 >second; { cat cut; tail -c +9000 second; } >anew; " + tool + "stream anew -o anew.data");
   EXPECT_EQ(o.code, 1);
