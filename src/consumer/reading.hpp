@@ -98,7 +98,7 @@ class Reading {
     do {
       if (held_) [[unlikely]] record = *std::exchange(held_, std::nullopt);
       else if (!trace_.timeline.next(record)) return ended_ = true, Got::nothing;
-      if (record.time >= part_end_ && is_part() && part_end_ <= until()) [[unlikely]] {  // a gap of the window may end behind it
+      if (record.time >= part_end_ && is_part() && part_end_ <= until()) [[unlikely]] {  // a gap may end behind the window
         held_ = record;
         return Got::nothing;
       }

@@ -75,7 +75,8 @@ void StreamContent::begin_anew() {
 }
 
 bool StreamContent::uncertain() const {
-  return (missed_ && rings_.empty()) || std::any_of(rings_.begin(), rings_.end(), [](const auto& ring) { return ring.second.uncertain; });
+  const auto is_uncertain = [](const auto& ring) { return ring.second.uncertain; };
+  return (missed_ && rings_.empty()) || std::any_of(rings_.begin(), rings_.end(), is_uncertain);
 }
 
 result<void> StreamContent::event(const Frame& frame) {

@@ -101,7 +101,8 @@ TEST_F(Jobs, EventsOfOneCpu) {
   auto w = must(RecordingWriter::create(dir + "/moves", ClockInfo{}));
   const std::string pids =
       "\tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:pid_t next_pid;\toffset:12;\tsize:4;\tsigned:1;\n";
-  w.meta().events.push_back({1, "sched", "sched_switch", test::format(1, "sched_switch", pids, R"("%d", REC->next_pid)"), true, true});
+  const std::string sched_switch = test::format(1, "sched_switch", pids, R"("%d", REC->next_pid)");
+  w.meta().events.push_back({1, "sched", "sched_switch", sched_switch, true, true});
   w.meta().events.push_back({0xF001, "app", "malloc", test::malloc_format(0xF001), true});
   for (u32 cpu = 0; cpu < 2; ++cpu) must(w.add_ring({cpu, 0, 0, "", "", true}, 4096));
   must(w.add_ring({9, 100, 100, "t", "p"}, 4096));
@@ -117,7 +118,8 @@ TEST_F(Jobs, EventsOfOneCpu) {
   }
   must(w.finish(1));
   for (const char* where : {" r", " moves"})
-    for (const char* command : {"hist event --cpu 0", "top --cpu 1", "latency sched:sched_switch sched:sched_switch --key next_pid --cpu 0"})
+    for (const char* command : {"hist event --cpu 0", "top --cpu 1",
+                                "latency sched:sched_switch sched:sched_switch --key next_pid --cpu 0"})
       expect_the_same(std::string(command) + where);
   expect_the_same("latency app:malloc app:malloc --slowest 0 --cpu 1 moves");
   EXPECT_NE(ringside("hist event -e app:malloc --cpu 0 moves --jobs 5").out.find("640 events"), std::string::npos);

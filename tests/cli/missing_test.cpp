@@ -65,7 +65,7 @@ TEST_F(MissingCli, ARecordingWhoseFilesWereChanged) {
   for (const char* name : {"cut", "empty", "hole", "end"}) expect_doubt(name);
   EXPECT_EQ(ringside("report hole --time 1.5us..2.5us --fail-on-loss").code, 3);
   EXPECT_EQ(ringside("report hole --time 2.5us..3us --fail-on-loss").code, 0);  // nothing of it is missing there
-  EXPECT_EQ(ringside("report cut --time 1us..2us --fail-on-loss").code, 1);     // the file tells that more is missing, not where
+  EXPECT_EQ(ringside("report cut --time 1us..2us --fail-on-loss").code, 1);  // where more is missing is not known
   for (const char* jobs : {"1", "2", "3", "5"})
     EXPECT_NE(hist(std::string("hole --time 1.5us..2.5us --jobs ") + jobs).find("71 events, 1 lost"), std::string::npos)
         << jobs << hist(std::string("hole --time 1.5us..2.5us --jobs ") + jobs);
@@ -86,8 +86,8 @@ TEST_F(MissingCli, ALineThatBreaksOff) {
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("nothing behind them tells how many events they held"), std::string::npos) << o.err;
   // Of its only sub-buffer.
-  o = run(board + " 20 >few; size=$(stat -c %s few); { head -c $((size - 150)) few; printf x; tail -c 149 few; } >none; " + tool +
-          "stream none -o none.data");
+  o = run(board + " 20 >few; size=$(stat -c %s few); { head -c $((size - 150)) few; printf x; tail -c 149 few; } >none; " +
+          tool + "stream none -o none.data");
   EXPECT_EQ(o.code, 1) << o.err;
   // The board begins anew, and the first frames of its second life are lost.
   o = run(board + " 3000 >second; { cat cut; tail -c +9000 second; } >anew; " + tool + "stream anew -o anew.data");
@@ -120,8 +120,8 @@ TEST_F(MissingCli, ATraceDatOfARingWhoseTimesGoBack) {
     for (const char* jobs : {" --jobs 1", " --jobs 2", " --jobs 5"}) {
       const std::string options = std::string(range) + jobs;
       const std::string lines = " | cut -d: -f2-";  // the dat says that it was CPU 0
-      EXPECT_EQ(run(tool + "report back.dat " + options + lines).out, run(tool + "report back " + std::string(range) + lines).out)
-          << options;
+      const std::string printed = run(tool + "report back " + std::string(range) + lines).out;
+      EXPECT_EQ(run(tool + "report back.dat " + options + lines).out, printed) << options;
       const std::string seen = hist("back " + std::string(range));
       EXPECT_EQ(hist("back.dat " + options).substr(0, seen.find(' ')), seen.substr(0, seen.find(' '))) << options;
     }
