@@ -43,11 +43,8 @@ result<int> run_stream(const StreamOptions& options) {
     run = RS_TRY(RecordingRun::create(options.out, line.content().clock(), 0, options.compress));
     return run->add(line);
   };
-  u64 missing = 0, restarts = 0;
   const auto take_all = [&](bool last) {
     for (remote::Frame frame; done && !line.content().ended() && frames.next(frame, last);) {
-      if (std::exchange(restarts, frames.restarts()) != frames.restarts()) line.begin_anew();
-      if (std::exchange(missing, frames.missing()) != frames.missing()) line.missed();
       done = line.hear(frame);
       if (run == nullptr && done && line.content().known()) done = begin();
       if (run == nullptr || !done) continue;

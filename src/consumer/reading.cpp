@@ -273,7 +273,7 @@ void Reading::tell() {
 u64 Reading::recorded_events() const {
   u64 events = 0;
   for (const OpenedTrace& o : trace_.opened) {
-    if (!o.where.is(Where::Kind::recording) || !o.recording || !o.recording->complete || o.recording->max_size != 0) return 0;
+    if (!o.where.is(Where::Kind::recording) || !o.recording || !o.recording->keeps_all()) return 0;
     for (const RecordedRing& ring : o.recording->rings) events += ring.events;
   }
   return following_ ? 0 : events;

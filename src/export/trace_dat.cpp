@@ -12,6 +12,7 @@
 #include <set>
 
 #include "schema/format_text.hpp"
+#include "source/sub_buffer_copy.hpp"
 #include "source/trace_dat_format.hpp"
 #include "sys/beneath.hpp"
 #include "sys/text.hpp"
@@ -298,7 +299,7 @@ class DatWriter {
       abi::SubBufferHeader header{};
       if (pread(file.get(), &header, sizeof header, static_cast<off_t>(at)) != sizeof header) return false;
       if (abi::commit_size(header.commit) > page - abi::header_size) return false;
-      if (header.commit == 0 && header.time_stamp == 0) return false;  // zeros: a gap
+      if (is_zeros(header)) return false;  // a gap
     }
     return true;
   }
@@ -365,7 +366,7 @@ class DatWriter {
           // end.
           const u64 used = std::min<u64>(abi::header_size + view->end + 8, own);
           const u8* bytes = renumber ? renumbered(*view, ring->name().kernel, used) : view->sub_buffer;
-          RS_TRY(write(view->lost_before != 0 ? with_gap(*view, bytes, used) : bytes, used, at_));
+          RS_TRY(write(view->lost_before != 0 ? with_gap(*view, bytes, used, static_cast<u32>(own)) : bytes, used, at_));
           at_ += page;
         }
       }
@@ -378,16 +379,14 @@ class DatWriter {
   }
 
   // The gap in front of it stands in its bytes, or does now.
-  const u8* with_gap(const SubBufferView& view, const u8* from, u64 used) {
+  const u8* with_gap(const SubBufferView& view, const u8* from, u64 used, u32 subbuf_size) {
     abi::SubBufferHeader header{};
     std::memcpy(&header, from, sizeof header);
-    if ((header.commit & abi::missed_events) != 0) return from;
+    if (abi::commit_missed(header.commit)) return from;
     gap_.assign(from, from + used);
-    header.commit |= abi::missed_events;
-    if (used >= abi::header_size + view.end + sizeof view.lost_before) {
-      header.commit |= abi::missed_stored;
+    header = header_of_copy(view, subbuf_size);
+    if (abi::commit_stored(header.commit))
       std::memcpy(gap_.data() + abi::header_size + view.end, &view.lost_before, sizeof view.lost_before);
-    }
     std::memcpy(gap_.data(), &header, sizeof header);
     return gap_.data();
   }

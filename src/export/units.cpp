@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
 
 namespace ringside {
 namespace {
 
 struct Number {
-  std::string_view digits;
-  std::string_view unit;
-  double value() const { return std::strtod(std::string(digits).c_str(), nullptr); }
+  std::string_view digits, unit;
 };
 
 std::optional<Number> split(std::string_view text) {
@@ -30,8 +27,8 @@ std::optional<Number> split(std::string_view text) {
   return Number{text.substr(0, n), text.substr(n)};
 }
 
-// digits[.digits] of this many ns, exactly; rounded to the nearest ns.
-std::optional<u64> scaled(std::string_view digits, u64 ns) {
+// digits[.digits] units of this size, exactly; rounded to the nearest whole number.
+std::optional<u64> scaled(std::string_view digits, u64 unit) {
   __extension__ using u128 = unsigned __int128;
   const size_t dot = digits.find('.');
   u128 whole = 0, part = 0, parts = 1;
@@ -39,14 +36,8 @@ std::optional<u64> scaled(std::string_view digits, u64 ns) {
     if ((whole = whole * 10 + static_cast<u32>(c - '0')) > INT64_MAX) return std::nullopt;
   const std::string_view fraction = dot == digits.npos ? "" : digits.substr(dot + 1);
   for (const char c : fraction.substr(0, 19)) part = part * 10 + static_cast<u32>(c - '0'), parts *= 10;
-  const u128 all = whole * ns + (part * ns + parts / 2) / parts;
+  const u128 all = whole * unit + (part * unit + parts / 2) / parts;
   return all > INT64_MAX ? std::nullopt : std::optional(static_cast<u64>(all));
-}
-
-std::optional<u64> scaled(double value, double factor) {
-  const double result = value * factor;
-  if (!(result >= 0) || result >= 9.2e18) return std::nullopt;
-  return static_cast<u64>(std::llround(result));
 }
 
 }  // namespace
@@ -55,27 +46,27 @@ std::optional<u64> parse_size(std::string_view text) {
   const auto number = split(text);
   if (!number) return std::nullopt;
   std::string_view unit = number->unit;
-  if (unit.empty() || unit == "b" || unit == "B") return scaled(number->value(), 1);
-  double factor = 0;
+  if (unit.empty() || unit == "b" || unit == "B") return scaled(number->digits, 1);
+  u64 factor = 0;
   switch (unit.front() | 0x20) {
     case 'k':
       factor = 1024;
       break;
     case 'm':
-      factor = 1024.0 * 1024;
+      factor = u64{1024} * 1024;
       break;
     case 'g':
-      factor = 1024.0 * 1024 * 1024;
+      factor = u64{1024} * 1024 * 1024;
       break;
     case 't':
-      factor = 1024.0 * 1024 * 1024 * 1024;
+      factor = u64{1024} * 1024 * 1024 * 1024;
       break;
     default:
       return std::nullopt;
   }
   unit.remove_prefix(1);
   if (unit != "" && unit != "B" && unit != "b" && unit != "iB") return std::nullopt;
-  return scaled(number->value(), factor);
+  return scaled(number->digits, factor);
 }
 
 std::optional<u64> parse_time(std::string_view text) {

@@ -9,8 +9,6 @@ class StreamFeed final : public Feed {
  public:
   // The frame's bytes must stay until the next one. An error concerns the whole line: its version is not known here.
   result<void> hear(const remote::Frame& frame);
-  void missed() { content_.missed(); }  // frames did not arrive
-  void begin_anew() { content_.begin_anew(); }
   void doubt(std::string sentence) { books_.doubts.push_back(std::move(sentence)); }  // before the run's end
   const Faults& unheard() const { return unheard_; }  // faults from before the run
   // content().known() must be true before a run can begin: hello brings the clock.

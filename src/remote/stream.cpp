@@ -28,10 +28,10 @@ bool FrameReader::next(Frame& frame, bool last) {
     payload_.resize((h.bytes + 7) / 8);
     if (h.bytes != 0) std::memcpy(payload_.data(), here + sizeof h, h.bytes);
     const auto ahead = frames_++ != 0 ? static_cast<i32>(h.sequence - sequence_) : 0;
-    restarts_ += ahead < 0;
-    missing_ += ahead < 0 ? h.sequence : static_cast<u32>(ahead);  // a life begins with frame 0
+    const u32 missing = ahead < 0 ? h.sequence : static_cast<u32>(ahead);
+    missing_ += missing;
     sequence_ = h.sequence + 1;
-    frame = {h, reinterpret_cast<const u8*>(payload_.data())};
+    frame = {h, reinterpret_cast<const u8*>(payload_.data()), missing, ahead < 0};
     return true;
   }
   if (last) {
@@ -64,7 +64,7 @@ StreamContent::Ring& StreamContent::ring(u16 number) {
   return rings_.emplace_back(number, Ring{}).second;
 }
 
-void StreamContent::missed() {
+void StreamContent::miss() {
   missed_ = true;
   for (auto& [n, ring] : rings_) ring.uncertain = true;
 }
@@ -138,6 +138,8 @@ result<std::optional<SubBufferView>> StreamContent::sub_buffer(const Frame& fram
 }
 
 result<std::optional<SubBufferView>> StreamContent::take(const Frame& frame) {
+  if (frame.anew) begin_anew();
+  if (frame.missing != 0) miss();
   switch (frame.head.kind) {
     case FrameKind::hello: {
       StreamHello h;

@@ -12,6 +12,8 @@ namespace ringside::remote {
 struct Frame {
   FrameHeader head{};
   const u8* payload = nullptr;  // head.bytes; aligned to 8; until the next call
+  u32 missing = 0;              // frames that did not arrive between the one before and this one
+  bool anew = false;            // the writer began anew in between, with frame 0
 };
 
 class FrameReader {
@@ -23,13 +25,12 @@ class FrameReader {
   u64 skipped() const { return skipped_; }  // bytes that belong to no good frame
   u64 missing() const { return missing_; }  // frames that were sent but did not arrive whole, by their sequence numbers
   u64 frames() const { return frames_; }
-  u64 restarts() const { return restarts_; }  // times that the numbers began anew
 
  private:
   std::vector<u8> bytes_;
   size_t at_ = 0;
   std::vector<u64> payload_;
-  u64 skipped_ = 0, missing_ = 0, frames_ = 0, restarts_ = 0;
+  u64 skipped_ = 0, missing_ = 0, frames_ = 0;
   u32 sequence_ = 0;  // the next frame's
 };
 
@@ -51,13 +52,13 @@ class StreamContent {
   const std::vector<EventInfo>& events() const { return events_; }
   const std::vector<std::pair<u16, Ring>>& rings() const { return rings_; }
   u64 restarts() const { return restarts_; }
-  void begin_anew();       // the writer did, with frame 0 and event 0 of each ring
-  void missed();           // frames did not arrive
-  bool uncertain() const;  // nothing came since that would count what was in them
+  bool uncertain() const;  // frames are missing, and none came since that would count what was in them
 
  private:
   result<std::optional<SubBufferView>> sub_buffer(const Frame& frame);
   result<void> event(const Frame& frame);
+  void begin_anew();  // the writer did, with event 0 of each ring
+  void miss();        // frames
   Ring& ring(u16 number);
 
   StreamHello hello_{};

@@ -76,6 +76,7 @@ struct RecordingMeta {
   bool complete = false;
 
   Removed removed() const;  // of all rings
+  bool keeps_all() const { return complete && max_size == 0; }  // what was recorded is in its files
   static result<RecordingMeta> read(const std::string& dir);
   // Writes into the directory `open`; `dir` is its name in messages. Two files take turns, so that there is room for the next:
   // a full disk takes no more events, but it takes the names of the recorded ones. last: gives that room back.

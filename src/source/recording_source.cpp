@@ -24,7 +24,7 @@ RecordingSource::RecordingSource(SubBufferFile whole, sys::Region file, u64 begi
       file_(std::move(file)),
       ring_(ring),
       complete_(meta.complete),
-      whole_(meta.complete && meta.max_size == 0 && !meta.compressed),
+      whole_(meta.keeps_all() && !meta.compressed),
       shrinking_(meta.max_size != 0 && !meta.complete),
       begin_(begin),
       offset_(begin) {
@@ -169,7 +169,7 @@ bool RecordingSource::take(u64 at, u64 have) {
 bool RecordingSource::is_removed(const u8* sub_buffer) {
   SubBufferHeader now{};
   std::memcpy(&now, sub_buffer, sizeof now);
-  return now.time_stamp == 0 && now.commit == 0;
+  return is_zeros(now);
 }
 
 result<std::optional<SubBufferView>> RecordingSource::next() {
@@ -238,7 +238,7 @@ result<std::vector<std::unique_ptr<Source>>> open_recording(const std::string& d
     // A recorder killed between naming a ring and making its file leaves a name without a file.
     if (!source && !meta.complete && source.error().code == std::errc::no_such_file_or_directory) continue;
     if (source) {
-      const auto file = meta.complete && meta.max_size == 0 && !meta.compressed ? (*source)->sub_buffer_file() : std::nullopt;
+      const auto file = meta.keeps_all() ? (*source)->sub_buffer_file() : std::nullopt;
       const u64 size = std::max(ring.file_size, ring.bytes);
       if (problems != nullptr && file && file->size < size)
         problems->push_back(file->path + " was cut: it has " + std::to_string(file->size) + " bytes of " + std::to_string(size));

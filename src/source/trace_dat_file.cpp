@@ -262,7 +262,7 @@ class Parser {
       if (key == "Buffer") stats_of_ = value;
       if (key == stat_refused) out_.missing.refused += number;
       if (key == stat_unrecorded) out_.missing.unrecorded += number;
-      if (key == stat_unordered) out_.unordered = true;
+      if (key == stat_unordered) unordered_ = true;
       if (key == stat_doubt) out_.missing.doubts.emplace_back(value.substr(0, 1000));
       if (key == "CPU") counters = &stats_[{stats_of_, static_cast<u32>(number)}];
       if (counters == nullptr) return;
@@ -449,7 +449,7 @@ class Parser {
         auto ring = std::make_unique<TraceDatSource>(bytes_, std::move(name), clock_of(buffer.clock), buffer.page_size, data,
                                                      buffer.compressed ? compression_ : Compression::none,
                                                      counters == stats_.end() ? Counters{} : counters->second);
-        if (out_.unordered) ring->say_unordered();
+        if (unordered_) ring->say_unordered();
         out_.missing.refused += ring->counters().dropped + ring->counters().commit_overrun;
         out_.rings.push_back(std::move(ring));
       }
@@ -467,6 +467,7 @@ class Parser {
   std::string trace_clock_;
   u64 offset_ns_ = 0;
   u32 mult_ = 0, shift_ = 0;
+  bool unordered_ = false;  // ringside exported it from rings whose times go back
   std::string stats_of_;
   std::map<std::pair<std::string, u32>, Counters> stats_;
 };

@@ -36,8 +36,7 @@ struct TraceDatFile {
   std::vector<RingName> threads;
   std::string kallsyms, printk_formats;
   std::vector<std::unique_ptr<Source>> rings;
-  Missing missing;         // as far as the file says it
-  bool unordered = false;  // ringside exported it from rings whose times go back
+  Missing missing;  // as far as the file says it
   std::vector<std::string> problems;
 };
 

@@ -24,9 +24,9 @@ struct MissingCli : test::BinaryTest {
     w.meta().events.push_back({61441, "app", "malloc", test::malloc_format(61441), true});
     must(w.add_ring({0, 100, 100, "t", "p"}, 4096));
     for (u64 page = 0; page < 40; ++page) {
-      const bool back = std::find(early.begin(), early.end(), page) != early.end();
-      SubBuffer s(1000 + page * 100 - (back ? 500 : 0));
-      for (u64 n = 0; n < 10; ++n) s.event(1000 + page * 100 - (back ? 500 : 0) + n, Payload(61441, 100).put(page).put(n));
+      const u64 time = 1000 + page * 100 - (std::find(early.begin(), early.end(), page) != early.end() ? 500 : 0);
+      SubBuffer s(time);
+      for (u64 n = 0; n < 10; ++n) s.event(time + n, Payload(61441, 100).put(page).put(n));
       must(w.append(0, s.view()));
     }
     w.meta().missing.refused = refused;
