@@ -75,6 +75,16 @@ struct PerfettoFile {
 
   explicit PerfettoFile(const std::string& bytes) { packets(bytes); }
 
+  // Without the packet that the end of the bytes cuts: a reader of a file may see a write() up to the end of any page.
+  static std::string whole_packets(const std::string& bytes) {
+    size_t whole = 0;
+    try {
+      for (protozero::pbf_reader file(bytes); file.next(1); whole = bytes.size() - file.data().size()) file.skip();
+    } catch (const protozero::end_of_buffer_exception&) {
+    }
+    return bytes.substr(0, whole);
+  }
+
   // Begins and ends in order of time, those of equal times in order of the file: an end closes the slice that began last, is
   // open and has its name and its category, as far as the end has them. Without ends that close nothing.
   std::vector<PerfettoSlice> slices() const {
