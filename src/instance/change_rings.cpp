@@ -37,6 +37,7 @@ result<void> Instance::reset() {
   }
   words_.control->past = {};
   words_.control->refused = 0;
+  words_.control->refused_told = 0;
   return {};
 }
 

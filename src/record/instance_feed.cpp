@@ -24,7 +24,8 @@ result<void> InstanceFeed::begin(RecordingRun& run) {
   look_for_events();
   __atomic_fetch_add(&words_.control->stacks_again, u64{1},
                      __ATOMIC_RELAXED);  // this reader has not seen what others have read
-  u64 told = 0;  // losses that are in the books of former readers
+  // Losses that are in the books of former readers. Memory is given back only of rings that were read to their end.
+  u64 told = instance_.past().overrun;
   for (const RingInfo& info : instance_.rings()) {
     told += info.told;
     books_.before += info.counters.read + info.told;
@@ -32,6 +33,7 @@ result<void> InstanceFeed::begin(RecordingRun& run) {
   }
   books_.before += instance_.past().read + instance_.past().overrun;
   books_.earlier.overrun = std::max(books_.earlier.overrun, told);
+  books_.earlier.refused = std::max(books_.earlier.refused, __atomic_load_n(&words_.control->refused_told, __ATOMIC_RELAXED));
   look_for_rings(run);  // those of hundreds of CPUs take a while: before the command starts
   return {};
 }
@@ -209,6 +211,13 @@ Books InstanceFeed::close(RecordingRun& run) {
   books_.refused = instance_.refused();
   for (const auto& [number, ring] : rings_) books_.left_out += ring.selection.left_out();
   return books_;
+}
+
+void InstanceFeed::told() {
+  u64& word = words_.control->refused_told;
+  const u64 refused = books_.all_refused();
+  for (u64 was = __atomic_load_n(&word, __ATOMIC_RELAXED); was < refused;)
+    if (__atomic_compare_exchange_n(&word, &was, refused, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
 }
 
 }  // namespace ringside

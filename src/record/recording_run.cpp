@@ -115,6 +115,8 @@ result<void> RecordingRun::finish(u64 duration_ns) {
   missing.doubts.insert(missing.doubts.end(), of_faults.begin(), of_faults.end());
   if (!adds_up(totals())) missing.doubts.push_back(identity(totals()));
   auto finished = writer_.finish(duration_ns);
+  for (Feed* feed : feeds_)
+    if (finished) feed->told();
   return failed() ? tl::unexpected<Error>(*faults_.failure()) : finished;
 }
 

@@ -33,6 +33,8 @@ class Feed {
   virtual void describe(RecordingMeta& meta) = 0;
   // The end: takes the rest unless run.failed(), and puts its rings' closing counters into the writer's meta.
   virtual Books close(RecordingRun& run) = 0;
+  // After close(), when the recording with those books is complete on disk.
+  virtual void told() {}
   // Before close(): recording goes on, and the next run takes what is not read yet. The kernel's feed itself goes on there
   // (add, then on()), without a loss between the two.
   void hand_over() { handing_over_ = true; }

@@ -6,6 +6,7 @@
 
 #include "binary.hpp"
 #include "cli/hand_made.hpp"
+#include "instance/instance.hpp"
 #include "source/recording.hpp"
 
 namespace ringside::missing_test {
@@ -18,6 +19,23 @@ using test::SubBuffer;
 struct MissingCli : test::BinaryTest {
   const std::string board = RINGSIDE_BUILD_DIR "/example_04_stream", tool = RINGSIDE_BUILD_DIR "/ringside ";
 
+  void write_to(const std::string& instance) const {
+    EXPECT_EQ(run("RINGSIDE_INSTANCE=" + instance +
+                  " RINGSIDE_LIBC=io LD_PRELOAD=" RINGSIDE_BUILD_DIR
+                  "/libringside-libc.so dd if=/dev/zero of=/dev/null bs=1 count=3000")
+                  .code,
+              0);
+  }
+  // Records what an instance has, and returns what that says is missing.
+  u64 lost_in(const std::string& instance, const std::string& name) const {
+    const Outcome o = ringside("record -i " + instance + " --duration 100ms --fail-on-loss -o " + name);
+    const RecordingMeta meta = must(RecordingMeta::read(dir + "/" + name));
+    u64 lost = meta.missing.refused + meta.missing.unrecorded;
+    for (const RecordedRing& ring : meta.rings) lost += ring.lost;
+    EXPECT_EQ(o.code, lost == 0 ? 0 : 3) << o.err;
+    EXPECT_EQ(ringside("report " + name + " --fail-on-loss").code, o.code) << name;
+    return lost;
+  }
   // 40 sub-buffers of ten events in one ring. early: those that begin before the one in front of them.
   void record(const std::string& name, std::initializer_list<u64> early = {}, u64 refused = 0) const {
     auto w = must(RecordingWriter::create(dir + "/" + name, ClockInfo{}));
@@ -130,21 +148,26 @@ TEST_F(MissingCli, ATraceDatOfARingWhoseTimesGoBack) {
 // Each loss is told by one recording: the next ones of the instance begin behind it.
 TEST_F(MissingCli, ALossIsToldOnce) {
   ASSERT_EQ(ringside("record -q -i over -b 16k --subbuf-size 4k -o made -- true").code, 0);
-  ASSERT_EQ(run("RINGSIDE_INSTANCE=over RINGSIDE_LIBC=io LD_PRELOAD=" RINGSIDE_BUILD_DIR
-                "/libringside-libc.so dd if=/dev/zero of=/dev/null bs=1 count=3000")
-                .code,
-            0);
-  const auto lost = [&](const std::string& name, int code) {
-    const Outcome o = ringside("record -i over --duration 100ms --fail-on-loss -o " + name);
-    EXPECT_EQ(o.code, code) << o.err;
-    EXPECT_EQ(ringside("report " + name + " --fail-on-loss").code, code) << name;
-    u64 gaps = 0;
-    for (const RecordedRing& ring : must(RecordingMeta::read(dir + "/" + name)).rings) gaps += ring.lost;
-    return gaps;
-  };
-  EXPECT_GT(lost("first", 3), 1000u);
-  EXPECT_EQ(lost("second", 0), 0u);
-  EXPECT_EQ(lost("third", 0), 0u);
+  write_to("over");
+  EXPECT_GT(lost_in("over", "first"), 1000u);
+  EXPECT_EQ(lost_in("over", "second"), 0u);
+  EXPECT_EQ(lost_in("over", "third"), 0u);
+}
+TEST_F(MissingCli, ARefusalIsToldOnce) {
+  ASSERT_EQ(ringside("record -q -i full -b 16k --subbuf-size 4k --mode discard -o made -- true").code, 0);
+  write_to("full");
+  EXPECT_GT(lost_in("full", "first"), 1000u);
+  EXPECT_EQ(lost_in("full", "second"), 0u);
+  write_to("full");
+  EXPECT_GT(lost_in("full", "third"), 1000u);
+  EXPECT_EQ(lost_in("full", "fourth"), 0u);
+}
+TEST_F(MissingCli, ALossOfARingWhoseMemoryWasGivenBackIsToldOnce) {
+  ASSERT_EQ(ringside("record -q -i given -b 16k --subbuf-size 4k --rings thread -o made -- true").code, 0);
+  write_to("given");
+  EXPECT_GT(lost_in("given", "first"), 1000u);
+  EXPECT_GT(must(Instance::open(dir + "/root/given"))->trim(false), 0u);
+  EXPECT_EQ(lost_in("given", "second"), 0u);
 }
 
 // The largest time is one like any other, and a range holds it to the nanosecond.
