@@ -147,12 +147,9 @@ result<int> run_plot(PlotOptions options) {
     // Pairs use all events, also those that the page does not show.
     const RingName& ring = reading.ring(record);
     if (pairs && pairs->take(record, ring)) latency->add(record.time, pairs->latency());
-    const bool of_cpu =
-        options.window.cpus.empty() || (ring.its_cpu() >= 0 && std::find(options.window.cpus.begin(), options.window.cpus.end(),
-                                                                         ring.place()) != options.window.cpus.end());
     const Stacks::Part part = stacks.part(record.number());
     if (record.lost == 0 && Stacks::tells(part)) continue;
-    if (got != Reading::Got::other && of_cpu)
+    if (got != Reading::Got::other && reading.is_of(options.window, record))
       plot.add(record, ring, part == Stacks::Part::sample ? stacks.sample_count(record) : 1);
     else if (states) plot.see(record, ring);
   }

@@ -141,10 +141,14 @@ bool Reading::outside(TraceRecord& record) {
     if (record.lost == 0 || before >= end) return true;
     record.time = end;  // the gap began in the window, or before it
   }
-  if (window_.cpus.empty()) return false;
+  return !is_of(window_, record);
+}
+
+bool Reading::is_of(const Window& window, const TraceRecord& record) const {
+  if (window.cpus.empty()) return true;
   const RingName& name = ring(record);
   const i32 cpu = record.lost != 0 ? name.its_cpu() : record.cpu_in(name);
-  return cpu < 0 || std::find(window_.cpus.begin(), window_.cpus.end(), static_cast<u32>(cpu)) == window_.cpus.end();
+  return cpu >= 0 && std::find(window.cpus.begin(), window.cpus.end(), static_cast<u32>(cpu)) != window.cpus.end();
 }
 
 Stacks& Reading::join_stacks() {

@@ -123,6 +123,7 @@ TEST_F(Jobs, EventsOfOneCpu) {
       expect_the_same(std::string(command) + where);
   expect_the_same("latency app:malloc app:malloc --slowest 0 --cpu 1 moves");
   EXPECT_NE(ringside("hist event -e app:malloc --cpu 0 moves --jobs 5").out.find("640 events"), std::string::npos);
+  EXPECT_NE(ringside("plot -e app:malloc --cpu 0 moves").err.find("ringside: 640 events"), std::string::npos);
 }
 
 TEST_F(Jobs, Latencies) {
