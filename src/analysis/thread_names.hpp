@@ -26,6 +26,9 @@ namespace ringside {
 
 // Columns that such events tell: their values depend on what was before.
 constexpr std::string_view told_by_events[] = {"comm", "COMM", "task", "thread", "process", "cgroup"};
+inline bool is_told(std::string_view column) {
+  return std::find(std::begin(told_by_events), std::end(told_by_events), column) != std::end(told_by_events);
+}
 
 class ThreadNames {
  public:

@@ -54,9 +54,19 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
-  const pid_t pid = fork();
-  if (pid < 0) {
-    return fail(errno, "cannot start " + command.front());
+  // A signal that comes before the child has its own handlers ends it all the same.
+  sigset_t stopping, before;
+  sigemptyset(&stopping);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&stopping, number);
+  sigprocmask(SIG_BLOCK, &stopping, &before);
+  const pid_t pid = asked_to_stop() ? -1 : fork();
+  if (pid != 0) {
+    const bool stopped = asked_to_stop();
+    const int error = errno;
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    if (stopped) return refuse(std::errc::operation_canceled, "stopped before " + command.front() + " was started");
+    if (pid < 0) return fail(error, "cannot start " + command.front());
+    if (asked_to_stop()) kill(pid, stop_signal());  // it may have come before the fork
   }
   if (pid == 0) {
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
@@ -64,6 +74,7 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
       sigaction(number, nullptr, &old);
       if (old.sa_handler != SIG_IGN) signal(number, number == SIGINT && interrupt_was_ignored() ? SIG_IGN : SIG_DFL);
     }
+    sigprocmask(SIG_SETMASK, &before, nullptr);
     if (files_before.rlim_max != 0) setrlimit(RLIMIT_NOFILE, &files_before);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     hold = sys::Fd();

@@ -311,10 +311,13 @@ Command add_switch(CLI::App& app, const char* name, const char* description, boo
   return {c, [options, on] { return switch_events(*options, on); }};
 }
 
-// One that is mapped is refused for that.
-bool is_waiting(const std::string& name) {
+// Why its maker, a recorder perhaps, still needs it; empty: it does not. One that is mapped is refused for that.
+std::string needed_by_maker(const std::string& name) {
   const auto opened = Instance::open(name);
-  return opened && state_of(**opened) == State::waiting && (*opened)->unmapped("");
+  if (!opened || !(*opened)->maker_lives() || !(*opened)->unmapped("")) return "";
+  const bool written = (*opened)->has_writers();
+  return (written ? "the instance " + name + " is being written to" : "the process that made " + name + " lives, a recorder perhaps") +
+         " (--force removes it all the same)";
 }
 
 result<int> rm(const RmOptions& options) {
@@ -329,9 +332,8 @@ result<int> rm(const RmOptions& options) {
     }
   }
   for (const std::string& name : names) {
-    if (!options.force && is_waiting(name))
-      code = failed(Error{std::make_error_code(std::errc::device_or_resource_busy),
-                          "the process that made " + name + " lives, a recorder perhaps (--force removes it all the same)"});
+    if (const std::string why = options.force ? "" : needed_by_maker(name); !why.empty())
+      code = failed(Error{std::make_error_code(std::errc::device_or_resource_busy), why});
     else if (auto gone = Instance::remove(name, options.force); !gone)
       code = failed(gone.error());
     else

@@ -76,7 +76,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   open.make.own_events = options.own;
   open.make.only_followed = options.only_followed;
   open.make.buffer_size = options.kernel_buffer_size;
-  if (options.over) open.time.over = [over = options.over] { return asked_to_stop() || over(); };
+  if (options.over) open.time.over = options.over;
   open.push_down = options.push_down;
   const Tallied tallied{options.tallied, options.filter, open.only};
   const bool of_server = !open.where.empty() && std::all_of(open.where.begin(), open.where.end(), clickhouse::Address::is);
@@ -180,6 +180,8 @@ int AnalysisRun::finish() {
   if (live_) {
     if (const std::string sentence = unmatched(only_, trace().formats, "all that was read"); !sentence.empty()) say(sentence);
   }
+  if (const u64 taken = reading_->taken_by_others(); taken != 0)
+    say(counted(taken, "event") + " of those lost to this command went to another reader, a recorder perhaps");
   if (reading_->cut()) say(Reading::too_late);
   if (say_problems(*reading_) || (reading_->cut() && live_)) return exit_failure;
   const std::string none = none_within(options_.window, *reading_);

@@ -35,7 +35,7 @@ struct RunOptions {
   bool once = false, json = false, own = false;
   u64 kernel_buffer_size = 4 << 20;       // bytes for each CPU
   bool only_followed = false;             // TracefsOptions::only_followed
-  std::function<bool()> over = nullptr;   // true: the end of a live run, beside Ctrl-C and --duration
+  std::function<bool()> over = nullptr;   // true: the end of a live run, beside --duration; none: Ctrl-C is
   u32 jobs = 0;            // threads for a recording; 0: one core is left for others
   bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
   std::vector<std::string>
@@ -71,6 +71,7 @@ class AnalysisRun {
              const Picture& picture) {
     check_columns(columns);
     find_mixtures(columns);
+    for (const Column& column : columns) reading_->look_up_for(column);
     const u32 jobs = has_parts(columns) ? jobs_of(*reading_, options_.jobs) : 1;
     std::vector<std::unique_ptr<Table>> tables(jobs);  // apart: each event changes one, and no cache line is to belong to two
     std::atomic<bool> good{true};
@@ -104,6 +105,8 @@ class AnalysisRun {
   template <class Make, class Join>
   bool stitch(const std::vector<Column>& columns, const std::vector<const Filter*>& conditions, const Make& make,
               const Join& join) {
+    for (const Column& column : columns) reading_->look_up_for(column);
+    for (const Filter* filter : conditions) reading_->look_up_for(*filter);
     if (!has_parts(columns) || reading_->stacks_anywhere()) return false;
     if (std::any_of(conditions.begin(), conditions.end(), [&](const Filter* filter) { return reading_->in_order(*filter); }))
       return false;

@@ -24,11 +24,16 @@ void check_libc(const std::string& list) {
 
 result<std::unique_ptr<Instance>> make_private_instance(const std::string& prefix, InstanceOptions make) {
   for (const std::string& name : Instance::list()) {
-    if (name.rfind(prefix + "-", 0) != 0 || name.find_first_not_of("0123456789", prefix.size() + 1) != std::string::npos)
-      continue;
-    if (auto opened = Instance::open(name); opened && !(*opened)->maker_lives())
-      (void)Instance::remove(name);  // refused while a process writes
+    if (name.rfind(prefix + "-", 0) != 0) continue;
+    const auto opened = Instance::open(name);
+    if (!opened || !(*opened)->of_one_command() || (*opened)->maker_lives()) continue;
+    u64 unread = 0;
+    for (const RingInfo& ring : (*opened)->rings()) unread += ring.counters.unread;
+    if (Instance::remove(name) && unread != 0)  // refused while a process writes
+      say("removed the instance " + name + ", which a killed command left, with " + counted(unread, "event") +
+          " that nobody had read");
   }
+  make.one_command = true;
   // The name may be in use: by a process that has this number in another PID namespace, or by the children of a killed one,
   // which still write.
   for (u64 number = static_cast<u64>(getpid());; number += u64{1} << 32) {

@@ -500,7 +500,7 @@ result<int> run_record(RecordOptions options) {
     if (const auto next = parts.next(); !next) {
       failed(next.error());
       observe(child);
-      return exit_failure;
+      return exit_code_of(child, false, parts.earlier_code, exit_failure);
     }
     due = follow(instance, *parts.run, child, options, start, file, watched);
   }

@@ -8,7 +8,7 @@
 namespace ringside::cli {
 
 void RecordingOptions::add_options(CLI::App& app, const std::string& duration, const std::string& quietly) {
-  app.add_option("-o,--output", out, "directory of the recording; an older recording is replaced")->capture_default_str();
+  app.add_option("-o,--output", out, "directory of the recording; an older one there becomes DIR.old")->capture_default_str();
   add_compress(app, compress);
   add_duration(app, duration_ns, duration);
   app.add_flag("--fail-on-loss", fail_on_loss, "exit with 3 when events were lost");
@@ -59,6 +59,7 @@ int exit_code(const RecordingRun& run, bool fail_on_loss) {
 
 int failed_to_start(const Error& error) {
   failed(error);
+  if (error.code == std::errc::operation_canceled) return exit_signal + stop_signal();
   return error.code == std::errc::no_such_file_or_directory ? exit_not_found : exit_not_executable;
 }
 

@@ -70,6 +70,7 @@ result<int> run_recover(const RecoverOptions& options) {
     name.task = name.process = "recovered";
     dumped.add({std::move(source), name}, ring.survey.problems);
   }
+  RS_TRY(set_aside(options.out));
   auto run = RS_TRY(RecordingRun::create(options.out, clock));
   run->meta().boot = boot;
   RS_TRY(run->add(dumped));
@@ -90,7 +91,7 @@ Command add_recover(CLI::App& app) {
   CLI::App* c = app.add_subcommand("recover", "rings of external writers out of a memory dump");
   c->add_option("FILE", options->file, "any memory dump, whose pages are at page boundaries: a guest's RAM, a shared region")
       ->required();
-  c->add_option("-o,--output", options->out, "directory of the recording; an older recording is replaced")
+  c->add_option("-o,--output", options->out, "directory of the recording; an older one there becomes DIR.old")
       ->capture_default_str();
   c->add_option("--like", options->like, "take the clock and the events' formats from this recording")->type_name("DIR");
   c->add_option("--clock", options->clock, "the writer's clock: mono, tsc or cntvct (raw ticks), or counter")

@@ -85,6 +85,7 @@ int follow_writers(const RemoteOptions& options, RemoteFeed& writer, RecordingRu
 result<int> run_remote(const RemoteOptions& options) {
   const RemoteFeed::Options make = feed_options(options);
   RemoteFeed writer(make);
+  RS_TRY(set_aside(options.out));
   const auto made = RS_TRY(RecordingRun::create(options.out, make.attach.buffer.clock, 0, options.compress));
   RecordingRun& run = *made;
   run.meta().command = options.command;

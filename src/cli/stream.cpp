@@ -40,6 +40,7 @@ result<int> run_stream(const StreamOptions& options) {
   result<void> done;
   Told told;
   const auto begin = [&]() -> result<void> {
+    RS_TRY(set_aside(options.out));
     run = RS_TRY(RecordingRun::create(options.out, line.content().clock(), 0, options.compress));
     return run->add(line);
   };

@@ -289,16 +289,6 @@ class SyscallTable {
   u64 without_ = 0;
 };
 
-// All threads that it has now, and what they start.
-result<void> follow_process(TracefsInstance& kernel, i32 pid) {
-  const auto threads = numbers_in(fmt::format("/proc/{}/task", pid));
-  if (threads.empty()) return refuse(std::errc::no_such_process, fmt::format("there is no process {}", pid));
-  RS_TRY(kernel.follow(pid));
-  for (const i32 tid : threads)
-    if (tid != pid) RS_TRY(kernel.follow(tid));
-  return {};
-}
-
 // -e names calls: a filter of these.
 void choose_calls(SyscallsOptions& options) {
   std::string& filter = options.run.filter;
@@ -348,15 +338,14 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
   }
   if (command) {
     run_options.over = [&] {
-      if (!child) return false;
-      // Ctrl-C on a terminal reached the command as well.
-      if (asked_to_stop() && !std::exchange(passed_on, true) && stop_signal() != SIGINT) child->pass_on(stop_signal());
+      if (!child) return asked_to_stop();
+      if (asked_to_stop() && !std::exchange(passed_on, true)) child->pass_on_stop();
       return child->ended().has_value();
     };
   }
   const auto run = RS_TRY(AnalysisRun::open(run_options));
   const auto table = RS_TRY(SyscallTable::make(options, run->trace()));
-  for (const i32 pid : options.pids) RS_TRY(follow_process(*run->trace().tracefs(), pid));
+  for (const i32 pid : options.pids) RS_TRY(run->trace().tracefs()->follow_process(pid));
   if (command) {
     bool prepared = false;
     auto started = Child::start(options.words, {}, [&](pid_t pid) {
@@ -364,7 +353,7 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
       prepared = done.has_value();
       return done;
     });
-    if (!started && !prepared) return tl::unexpected<Error>(started.error());
+    if (!started && !prepared && !asked_to_stop()) return tl::unexpected<Error>(started.error());
     if (!started) return failed_to_start(started.error());
     child = std::move(*started);
   }
@@ -375,7 +364,7 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
   const int code = run->go(use, [&](const Totals& totals, double, bool last) { return table->picture(totals, last); }, lost);
   if (!child) return code;
   if (!child->ended()) {
-    if (!asked_to_stop()) say("the command is still running; it goes on uncounted");
+    say("the command is still running; it goes on uncounted");
     return code;
   }
   return *child->ended() != exit_ok ? *child->ended() : code;

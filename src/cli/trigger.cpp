@@ -92,6 +92,7 @@ std::string numbered(const TriggerOptions& options, u64 number) {
 
 // An error is better now than after a week of waiting.
 result<void> check_place(const std::string& dir) {
+  RS_TRY(not_in_use(dir));
   std::error_code none;
   if (std::filesystem::exists(dir, none) && !is_recording(dir) &&
       !(std::filesystem::is_directory(dir, none) && std::filesystem::is_empty(dir, none)))
@@ -125,6 +126,7 @@ class FlightRecorder {
     // Uses the watch's own calibration of the clock, so that times are the same there and here.
     const ClockInfo& own = instance_.clock();
     InstanceFeed program(instance_);
+    RS_TRY(set_aside(dir));
     auto made = RS_TRY(RecordingRun::create(dir, hit.clock.kind == own.kind ? hit.clock : own, 0, options_.compress));
     RecordingRun& run = *made;
     run.meta().start_ns -= std::min(run.meta().start_ns, duration);
@@ -200,6 +202,7 @@ class Watch {
   // Checks the present events, for a limited time: writers may be faster than this loop.
   result<void> check_events(Progress& progress) {
     RS_TRY(condition_.compile());
+    condition_.look_up_in(reading_);
     TraceRecord record;
     for (u32 n = 0; n < 1'000'000 && reading_.next(record) != Reading::Got::nothing; ++n) {
       if (record.time < from_ns_) continue;  // it was on its way when the rings were frozen
@@ -238,19 +241,22 @@ class Watch {
     }
     ++made_;
     RS_TRY(recorder_.save(hit, made_));
-    RS_TRY(execute(numbered(options_, made_), hit));
-    if (all_made()) return {};
-    RS_TRY(recorder_.arm());
+    if (!all_made()) RS_TRY(check_place(numbered(options_, made_ + 1)));
+    // Before --exec, which may take long: another party's instance goes on meanwhile.
+    if (!all_made() || !options_.instance.empty()) RS_TRY(recorder_.arm());
     from_ns_ = now_of(hit.clock);
-    return condition_.forget();
+    RS_TRY(condition_.forget());
+    return execute(numbered(options_, made_), hit);
   }
 
   // --exec. Its failure does not end the trigger.
   result<void> execute(const std::string& dir, const Hit& hit) {
     if (options_.exec.empty()) return {};
-    auto child =
-        RS_TRY(Child::start({"/bin/sh", "-c", options_.exec},
-                            {{"RINGSIDE_SNAPSHOT", std::filesystem::absolute(dir).string()}, {"RINGSIDE_TRIGGER", hit.line}}));
+    auto started =
+        Child::start({"/bin/sh", "-c", options_.exec},
+                     {{"RINGSIDE_SNAPSHOT", std::filesystem::absolute(dir).string()}, {"RINGSIDE_TRIGGER", hit.line}});
+    if (asked_to_stop() && !started) return {};
+    Child child = RS_TRY(std::move(started));
     while (!child.ended()) {
       if (asked_to_stop()) child.pass_on(stop_signal());
       sleep_ns(watch_every_ns);
@@ -304,7 +310,9 @@ result<void> check(const TriggerOptions& options) {
   check_subbuf_size(options.subbuf_size);
   if (options.buffer_size < 2 * options.subbuf_size)
     throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
-  return check_place(numbered(options, 1));
+  for (u64 number = 1; number <= std::clamp<u64>(options.count, 1, 10'000); ++number)
+    RS_TRY(check_place(numbered(options, number)));
+  return {};
 }
 
 // The program's instance, whose rings keep the newest events.
@@ -453,6 +461,7 @@ result<int> run_trigger(TriggerOptions options) {
   if (const Missing missing = reading.missing(0); missing.refused != 0 && !options.quiet)
     say(counted(missing.refused, "event was", "events were") +
         " never stored: their rings were full or not available; the condition was not checked for them");
+  for (const std::string& doubt : reading.missing(0).doubts) say(doubt);
   const int code = done ? exit_ok : failed(done.error());
   if (child) see_out(*child, options, start);
   if (!done) return code;
@@ -483,7 +492,7 @@ Command add_trigger(CLI::App& app) {
       ->type_name("START END");
   add_key(*c, options->keys);
   c->add_option("-o,--snapshot,--output", options->snapshot,
-                "directory of the recording, %n in it is its number; an older recording is replaced")
+                "directory of the recording, %n in it is its number; an older one there becomes DIR.old")
       ->expected(0, 1)
       ->type_name("DIR")
       ->capture_default_str();

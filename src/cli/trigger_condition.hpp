@@ -7,6 +7,7 @@
 #include "analysis/filter.hpp"
 #include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
+#include "consumer/reading.hpp"
 #include "consumer/trace.hpp"
 
 namespace ringside::cli {
@@ -45,6 +46,13 @@ class Condition {
   }
   std::optional<u64> latency() const { return pairs_ ? std::optional<u64>(pairs_->latency()) : std::nullopt; }
   const std::string& pending() const { return pending_; }
+  // Threads whose names it compares are looked up by the reading.
+  void look_up_in(Reading& reading) const {
+    if (filter_) reading.look_up_for(*filter_);
+    if (!pairs_) return;
+    for (const Column& column : pairs_->columns()) reading.look_up_for(column);
+    for (const Filter* filter : pairs_->conditions()) reading.look_up_for(*filter);
+  }
 
  private:
   result<void> make();

@@ -273,7 +273,7 @@ class Watcher {
   result<void> reopen(const WatchQuery& query) {
     run_ = RS_TRY(AnalysisRun::open(options_.run));
     if (query.asks_for_stacks()) run_->reading().join_stacks();
-    trace().learn_names(true);
+    run_->reading().look_up_names();
     status_.clock = trace().first().clock;
     return {};
   }
@@ -292,7 +292,6 @@ class Watcher {
     last_tick_ = now;
     next_tick_ = now + interval_ns_;
     ++ticks_;
-    trace().learn_names();
     refresh();
   }
   // Measures how full the rings are, and the cost of watching.

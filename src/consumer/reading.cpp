@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
+#include "analysis/column.hpp"
 #include "export/units.hpp"
 #include "sys/try.hpp"
 
@@ -108,12 +110,38 @@ bool Reading::in_order(std::string_view column) {
   const bool names = tells_names();
   if (column == "stack") return true;
   if (column == "cpu" || column == "CPU") return tells_cpus_;
-  return names && std::find(std::begin(told_by_events), std::end(told_by_events), column) != std::end(told_by_events);
+  return names && is_told(column);
 }
 
 bool Reading::in_order(const Filter& filter) {
   const auto asks = [&](std::string_view name) { return filter.names(name) && in_order(name); };
   return asks("stack") || asks("cpu") || asks("CPU") || std::any_of(std::begin(told_by_events), std::end(told_by_events), asks);
+}
+
+void Reading::look_up_for(const Column& column) { looks_up_ = looks_up_ || column.shows_names() || is_told(column.field()); }
+
+void Reading::look_up_for(const Filter& filter) {
+  looks_up_ = looks_up_ || std::any_of(std::begin(told_by_events), std::end(told_by_events),
+                                       [&](std::string_view name) { return filter.names(name); });
+}
+
+// The kernel keeps the names of some threads that ran of late, and notes one when the thread stops running. A name that was
+// there before a thread's first event may be that of an older thread with its number.
+void Reading::look_up(const TraceRecord& record, const RingName& name) {
+  if (!name.kernel || record.lost != 0 || trace_.tracefs() == nullptr) return;
+  const i32 tid = read_common(record.payload).tid;
+  if (tid == 0 || named_.count(tid) != 0) return;
+  if (!trace_.learn_name(tid)) {
+    if (record.time >= names_until_) learn_names();
+    if (trace_.tasks.find(tid, name) == nullptr) return ++unnamed_, void();
+  }
+  named_.insert(tid);
+}
+
+void Reading::learn_names() {
+  named_ns_ = time_.now();
+  names_until_ = trace_.now();
+  trace_.learn_names();
 }
 
 void Reading::add(Reading& part) {
@@ -217,6 +245,7 @@ std::vector<std::string> Reading::stack_remarks() const {
 
 void Reading::follow(std::optional<u64> look_ahead_ns, u64 duration_ns) {
   following_ = true;
+  if (filter_) look_up_for(*filter_);
   if (look_ahead_ns) trace_.follow(*look_ahead_ns);
   tell();
   looked_ns_ = time_.now();
@@ -227,6 +256,17 @@ void Reading::begin_books() {
   books_begin_ns_ = trace_.now();
   refused_before_ = trace_.missing(0).refused;
   totals_.lost_earlier += refused_before_;
+  for (u32 n = 0; n < trace_.timeline.size(); ++n) overwritten_.push_back({trace_.timeline.source(n).counters().overrun, 0});
+}
+
+u64 Reading::taken_by_others() const {
+  u64 taken = 0;
+  for (u32 n = 0; n < overwritten_.size(); ++n) {
+    if (trace_.timeline.name(n).kernel) continue;
+    const u64 overrun = trace_.timeline.source(n).counters().overrun - overwritten_[n].before;
+    taken += overwritten_[n].gaps - std::min(overwritten_[n].gaps, overrun);
+  }
+  return taken;
 }
 
 bool Reading::wait(u64 look_every_ns, u64 until_ns) {
@@ -255,12 +295,14 @@ void Reading::look_at_rings() {
 
 void Reading::refresh() {
   trace_.refresh();
+  if (looks_up_ && time_.now() - named_ns_ >= names_every_ns) learn_names();  // threads execute other programs
   tell();
 }
 
 void Reading::stop() {
   if (!following_ || stopped_) return;
   stopped_ = true;
+  names_until_ = 0;  // the last events are handed out at once
   trace_.stop();
   tell();
 }
@@ -287,6 +329,9 @@ Missing Reading::missing(u64 gaps) const {
   Missing all = trace_.missing(gaps);
   all.refused -= std::min(all.refused, refused_before_);
   if (cut_) all.doubts.emplace_back(too_late);
+  if (unnamed_ != 0)
+    all.doubts.push_back(counted(unnamed_, "event is of a thread", "events are of threads") +
+                         " whose name is unknown: the kernel had forgotten it before it was read (-e sched tells all names)");
   const u64 recorded = ended_ && all.proved() && window_.whole() ? recorded_events() : 0;
   if (totals_.seen < recorded)
     all.doubts.push_back(counted(recorded - totals_.seen, "event that was recorded is", "events that were recorded are") +

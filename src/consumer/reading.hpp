@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "analysis/filter.hpp"
@@ -22,6 +23,8 @@
 #include "sys/sys.hpp"
 
 namespace ringside {
+
+class Column;
 
 struct Totals {
   u64 seen = 0, events = 0;  // all events; those that pass the filter
@@ -92,6 +95,8 @@ class Reading {
   bool stopped() const { return stopped_; }
   // To be called with follow(): what was lost before this moment is not missing (Totals::lost_earlier).
   void begin_books();
+  // Of the losses since then: events that another reader of an instance took before this one saw them.
+  u64 taken_by_others() const;
   u64 books_begin_ns() const { return books_begin_ns_; }  // that moment, in the trace's ns; 0: with the first event
 
   Got next(TraceRecord& record) {
@@ -111,6 +116,7 @@ class Reading {
         const RingName& name = ring(record);
         names_.see(record, name);
         if (tells_cpus_) running_.see(record, name);
+        if (looks_up_) [[unlikely]] look_up(record, name);
       }
       if (stacks_ != nullptr && !trace_.timeline.none_near(record)) [[unlikely]] join(record);
     } while (narrow_ && outside(record));
@@ -125,6 +131,10 @@ class Reading {
   bool tells_names();  // events tell names of threads, or CPUs: from then on
   bool in_order(std::string_view column);  // the column's values depend on earlier events
   bool in_order(const Filter& filter);      // those that it compares do
+  // From now on the thread of each live event of the kernel is looked up: the column, or the filter, asks for its name.
+  void look_up_for(const Column& column);
+  void look_up_for(const Filter& filter);
+  void look_up_names() { looks_up_ = true; }
   bool filters_in_order() { return filter_ && in_order(*filter_); }
   bool is_of(const Window& window, const TraceRecord& record) const;  // on one of its CPUs; of a gap: in one's ring
   bool chooses_cpus() const { return !window_.cpus.empty(); }
@@ -216,6 +226,7 @@ class Reading {
     totals_.late += record.late;
     if (record.lost != 0) {
       (record.time < books_begin_ns_ ? totals_.lost_earlier : totals_.lost) += record.lost;
+      if (record.time >= books_begin_ns_ && record.source < overwritten_.size()) overwritten_[record.source].gaps += record.lost;
       return Got::gap;
     }
     ++totals_.seen;
@@ -230,6 +241,8 @@ class Reading {
   void narrow(u64 lead);
   bool outside(TraceRecord& record);
   void join(TraceRecord& record);
+  void look_up(const TraceRecord& record, const RingName& name);
+  void learn_names();
   void look_at_rings();
 
   Trace trace_;
@@ -249,13 +262,22 @@ class Reading {
   u32 rings_ = 0;
   bool tells_names_ = false;  // it has rings of the kernel
   bool tells_cpus_ = false;  // it has rings of threads, and the kernel's beside them
+  bool looks_up_ = false;
+  u64 names_until_ = 0;              // events before this moment have threads whose names are known, if they ended
+  u64 unnamed_ = 0;                  // events of threads that had ended before their names could be read
+  std::unordered_set<i32> named_{};  // threads whose names were looked up
   std::function<void(const std::vector<std::string>&)> notices_;
   Time time_;
   Totals totals_;
   u64 grown_until_ = 0;  // open_growing: in the trace's ns
   u64 books_begin_ns_ = 0, refused_before_ = 0;
+  struct Overwritten {
+    u64 before, gaps;  // as the ring counts them, when the books began; as gaps tell them since
+  };
+  std::vector<Overwritten> overwritten_{};  // by ring, since the books began
   bool following_ = false, stopped_ = false, cut_ = false, ended_ = false;
-  u64 end_ns_ = forever, looked_ns_ = 0;
+  static constexpr u64 names_every_ns = 50'000'000;  // less than events wait for others
+  u64 end_ns_ = forever, looked_ns_ = 0, named_ns_ = 0;
   size_t told_ = 0;  // problems
 };
 

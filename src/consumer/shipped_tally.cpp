@@ -47,7 +47,7 @@ bool Tally::can() {
   const auto in_order = [&](std::string_view name) {
     if (name == "stack") return true;
     if (name == "cpu" || name == "CPU") return kernel && threads;
-    return kernel && std::find(std::begin(told_by_events), std::end(told_by_events), name) != std::end(told_by_events);
+    return kernel && is_told(name);
   };
   for (const std::string& text : tallied_.columns) {
     auto column = Column::compile(text, parts_.formats(), tasks_);

@@ -503,24 +503,21 @@ void Trace::stop() {
   finish();
 }
 
-void Trace::learn_names(bool living) {
+void Trace::learn_names() {
   const TracefsInstance* const from = tracefs();
   if (from == nullptr) return;
-  const auto add = [&](i32 tid, std::string name) {
-    if (tid > 0 && !name.empty()) tasks.add(Task{tid, tid, name, name});
-  };
-  std::error_code error;
-  namespace fs = std::filesystem;
-  for (fs::directory_iterator process("/proc", error), none; living && !error && process != none; process.increment(error)) {
-    if (!std::isdigit(static_cast<unsigned char>(process->path().filename().native()[0]))) continue;
-    std::error_code gone;
-    for (fs::directory_iterator thread(process->path() / "task", gone); !gone && thread != none; thread.increment(gone)) {
-      auto name = sys::read_file(thread->path() / "comm");
-      if (name && !name->empty()) name->pop_back();
-      if (name) add(std::atoi(thread->path().filename().c_str()), *name);
-    }
+  for (auto& [tid, name] : sys::cmdlines_of(sys::read_file(from->dir() + "/../../saved_cmdlines"))) {
+    const Task* const known = tasks.find(Tasks::Key{tid});
+    if (tid <= 0 || name.empty() || (known != nullptr && known->name == name)) continue;  // there may be thousands
+    tasks.add(Task{tid, tid, name, name});
   }
-  for (auto& [tid, name] : sys::cmdlines_of(sys::read_file(from->dir() + "/../../saved_cmdlines"))) add(tid, std::move(name));
+}
+
+bool Trace::learn_name(i32 tid) {
+  char name[17] = {};
+  sys::comm_of(tid, tid, name);
+  if (name[0] != 0) tasks.add(Task{tid, tid, name, name});
+  return name[0] != 0;
 }
 
 namespace {

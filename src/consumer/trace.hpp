@@ -81,8 +81,9 @@ struct Trace {
   bool has_only_just_begun() const;  // one of them writes nothing until it is opened
   bool consumes() const;             // what was read cannot be read once more: one of them gives each event once
   TracefsInstance* tracefs() const { return opened.back().kernel.get(); }  // of the kernel's live events; null: there are none
-  // Names of the kernel's threads: those that it has seen of late (it keeps some 128) and, if `living`, all that live.
-  void learn_names(bool living = false);
+  // Names of the kernel's threads: those that it has seen of late (it keeps some 128).
+  void learn_names();
+  bool learn_name(i32 tid);  // of a thread that lives now; false: it has ended
 };
 
 // DIR, FILE.dat or INSTANCE, or the socket of an external writer, any number of them (if none, and no events of the kernel: the

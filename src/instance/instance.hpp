@@ -104,6 +104,7 @@ class Instance {
   Presence writers();
   bool has_writers() { return writers() != Presence::none; }  // or it may have them
   bool maker_lives() const;  // or may live
+  bool of_one_command() const { return words_.control->one_command != 0; }
   result<void> unmapped(const char* what);  // EBUSY: another process maps a ring, so `what` is not possible
   // The threads that wrote to rings of CPUs, and all threads of other PID namespaces that wrote, as far as they are known.
   // threads_seen() moves on whenever there is more to know.

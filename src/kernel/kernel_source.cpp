@@ -332,4 +332,11 @@ std::vector<std::string> names_in(const std::string& dir) {
   return names;
 }
 
+std::vector<i32> numbers_in(const std::string& dir) {
+  std::vector<i32> out;
+  for (const std::string& name : names_in(dir))
+    if (const int n = std::atoi(name.c_str()); n > 0) out.push_back(n);
+  return out;
+}
+
 }  // namespace ringside

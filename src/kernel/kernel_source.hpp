@@ -68,6 +68,8 @@ result<Counters> kernel_counters(const KernelRing& ring);
 
 // What a directory holds, in order, without names that begin with a dot; nothing if it cannot be read.
 std::vector<std::string> names_in(const std::string& dir);
+// The numbers among them: the processes of /proc, the threads of /proc/PID/task.
+std::vector<i32> numbers_in(const std::string& dir);
 // The CPUs that have a ring in the instance, ascending; empty: it is no instance.
 std::vector<u32> kernel_cpus(const std::string& instance_dir);
 

@@ -74,13 +74,6 @@ perf_event_attr of_names(perf_event_attr names) {
 
 }  // namespace
 
-std::vector<i32> numbers_in(const std::string& dir) {
-  std::vector<i32> out;
-  for (const std::string& name : names_in(dir))
-    if (const int n = std::atoi(name.c_str()); n > 0) out.push_back(n);
-  return out;
-}
-
 result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
   perf_event_attr attributes{};
   attributes.size = sizeof attributes;

@@ -21,9 +21,6 @@ struct perf_event_attr;
 
 namespace ringside {
 
-// The numbers among the names in a directory: the processes of /proc, the threads of /proc/PID/task. Empty: it cannot be read.
-std::vector<i32> numbers_in(const std::string& dir);
-
 class PerfSampler {
  public:
   struct Options {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 
 #include "clock/clock.hpp"
@@ -394,6 +395,19 @@ result<void> TracefsInstance::record_stacks(const std::vector<EventInfo>& events
 result<void> TracefsInstance::follow(i32 pid, bool also) {
   RS_TRY(write("options/event-fork", "1"));
   return write("set_event_pid", std::to_string(pid), also);
+}
+
+// A thread that is not followed yet may make another one meanwhile: look again until there is none.
+result<void> TracefsInstance::follow_process(i32 pid) {
+  std::set<i32> followed;
+  for (int round = 0; round < 16; ++round) {
+    const size_t before = followed.size();
+    for (const i32 tid : numbers_in("/proc/" + std::to_string(pid) + "/task"))
+      if (followed.insert(tid).second) RS_TRY(follow(tid));
+    if (followed.size() == before) break;
+  }
+  if (followed.empty()) return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid));
+  return {};
 }
 
 }  // namespace ringside

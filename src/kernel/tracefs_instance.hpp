@@ -70,9 +70,10 @@ class TracefsInstance {
   // ("prev_pid != 0 && comm ~ \"a*\"") only events that pass it; an event that lacks a field of the filter is an error.
   result<std::vector<EventInfo>> enable(const EventPattern& pattern, const std::string& filter = "");
   result<void> tracing(bool on);
-  // From now on, records only events of this process and its descendants. Another call adds a process. Safe between fork and
+  // From now on, records only events of this thread and its descendants. Another call adds a thread. Safe between fork and
   // exec of a program with one thread.
   result<void> follow(i32 pid, bool also = true);  // also: besides those before
+  result<void> follow_process(i32 pid);            // all threads that it has now, and what they start
   // Behind each of the chosen events the kernel writes its stack (ftrace:kernel_stack); if all are chosen, also the user's
   // (ftrace:user_stack), as far as frame pointers lead.
   result<void> record_stacks(const std::vector<EventInfo>& events, const std::function<bool(const EventInfo&)>& chosen,

@@ -100,7 +100,7 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   }
   feed->name_probes();
   for (const i32 pid : options.pids) {
-    RS_TRY(mine.follow(pid));
+    RS_TRY(mine.follow_process(pid));
   }
   (void)mine.ignore(sys::gettid());
   if (options.will_follow) {  // no process until then: this one is ignored
@@ -189,7 +189,7 @@ result<void> KernelFeed::begin(RecordingRun& run) {
   if (std::exchange(handing_over_, false)) {
     Books books;
     books.earlier = closed_ ? accounted() : books_.earlier;
-    books.before = closed_ ? books_.totals.read + books_.totals.overrun : books_.before;
+    books.before = closed_ ? books_.totals.read + books.earlier.overrun : books_.before;
     books_ = std::move(books);
     closed_ = false;
     faults_ = {};

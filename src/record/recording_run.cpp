@@ -102,8 +102,9 @@ result<void> RecordingRun::finish(u64 duration_ns) {
     const Books books = feed->close(*this);
     all.push_back(books.totals);
     const u64 overrun = books.totals.overrun - std::min(books.earlier.overrun, books.totals.overrun);
-    missing.gaps += failed() ? books.gaps : std::max(books.gaps, overrun);
-    const u64 here = books.before + books.events + books.left_out + std::max(books.gaps, failed() ? 0 : overrun);
+    const u64 gaps = failed() || feed->hands_over() ? books.gaps : std::max(books.gaps, overrun);
+    missing.gaps += gaps;
+    const u64 here = books.before + books.events + books.left_out + gaps;
     if ((failed() && !another_follows_) || books.complete)
       missing.unrecorded += books.totals.written - std::min(books.totals.written, here);
     missing.refused += books.all_refused() - std::min(books.earlier.refused, books.all_refused());

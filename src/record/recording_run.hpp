@@ -38,8 +38,10 @@ class Feed {
   // Before close(): recording goes on, and the next run takes what is not read yet. The kernel's feed itself goes on there
   // (add, then on()), without a loss between the two.
   void hand_over() { handing_over_ = true; }
-  // After close(), for a feed that takes over from this one in the next recording.
-  Accounted accounted() const { return {books_.totals.overrun, books_.all_refused()}; }
+  bool hands_over() const { return handing_over_; }
+  // After hand_over() and close(), for a feed that takes over from this one in the next recording, where the overwritten events
+  // that are no gaps yet will be.
+  Accounted accounted() const { return {books_.earlier.overrun + books_.gaps, books_.all_refused()}; }
   void go_on_from(const Accounted& earlier) { books_.earlier = earlier; }
   virtual u64 events_so_far() const { return books_.events; }
   // CLOCK_MONOTONIC: what was committed before is in the recording. 0: unknown.

@@ -1,6 +1,7 @@
 #include "source/recording.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -96,6 +97,15 @@ result<void> clear_directory(int open, const std::string& dir) {
   return {};
 }
 
+// A recorder holds this lock until its end. Of no value: the file system has no locks.
+result<sys::Fd> lock(int open, const std::string& dir) {
+  sys::Fd own(openat(open, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (own && flock(own.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return refuse(std::errc::device_or_resource_busy,
+                  "another command is still recording into " + dir + "; choose another directory with -o");
+  return own;
+}
+
 }  // namespace
 
 bool valid_subbuf_size(u64 size) {
@@ -136,6 +146,12 @@ result<std::string> read_kept(const std::string& recording, const std::string& n
   return sys::read_beneath(dir.get(), name);
 }
 
+result<void> not_in_use(const std::string& dir) {
+  const sys::Fd opened(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (opened) RS_TRY(lock(opened.get(), dir));
+  return {};
+}
+
 result<void> set_aside(const std::string& dir) {
   std::error_code none;
   const bool link = std::filesystem::is_symlink(dir, none);
@@ -146,6 +162,7 @@ result<void> set_aside(const std::string& dir) {
   if (none || lstat(path.c_str(), &st) != 0) return {};
   const auto holds = [](const std::string& place) -> result<bool> {
     const auto opened = RS_TRY(sys::open_trusted(place, sys::Role::other));
+    RS_TRY(lock(opened.get(), place));
     return !RS_TRY(files_of_recording(opened.get(), place)).empty();
   };
   if (!S_ISDIR(st.st_mode))
@@ -153,7 +170,9 @@ result<void> set_aside(const std::string& dir) {
   if (!RS_TRY(holds(path))) return {};
   const auto at = RS_TRY(sys::open_parent(path));
   if (lstat(old.c_str(), &st) == 0) {
-    if (!S_ISDIR(st.st_mode) || !holds(old))
+    const auto is_one = S_ISDIR(st.st_mode) ? holds(old) : result<bool>(false);
+    if (!is_one && is_one.error().code == std::errc::device_or_resource_busy) return tl::unexpected<Error>(is_one.error());
+    if (!is_one || !*is_one)
       return refuse(std::errc::file_exists,
                     "will not replace " + old + ", where the older recording in " + path +
                         " would go: it is no recording; move one of them, or choose another directory with -o");
@@ -176,6 +195,7 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
                       : sys::open_trusted(dir, sys::Role::other);
   if (opened && !*opened) return fail(errno, "cannot open " + dir);
   if (!opened) return tl::unexpected<Error>(opened.error());
+  if (auto own = RS_TRY(lock(opened->get(), dir)); own) *opened = std::move(own);
   if (!fresh)
     RS_TRY(clear_directory(opened->get(), dir));
   RecordingWriter writer(dir);

@@ -92,9 +92,10 @@ bool valid_subbuf_size(u64 size);
 std::optional<RingName> ring_of_file(const std::string& file);
 
 bool is_recording(const std::string& path);  // is it a directory with a meta.json?
-// An older recording in `dir` becomes `dir`.old, in place of the one there. EEXIST: one of both holds anything but a recording,
-// and nothing was changed.
+// An older recording in `dir` becomes `dir`.old, in place of the one there. EEXIST: one of both holds anything but a recording;
+// EBUSY: one is still being written. Nothing was changed then.
 result<void> set_aside(const std::string& dir);
+result<void> not_in_use(const std::string& dir);  // EBUSY: a recording is being written into it
 result<std::string> read_kept(const std::string& recording, const std::string& name);  // printk_formats, kallsyms
 
 struct Walk;  // a walk over a sub-buffer
@@ -161,7 +162,7 @@ class RecordingWriter {
   void count_removed();
 
   std::string dir_;
-  std::shared_ptr<const sys::Fd> folder_;  // the directory, even if another one takes its name
+  std::shared_ptr<const sys::Fd> folder_;  // the directory, even if another one takes its name; locked
   RecordingMeta meta_;
   std::map<u32, RingFile> files_;
   std::deque<u32> open_;  // the rings with open files, the longest open first: thousands cannot all be open

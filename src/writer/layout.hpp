@@ -86,6 +86,7 @@ struct alignas(64) InstanceControl {
   u64 stacks_again;  // moves on when a reader begins: writers write each stack once more, because it may not see the older
                      // copies
   u64 without_stack;  // events that were to have a stack and have none
+  u64 one_command;    // 1: made for one command, which removes it; a later one does if that was killed
   u64 refused_told;   // refused events, of all rings and of none, that finished recordings have in their books
 };
 static_assert(sizeof(InstanceControl) <= 4096);

@@ -91,6 +91,7 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
   c.sizes = pack_sizes(must(geometry_for(o.buffer_size, o.subbuf_size, spares)));
   c.spares = spares;
   c.mode = o.overwrite ? 0 : 1;
+  c.one_command = o.one_command ? 1 : 0;
   c.budget = o.budget != 0 ? o.budget : default_budget(dir);
   c.pid_namespace = sys::pid_namespace();
   c.boot = sys::boot_hash();

@@ -20,6 +20,7 @@ struct InstanceOptions {
   Rings rings = Rings::automatic;  // or as RINGSIDE_RINGS says: cpu, thread
   u64 budget = 0;               // bytes that all rings may take; 0: a quarter of the machine's memory
   std::vector<std::string> events{"*:*"};  // the enabled events: patterns (schema/event_pattern.hpp)
+  bool one_command = false;     // it goes with the command that makes it
 };
 
 // EEXIST if it exists; EINVAL for bad names and sizes; ENOTSUP if rings of CPUs are asked for and not available. whole: called

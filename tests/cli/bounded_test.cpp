@@ -149,6 +149,29 @@ TEST_F(Bounded, PartsHoldEveryEventOnce) {
   EXPECT_EQ(events("ringside.data*").size(), here);
 }
 
+// An event that was overwritten when a part ended is a gap in the next one.
+TEST_F(Bounded, PartsTellEachLossOnce) {
+  const Outcome o =
+      ringside("record --rotate 64k -b 16k --subbuf-size 4k --libc io -- sh -c 'until [ -e ringside.data.0002 ]; do dd if=/dev/zero "
+               "of=/dev/null bs=1 count=50000; done'");
+  ASSERT_EQ(o.code, 0) << o.err;
+  u64 written = 0, here = 0, told = 0;
+  for (const auto& part : fs::directory_iterator(dir)) {
+    if (part.path().filename().string().rfind("ringside.data", 0) != 0) continue;
+    const json m = meta(part.path().filename());
+    here += sum(m, "events");
+    written = std::max(written, m.at("totals").at("written").get<u64>());
+  }
+  for (size_t at = 0; (at = o.err.find("; lost ", at)) != std::string::npos;) {
+    u64 lost = 0;
+    for (at += 7; std::isdigit(o.err[at]) || o.err[at] == ','; ++at)
+      if (o.err[at] != ',') lost = lost * 10 + static_cast<u64>(o.err[at] - '0');
+    told += lost;
+  }
+  EXPECT_GT(written, here);
+  EXPECT_EQ(here + told, written) << o.err;
+}
+
 TEST_F(Bounded, TheKernelsPartsHoldEveryEventOnce) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   const Outcome o = ringside("record --rotate 100ms -b 16M -e raw_syscalls -- " + until("ringside.data.0002"));

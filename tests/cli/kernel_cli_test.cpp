@@ -6,6 +6,7 @@
 #include <atomic>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -208,6 +209,52 @@ TEST_F(KernelCli, OnlyChildrenAreFollowed) {
   std::set<i32> tids;
   for (const json& e : events()) tids.insert(e.at("tid").get<i32>());
   EXPECT_EQ(tids.size(), 2u);
+}
+
+TEST_F(KernelCli, AllThreadsOfAProcessAreFollowed) {
+  std::atomic<bool> over{false};
+  std::set<i32> tids;
+  std::mutex of_tids;
+  const auto call = [&] {
+    {
+      const std::lock_guard held(of_tids);
+      tids.insert(sys::gettid());
+    }
+    while (!over) syscall(SYS_getppid), usleep(1000);
+  };
+  std::thread threads[3];
+  for (std::thread& thread : threads) thread = std::thread(call);
+  const Outcome o = ringside("record -e syscalls:sys_enter_getppid -p " + std::to_string(getpid()) + " --duration 500ms");
+  over = true;
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(o.code, 0) << o.err;
+  for (const json& e : events()) tids.erase(e.at("tid").get<i32>());
+  EXPECT_TRUE(tids.empty());
+}
+
+// A thread's name is looked up when its first event is read: it may have ended by then.
+TEST_F(KernelCli, LiveFiltersKnowTheNamesOfShortProcesses) {
+  const auto count = [&](const std::string& options) {
+    const Outcome o = run("cp /bin/true ./briefly; " RINGSIDE_BUILD_DIR "/ringside top -e syscalls:sys_enter_exit_group " +
+                          options +
+                          " --json 2>log >out.json & top=$!; until grep -qs Ctrl-C log || ! kill -0 $top 2>/dev/null; "
+                          "do sleep 0.02; done; for i in 1 2 3 4 5 6 7 8 9 10; do ./briefly; done; kill -INT $top; wait $top; "
+                          "cat log >&2; cat out.json");
+    return json::parse(o.out);
+  };
+  const json chosen = count("-f 'comm == briefly'");
+  EXPECT_GT(chosen.at("count"), 0u) << chosen;
+  EXPECT_TRUE(chosen.at("count") == 10u || !chosen.at("proved").get<bool>()) << chosen;
+}
+
+// The terminal's Ctrl-C reaches a command that is just being started as well.
+TEST_F(KernelCli, AStopWhileACommandIsStarted) {
+  for (const char* delay : {"0.01", "0.03", "0.06", "0.1", "0.15"}) {
+    const Outcome o = run("env --default-signal=INT setsid " RINGSIDE_BUILD_DIR
+                          "/ringside record -q -e sched:sched_switch sleep 100 & recorder=$!; sleep " +
+                          std::string(delay) + "; env kill -INT -- -$recorder 2>/dev/null || kill -INT $recorder; wait $recorder");
+    EXPECT_EQ(o.code, 130) << delay << ": " << o.err;
+  }
 }
 
 TEST_F(KernelCli, FilterGoesToTheKernel) {

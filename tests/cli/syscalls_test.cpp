@@ -159,6 +159,15 @@ TEST_F(Syscalls, AProcessThatRuns) {
   EXPECT_GE(all.at("execve").calls, 1u);
 }
 
+// It ends when its command does, and with the command's code.
+TEST_F(Syscalls, AStopIsPassedOn) {
+  const Outcome o = run(RINGSIDE_BUILD_DIR
+                        "/ringside syscalls -- sh -c 'trap \"sleep 0.2; exit 9\" TERM; touch ready; while :; do sleep 0.02; done' & "
+                        "P=$!; until [ -e ready ]; do sleep 0.02; done; kill -TERM $P; wait $P");
+  EXPECT_EQ(o.code, 9) << o.err;
+  EXPECT_EQ(o.err.find("still running"), std::string::npos) << o.err;
+}
+
 TEST_F(Syscalls, NamesInReport) {
   ASSERT_EQ(ringside("record -q -e raw_syscalls -e syscalls:sys_exit_openat -- cat /nonexistent").code, 1);
   const std::string text = ringside("report").out;

@@ -63,6 +63,21 @@ TEST_F(TriggerCli, TheCLibrarysCalls) {
   EXPECT_TRUE(fs::exists(dir + "/after"));  // the command was not disturbed
 }
 
+// Another party's instance goes on while --exec runs, and every place is looked at before the command begins.
+TEST_F(TriggerCli, WhatItDoesNotOwn) {
+  ASSERT_EQ(ringside("record -q -i web -o made -- true").code, 0);
+  const Outcome o = armed("'libc:write' -i web -n 1 --exec '" + std::string(binary) + " stat web >during 2>&1'",
+                          "RINGSIDE_INSTANCE=web RINGSIDE_LIBC=io LD_PRELOAD=" RINGSIDE_BUILD_DIR
+                          "/libringside-libc.so dd if=/dev/zero of=/dev/null bs=1 count=1");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(test::slurp(dir + "/during").find("tracing is on"), std::string::npos) << test::slurp(dir + "/during");
+  fs::create_directories(dir + "/cap.2/file");
+  const Outcome taken = ringside("trigger 'libc:write' --libc io -n 3 -o cap -- touch ran");
+  EXPECT_EQ(taken.code, 1);
+  EXPECT_TRUE(says(taken, "cap.2 is there and is no recording")) << taken.err;
+  EXPECT_FALSE(fs::exists(dir + "/ran"));
+}
+
 TEST_F(TriggerCli, TheEndMayComeFirst) {
   const Outcome o =
       ringside("trigger 'unit:number if n == 1000' --duration 300ms -- " RINGSIDE_BUILD_DIR "/tests/signalled_writer");

@@ -170,6 +170,29 @@ TEST_F(ReadingTest, NewEventsUntilItIsOver) {
   EXPECT_FALSE(reading->wait());
 }
 
+// A recorder that consumes takes events from under a reading of the same rings: they are missing in it, and not lost.
+TEST_F(ReadingTest, EventsThatAnotherReaderTook) {
+  const auto made = instance();
+  loop::step(0);
+  const auto reading = must(Reading::open(options("a")));
+  reading->follow(100 * ms);
+  reading->begin_books();
+  u64 steps = 1;
+  asleep = [&] {
+    over = sleeps.size() == 3;
+    while (steps < 1000 * sleeps.size()) loop::step(steps++);
+    if (sleeps.size() != 2) return;
+    for (const RingInfo& ring : made->rings()) {
+      const auto recorder = must(made->source(ring.name.ring));
+      while (must(recorder->next())) continue;
+    }
+  };
+  reading->run([](const auto&...) {});
+  EXPECT_GT(reading->totals().lost, 0u);
+  EXPECT_EQ(reading->totals().seen + reading->totals().lost, steps);
+  EXPECT_EQ(reading->taken_by_others(), reading->totals().lost);
+}
+
 // It looks every so often, sooner after a check that took long, and never sleeps past the end nor `until`.
 TEST_F(ReadingTest, HowLongItSleeps) {
   const auto made = instance();
