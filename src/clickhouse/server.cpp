@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <thread>
@@ -20,6 +21,10 @@ namespace {
 
 constexpr int no_session = 372, session_in_use = 373;  // the server's numbers
 constexpr u32 session_seconds = 60;
+constexpr u64 longest_fence_ns = 120'000'000'000;  // a session without an insert ends within some seconds
+// Load, quotas, rights, the server's own state: the same request may be taken later.
+constexpr int passing[] = {81,  159, 160, 164, 173, 192, 193, 194, 195, 201, 202, 203, 209, 210, 225, 236, 241,
+                           242, 243, 252, 279, 285, 286, 291, 319, 372, 373, 394, 439, 473, 497, 516, 517, 999};
 
 // The first line, without the repeated parts.
 std::string short_text(std::string text) {
@@ -28,6 +33,15 @@ std::string short_text(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 32) c = '?';
   return text.empty() ? "no reason given" : text;
+}
+
+// "Code: 60, e.displayText() = DB::Exception: Table ..." -> 60; newer ones write "Code: 60. DB::Exception: ..."
+int code_of(std::string_view answer) {
+  constexpr std::string_view begin = "Code: ";
+  int code = 0;
+  if (answer.substr(0, begin.size()) == begin)
+    std::from_chars(answer.data() + begin.size(), answer.data() + answer.size(), code);
+  return code;
 }
 
 std::string escaped(std::string_view text) {
@@ -91,6 +105,12 @@ result<Address> Address::parse(std::string_view text) {
   return address;
 }
 
+Time real_time() {
+  return {sys::now_ns, [](u64 ns) { std::this_thread::sleep_for(std::chrono::nanoseconds(ns)); }};
+}
+
+std::string Server::who() const { return "the ClickHouse server at " + address_.host + ":" + std::to_string(address_.port); }
+
 std::string Address::show() const { return fmt::format("clickhouse://{}:{}/{}", host, port, database); }
 
 result<Login> Login::read(const std::string& path) {
@@ -132,19 +152,6 @@ result<Login> Login::read(const std::string& path) {
 }
 
 #ifdef RINGSIDE_CURL
-
-namespace {
-
-// "Code: 60, e.displayText() = DB::Exception: Table ..." -> 60; newer ones write "Code: 60. DB::Exception: ..."
-int code_of(std::string_view answer) {
-  constexpr std::string_view begin = "Code: ";
-  int code = 0;
-  if (answer.substr(0, begin.size()) == begin)
-    std::from_chars(answer.data() + begin.size(), answer.data() + answer.size(), code);
-  return code;
-}
-
-}  // namespace
 
 // One request of libcurl's.
 struct Server::Way {
@@ -225,13 +232,14 @@ void Server::Way::stop_when(const std::function<bool()>& over) {
   });
 }
 
-Server::Server(const Address& address, const Login& login, std::function<bool()> stop)
-    : address_(address), login_(login), stop_(std::move(stop)) {}
+Server::Server(const Address& address, const Login& login, std::function<bool()> stop, Time time)
+    : address_(address), login_(login), stop_(std::move(stop)), time_(std::move(time)) {}
 Server::~Server() = default;
 
-result<std::unique_ptr<Server>> Server::open(const Address& address, const Login& login, std::function<bool()> stop) {
+result<std::unique_ptr<Server>> Server::open(const Address& address, const Login& login, std::function<bool()> stop,
+                                             Time time) {
   const Curl* const curl = RS_TRY(Curl::load());
-  std::unique_ptr<Server> server(new Server(address, login, std::move(stop)));
+  std::unique_ptr<Server> server(new Server(address, login, std::move(stop), std::move(time)));
   server->way_.reset(new Way{*curl});
   if (server->way_->easy == nullptr) return fail(ENOMEM, "cannot prepare the way to " + address.show());
   return server;
@@ -246,7 +254,7 @@ result<std::string> Server::post(const std::string& parameters, std::string_view
   way.stop_when(stop_);
   if (once) way.use_once();
   const CURLcode done = way.curl.easy_perform(way.easy);
-  const std::string where = "the ClickHouse server at " + address_.host + ":" + std::to_string(address_.port);
+  const std::string where = who();
   if (way.full)
     return refuse(std::errc::message_size,
                   where + fmt::format(" answers with more than {} MiB; ask for less", most_answer_ >> 20));
@@ -278,18 +286,18 @@ result<std::string> Server::post(const std::string& parameters, std::string_view
   way.curl.easy_getinfo(way.easy, CURLINFO_RESPONSE_CODE, &status);
   if (status == 200) return std::move(way.answer);
   code_ = code_of(way.answer);
-  return refuse(std::errc::io_error, where + " refuses" +
-                                         (code_ != 0 ? fmt::format(" (code {})", code_) : fmt::format(" (HTTP {})", status)) +
-                                         ": " + short_text(way.answer));
+  return refuse(kind_of_error(way.answer),
+                where + " refuses" + (code_ != 0 ? fmt::format(" (code {})", code_) : fmt::format(" (HTTP {})", status)) +
+                    ": " + short_text(way.answer));
 }
 
 #else
 
 struct Server::Way {};
-Server::Server(const Address& address, const Login& login, std::function<bool()> stop)
-    : address_(address), login_(login), stop_(std::move(stop)) {}
+Server::Server(const Address& address, const Login& login, std::function<bool()> stop, Time time)
+    : address_(address), login_(login), stop_(std::move(stop)), time_(std::move(time)) {}
 Server::~Server() = default;
-result<std::unique_ptr<Server>> Server::open(const Address& address, const Login&, std::function<bool()>) {
+result<std::unique_ptr<Server>> Server::open(const Address& address, const Login&, std::function<bool()>, Time) {
   return refuse(std::errc::not_supported,
                 "cannot ask " + address.show() + ": this ringside was built without libcurl (Debian: libcurl4-openssl-dev)");
 }
@@ -298,6 +306,14 @@ result<std::string> Server::post(const std::string&, std::string_view, bool) {
 }
 
 #endif
+
+// Also of an error without a code at the begin of the answer. A proxy's error page is none of the server's.
+std::errc Server::kind_of_error(std::string_view answer) const {
+  const auto says = [&](std::string_view words) { return answer.find(words) != std::string_view::npos; };
+  const bool passes = std::find(std::begin(passing), std::end(passing), code_) != std::end(passing);
+  return passes || !says("Code: ") || says("No space left") || says("Too many open files") ? std::errc::io_error
+                                                                                           : std::errc::protocol_error;
+}
 
 // The server answers once it knows how the statement ended, so the answer's status is the outcome.
 result<std::string> Server::ask(const std::string& sql) {
@@ -323,7 +339,10 @@ result<u64> Server::count(const std::string& sql) {
 result<void> Server::begin_session(const std::string& name) {
   const std::string known = RS_TRY(post(fmt::format("session_id={}&session_timeout={}", escaped(name), session_seconds),
                                         "SELECT count() FROM system.settings WHERE name = 'async_insert'", false));
-  may_defer_ = known != "0\n";
+  if (known != "0\n" && known != "1\n")
+    return refuse(std::errc::bad_message, who() + " begins no session: it answers \"" + short_text(known) +
+                                              "\", not 0 or 1; is it a ClickHouse server?");
+  may_defer_ = known == "1\n";
   return {};
 }
 
@@ -332,20 +351,27 @@ result<void> Server::insert(const std::string& sql, std::string_view block, cons
       post(fmt::format("database={}&session_id={}&session_check=1&session_timeout={}{}&query={}", escaped(address_.database),
                        escaped(session), session_seconds, may_defer_ ? "&async_insert=0" : "", escaped(sql)),
            block, true));
-  if (!answer.empty())
-    return refuse(std::errc::io_error, "an insert failed late: " + short_text(answer));  // the status went out before
+  if (!answer.empty()) {  // the status went out before
+    code_ = code_of(answer);
+    return refuse(kind_of_error(answer), "an insert failed late: " + short_text(answer));
+  }
   return {};
 }
 
 result<void> Server::fence(const std::string& session) {
+  const u64 began = time_.now();
   for (;;) {
     // It ends some seconds after a question with a timeout of 0, if no other comes meanwhile.
     const auto asked = post(fmt::format("session_id={}&session_check=1&session_timeout=0", escaped(session)), "SELECT 1", true);
     if (!asked && code_ == no_session) return {};
     if (!asked && code_ != session_in_use) return tl::unexpected<Error>(asked.error());
+    if (time_.now() - began > longest_fence_ns)
+      return refuse(std::errc::timed_out, who() + " does not end the session of an insert in " +
+                                              std::to_string(longest_fence_ns / 1'000'000'000) +
+                                              " s, so it is not known whether it has the rows (is a proxy in between?)");
     for (int n = 0; n < 30; ++n) {
       if (stop_ && stop_()) return refuse(std::errc::operation_canceled, "it was not waited for the end of an insert");
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      time_.sleep(100'000'000);
     }
   }
 }

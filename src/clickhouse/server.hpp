@@ -44,15 +44,23 @@ struct Login {
   static result<Login> read(const std::string& path);
 };
 
+struct Time {
+  std::function<u64()> now;  // ns
+  std::function<void(u64 ns)> sleep;
+};
+Time real_time();
+
 class Server {
  public:
   // stop: ends waiting, and answers that take long.
-  static result<std::unique_ptr<Server>> open(const Address& address, const Login& login, std::function<bool()> stop = nullptr);
+  static result<std::unique_ptr<Server>> open(const Address& address, const Login& login, std::function<bool()> stop = nullptr,
+                                              Time time = real_time());
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // The answer to a statement. The error is the server's or the connection's. code(): the server's number for it; 0: it did not
+  // The answer to a statement. The error is the server's or the connection's. protocol_error: the server refuses the request as
+  // it is; any other may pass, as those of load, rights and connections do. code(): the server's number for it; 0: it did not
   // answer.
   result<std::string> ask(const std::string& sql);
   int code() const { return code_; }
@@ -62,20 +70,24 @@ class Server {
 
   result<void> begin_session(const std::string& name);
   result<void> insert(const std::string& sql, std::string_view block, const std::string& session);
-  // Waits until that session has ended. An error: the server did not answer, so the outcome stays unknown.
+  // Waits until that session has ended. An error: the server did not answer, or does not end it in two minutes, so the outcome
+  // stays unknown.
   result<void> fence(const std::string& session);
 
   const Address& address() const { return address_; }
+  std::string who() const;                               // "the ClickHouse server at HOST:PORT"
   void most_answer(u64 bytes) { most_answer_ = bytes; }  // 64 MiB, unless more is wanted
 
  private:
   struct Way;  // libcurl's
-  Server(const Address& address, const Login& login, std::function<bool()> stop);
+  Server(const Address& address, const Login& login, std::function<bool()> stop, Time time);
   result<std::string> post(const std::string& parameters, std::string_view body, bool once);
+  std::errc kind_of_error(std::string_view answer) const;
 
   Address address_;
   Login login_;
   std::function<bool()> stop_;
+  Time time_;
   std::unique_ptr<Way> way_;
   u64 most_answer_ = u64{64} << 20;
   int code_ = 0;

@@ -81,10 +81,11 @@ class Maker {
         }
         const auto place = static_cast<u32>(ring->whole(row));
         std::optional<u32> event;
-        if (const auto known = part->events.find(table); known != part->events.end())
+        const bool kernel = place >= RecordingWriter::kernel_rings;
+        if (const auto known = part->events.find({kernel, table}); known != part->events.end())
           event = known->second;
         else if (table == unknown_events && whole != nullptr && whole->kind == ColumnIn::Kind::text && !whole->is_array)
-          event = parts_.number_of_unknown(place >= RecordingWriter::kernel_rings, whole->texts[row]);
+          event = parts_.number_of_unknown(kernel, whole->texts[row]);
         if (!event) {
           ++strange_;
           continue;
@@ -101,10 +102,12 @@ class Maker {
         } else {
           auto [own, fresh] = columns.try_emplace(*event);
           if (fresh) {
-            for (const Field& field : type->fields()) {
-              const ColumnIn* column = block.column(column_of(field.name));
+            const std::vector<std::string> names = columns_of(*type);
+            for (size_t n = 0; n < names.size(); ++n) {
+              const Field& field = type->fields()[n];
+              const ColumnIn* column = block.column(names[n]);
               if (column == nullptr || !fits(field, *column))
-                column = block.column(clickhouse::name_with_type(column_of(field.name), type_of(field)));
+                column = block.column(clickhouse::name_with_type(names[n], type_of(field)));
               own->second.push_back(column != nullptr && fits(field, *column) ? column : nullptr);
             }
           }

@@ -1,13 +1,25 @@
 #include "consumer/shipped_columns.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace ringside {
 
-std::string column_of(const std::string& field) {
-  static constexpr std::string_view taken[] = {"time", "time_ns", "error_ns", "host", "boot", "agent", "batch",  "mono_ns",
-                                               "ring", "number",  "cpu",      "tid",  "task", "flags", "payload"};
-  return std::find(std::begin(taken), std::end(taken), field) != std::end(taken) ? field + "_" : field;
+bool is_own_column(const std::string& name) {
+  static constexpr std::string_view own[] = {"time", "time_ns", "error_ns", "host", "boot", "agent", "batch",  "mono_ns",
+                                             "ring", "number",  "cpu",      "tid",  "task", "flags", "payload"};
+  return std::find(std::begin(own), std::end(own), name) != std::end(own);
+}
+
+std::vector<std::string> columns_of(const EventType& type) {
+  std::vector<std::string> columns;
+  std::set<std::string> taken;
+  for (const Field& field : type.fields()) {
+    std::string name = field.name;
+    while (is_own_column(name) || !taken.insert(name).second) name += "_";
+    columns.push_back(std::move(name));
+  }
+  return columns;
 }
 
 std::string type_of(const Field& field) {

@@ -14,8 +14,10 @@ namespace ringside {
 //   mono_ns UInt64 · ring UInt32 · number UInt32 · cpu Int32 · tid Int32 · task String · flags UInt16
 // An event whose format is not understood has the column `payload` instead of its fields.
 
-// The name of a field's column. The names above stay theirs: then it is time_.
-std::string column_of(const std::string& field);
+bool is_own_column(const std::string& name);  // one of these
+// The names of the fields' columns, in their order. Each name is there once, and those above stay theirs: a field gets a _
+// behind its name until that is free.
+std::vector<std::string> columns_of(const EventType& type);
 // The type of a field's column: Int32, String, Array(UInt64), ...
 std::string type_of(const Field& field);
 // An array that is the rest of its event: the kernel's stacks have fewer addresses than their format says, or more.

@@ -99,7 +99,7 @@ result<void> Parts::add(Part part, RecordingMeta meta) {
       meta_.events.push_back(event);
       names_.insert(full);
     }
-    part.events[full] = at->second;
+    part.events[{event.kernel, full}] = at->second;
   }
   for (const RecordedRing& ring : meta.rings) {
     const RingName& n = ring.name;

@@ -21,7 +21,7 @@ struct Part {
   u64 first = 0, last = 0;  // batches
   u32 order = 0;
   std::map<u32, u32> rings{};           // number there (plus kernel_rings), and here
-  std::map<std::string, u32> events{};  // full name, number here (plus kernel_ids)
+  std::map<std::pair<bool, std::string>, u32> events{};  // the kernel's?, full name; number here (plus kernel_ids)
 };
 
 class Parts {

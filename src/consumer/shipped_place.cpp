@@ -20,6 +20,8 @@ using clickhouse::quoted_name;
 using clickhouse::quoted_text;
 using shipped::wanted;
 
+constexpr i64 most_seconds = 9'200'000'000;  // before and after 1970: about as far as nanoseconds reach
+
 result<i64> parse_when(const std::string& text) {
   const auto bad = [&] {
     return refuse(std::errc::invalid_argument,
@@ -35,7 +37,8 @@ result<i64> parse_when(const std::string& text) {
   tm date{};
   const char* const rest =
       text.size() > 10 ? strptime(text.c_str(), text[10] == 'T' ? "%Y-%m-%dT%H:%M:%S" : "%Y-%m-%d %H:%M:%S", &date) : nullptr;
-  if (rest != nullptr && (*rest == 0 || std::strcmp(rest, "Z") == 0)) return i64{timegm(&date)} * 1'000'000'000;
+  if (rest != nullptr && (*rest == 0 || std::strcmp(rest, "Z") == 0))
+    return std::clamp<i64>(timegm(&date), -most_seconds, most_seconds) * 1'000'000'000;
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc() || end != text.data() + text.size() || !(seconds >= 0 && seconds < 9e9)) return bad();

@@ -115,7 +115,8 @@ result<void> Tally::read_columns() {
 result<bool> Tally::take(const std::string& table) {
   std::set<u32> numbers;
   for (const Part& part : parts_.all())
-    if (const auto at = part.events.find(table); at != part.events.end()) numbers.insert(at->second);
+    for (const bool kernel : {false, true})
+      if (const auto at = part.events.find({kernel, table}); at != part.events.end()) numbers.insert(at->second);
   const EventType* const type = numbers.size() == 1 ? parts_.formats().find(*numbers.begin()) : nullptr;
   if (type == nullptr || !type->parsed()) return false;
   if (!tallied_.only.empty() && !matches(tallied_.only, *type)) return true;
@@ -130,14 +131,15 @@ result<bool> Tally::take(const std::string& table) {
   if (needs_ring_) add("ring", "of_ring");
   if (needs_thread_) add("tid", "of_tid");
   if (needs_flags_) add("flags", "of_flags");
-  for (size_t n = 0; n < type->fields().size(); ++n) {
+  const std::vector<std::string> names = columns_of(*type);
+  for (size_t n = 0; n < names.size(); ++n) {
     const Field& field = type->fields()[n];
     u32 uses = filter_ && filter_->names(field.name) ? 2 : 0;
     const Column* user = nullptr;
     for (const Column& column : columns_)
       if (column.field_in(*type) == &field) ++uses, user = &column;
     if (uses == 0) continue;
-    std::string name = column_of(field.name);
+    std::string name = names[n];
     auto known = types.find(name);
     if (known == types.end() || known->second != type_of(field))
       known = types.find(name = clickhouse::name_with_type(name, type_of(field)));

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "consumer/shipped_columns.hpp"
-#include "sys/json.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -73,7 +72,8 @@ struct PartRows::Table {
     payload = {"payload", "String"};
     fields.clear();
     if (type == nullptr || !type->parsed()) return;
-    for (const Field& field : type->fields()) fields.push_back({column_of(field.name), type_of(field)});
+    const std::vector<std::string> names = columns_of(*type);
+    for (size_t n = 0; n < names.size(); ++n) fields.push_back({names[n], type_of(type->fields()[n])});
   }
   size_t bytes() const {
     size_t all = rows * 44 + task.bytes() + payload.bytes();
@@ -368,13 +368,10 @@ result<void> PartRows::tell_part(const RecordingMeta& meta, const Counted& count
     const auto text = read_kept(dir_, file);
     return text ? *text : std::string();
   };
-  // Without the thousands of threads that did nothing here.
-  auto json = nlohmann::json::parse(RS_TRY(sys::read_file(dir_ + "/meta.json")), nullptr, false);
-  if (json.is_discarded()) return refuse(std::errc::bad_message, dir_ + "/meta.json cannot be understood");
-  auto& threads = json["threads"];
-  for (size_t n = threads.size(); n-- > 0;)
-    if (threads_.count(threads[n].value("tid", 0)) == 0 && threads_.count(threads[n].value("pid", 0)) == 0) threads.erase(n);
-  const std::string description = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // Without the thousands of threads that did nothing here, and without keys that no recorder writes.
+  RecordingMeta described = meta;
+  std::erase_if(described.threads,
+                [&](const RingName& thread) { return threads_.count(thread.tid) == 0 && threads_.count(thread.pid) == 0; });
   Batch batch{"parts", 1, start_ns_, start_ns_, false, {}};
   const auto text = [&](const char* name, const std::string& value) {
     batch.columns.push_back(clickhouse::constant(name, "String", value, 1));
@@ -391,7 +388,7 @@ result<void> PartRows::tell_part(const RecordingMeta& meta, const Counted& count
   text("boot_id", meta.boot);
   text("filter", sending_.choice.filter);
   number("keep_one_of", sending_.choice.keep_one_of);
-  text("description", description);
+  text("description", described.text());
   text("printk_formats", kept("printk_formats"));
   return give(std::move(batch), use);
 }

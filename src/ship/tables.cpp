@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
+#include "consumer/shipped_columns.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -14,11 +16,13 @@ namespace {
 using clickhouse::quoted_name;
 using clickhouse::quoted_text;
 
-constexpr int exists_already = 57, has_column_already = 44;  // the server's numbers: another agent was faster
-constexpr int duplicate_column = 15;
+// The server's numbers if another agent was faster. That a table to be made has a column twice has one of them, too.
+constexpr int exists_already = 57, has_column_already = 44, duplicate_column = 15;
 
 // Rows of one host lie together, in the order of time; a day's can be dropped at once.
 constexpr const char* engine = "ENGINE = MergeTree PARTITION BY toDate(time, 'UTC') ORDER BY (host, time_ns)";
+
+bool is_of_field(const Batch& batch, const std::string& column) { return batch.events && !is_own_column(column); }
 
 std::string definition(const Batch& batch) {
   std::string out = "(time DateTime DEFAULT toDateTime(intDiv(time_ns, 1000000000))";
@@ -49,11 +53,12 @@ result<Tables::Columns> Tables::columns_of(clickhouse::Server& server, const std
   return columns;
 }
 
-// A server of the cluster that does not answer learns it later: the agent's own one goes on.
-result<void> Tables::ask(clickhouse::Server& server, const std::string& sql) {
+// A server of the cluster that does not answer learns it later: the agent's own one goes on. done_already: errors that say that
+// there is nothing to do.
+result<void> Tables::ask(clickhouse::Server& server, const std::string& sql, std::initializer_list<int> done_already) {
   const auto done = server.ask(sql);
   const int code = server.code();
-  if (done || code == has_column_already || code == exists_already || code == duplicate_column) return {};
+  if (done || std::find(done_already.begin(), done_already.end(), code) != done_already.end()) return {};
   if (&server == all_.front() || code != 0) return tl::unexpected<Error>(done.error());
   pending_.push_back({&server, sql});
   return {};
@@ -72,11 +77,13 @@ void Tables::ask_pending() {
 
 result<bool> Tables::make(clickhouse::Server& server, const std::string& table, const Batch& batch) {
   const std::string own = own_name(table);
-  RS_TRY(ask(server, "CREATE TABLE " + own + " " + definition(batch) + " " + engine));
+  RS_TRY(ask(server, "CREATE TABLE " + own + " " + definition(batch) + " " + engine, {exists_already}));
   const bool made = server.code() != exists_already;
   if (cluster_.empty()) return made;
-  RS_TRY(ask(server, fmt::format("CREATE TABLE IF NOT EXISTS {} {} ENGINE = Distributed({}, {}, {})", quoted_name(table),
-                                 definition(batch), quoted_name(cluster_), quoted_name(server.address().database), own)));
+  RS_TRY(ask(server,
+             fmt::format("CREATE TABLE IF NOT EXISTS {} {} ENGINE = Distributed({}, {}, {})", quoted_name(table),
+                         definition(batch), quoted_name(cluster_), quoted_name(server.address().database), own),
+             {exists_already}));
   return made;
 }
 
@@ -105,17 +112,22 @@ result<void> Tables::fit(Batch& batch) {
       }
       there = RS_TRY(columns_of(*all_.front(), local));
     }
+    if (there.empty())
+      return refuse(std::errc::bad_message, all_.front()->who() + " has no table " + local +
+                                                " after it made it, so nothing is sent there: is it a ClickHouse server?");
     if (!ours) RS_TRY(wait_until_ready(local));
     known = std::move(there);
   }
   for (auto& column : batch.columns) {
-    if (const auto at = known.find(column.name); at != known.end() && at->second != column.type)
+    if (const auto at = known.find(column.name);
+        at != known.end() && at->second != column.type && is_of_field(batch, column.name))
       column.name = clickhouse::name_with_type(column.name, column.type);
     if (known.count(column.name) != 0) continue;
     const std::string add = " ADD COLUMN " + quoted_name(column.name) + " " + column.type;
     for (clickhouse::Server* server : all_) {
-      RS_TRY(ask(*server, "ALTER TABLE " + own_name(batch.table) + add));
-      if (!cluster_.empty()) RS_TRY(ask(*server, "ALTER TABLE " + quoted_name(batch.table) + add));
+      RS_TRY(ask(*server, "ALTER TABLE " + own_name(batch.table) + add, {has_column_already, duplicate_column}));
+      if (!cluster_.empty())
+        RS_TRY(ask(*server, "ALTER TABLE " + quoted_name(batch.table) + add, {has_column_already, duplicate_column}));
     }
     known[column.name] = column.type;
   }

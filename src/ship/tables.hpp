@@ -20,7 +20,8 @@ class Tables {
   Tables(std::vector<clickhouse::Server*> all, std::string cluster) : all_(std::move(all)), cluster_(std::move(cluster)) {}
 
   // Makes the table fit. Gives the batch's columns the names that they have there: a field whose column has another type gets
-  // one of its own, NAME_TYPE.
+  // one of its own, NAME_TYPE. The agent's own columns keep their names, whatever type they have there: it asks for its rows by
+  // them.
   result<void> fit(Batch& batch);
   // Of the agent's own server: "NAME" or "NAME_local", quoted.
   std::string own_name(const std::string& table) const;
@@ -31,7 +32,7 @@ class Tables {
   result<Columns> columns_of(clickhouse::Server& server, const std::string& table);
   result<bool> make(clickhouse::Server& server, const std::string& table, const Batch& batch);  // false: it was there
   result<void> wait_until_ready(const std::string& table);  // one that another agent made, on the agent's own server
-  result<void> ask(clickhouse::Server& server, const std::string& sql);
+  result<void> ask(clickhouse::Server& server, const std::string& sql, std::initializer_list<int> done_already);
   void ask_pending();
 
   std::vector<clickhouse::Server*> all_;

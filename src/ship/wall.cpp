@@ -45,12 +45,18 @@ WallOffset WallOffset::measure() {
 
 std::string WallOffset::text() const { return fmt::format("{} {}\n", offset_ns, error_ns); }
 
-WallOffset WallOffset::of(const std::string& recording) {
+std::optional<WallOffset> WallOffset::kept(const std::string& recording) {
+  const auto text = read_kept(recording, file);
+  if (!text) return std::nullopt;
+  std::istringstream in(*text);
   WallOffset out;
-  if (const auto kept = read_kept(recording, file)) {
-    std::istringstream in(*kept);
-    if (in >> out.offset_ns >> out.error_ns) return out;
-  }
+  if (in >> out.offset_ns >> out.error_ns) return out;
+  return std::nullopt;
+}
+
+WallOffset WallOffset::of(const std::string& recording) {
+  if (const auto known = kept(recording)) return *known;
+  WallOffset out;
   // A recording by `record` has its start by the wall clock and its first event by CLOCK_MONOTONIC; the event was not earlier.
   const auto meta = RecordingMeta::read(recording);
   if (!meta) return out;
@@ -66,7 +72,7 @@ WallOffset WallOffset::of(const std::string& recording) {
 }
 
 result<void> WallOffset::keep(const std::string& recording) {
-  if (read_kept(recording, file)) return {};
+  if (kept(recording)) return {};
   const std::string path = recording + "/" + file;
   auto made = RS_TRY(sys::NewFile::create(path, 0600));
   RS_TRY(sys::write_text(made.fd(), path, of(recording).text()));

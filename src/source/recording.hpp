@@ -78,6 +78,7 @@ struct RecordingMeta {
   Removed removed() const;  // of all rings
   bool keeps_all() const { return complete && max_size == 0; }  // what was recorded is in its files
   static result<RecordingMeta> read(const std::string& dir);
+  std::string text(int indent = -1) const;  // of meta.json; -1: on one line
   // Writes into the directory `open`; `dir` is its name in messages. Two files take turns, so that there is room for the next:
   // a full disk takes no more events, but it takes the names of the recorded ones. last: gives that room back.
   result<void> write(int open, const std::string& dir, bool last = true) const;

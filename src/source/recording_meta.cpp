@@ -265,8 +265,7 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   }
 }
 
-result<void> RecordingMeta::write(int open, const std::string& dir, bool last) const {
-  if (!memory_for_tree(tree_size(*this))) return fail(ENOMEM, "cannot write " + dir + "/meta.json");
+std::string RecordingMeta::text(int indent) const {
   json j;
   j["ringside_recording"] = compressed ? compressed_version : meta_version;
   if (compressed) j["compression"] = "zstd";
@@ -300,8 +299,12 @@ result<void> RecordingMeta::write(int open, const std::string& dir, bool last) c
   j["threads"] = json::array();
   for (const RingName& thread : threads) j["threads"].push_back(name_json(thread));
   // Thread names are arbitrary bytes; invalid UTF-8 is replaced.
-  const std::string text = j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+  return j.dump(indent, ' ', false, json::error_handler_t::replace) + "\n";
+}
 
+result<void> RecordingMeta::write(int open, const std::string& dir, bool last) const {
+  if (!memory_for_tree(tree_size(*this))) return fail(ENOMEM, "cannot write " + dir + "/meta.json");
+  const std::string text = this->text(1);
   const std::string path = dir + "/meta.json";
   const sys::Fd fd = open_next(open);
   if (!fd) return fail(errno, "cannot make " + path + ".new");

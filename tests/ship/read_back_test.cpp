@@ -133,6 +133,38 @@ TEST_F(Ship, ARingThatNoDescriptionListsIsReadBack) {
   EXPECT_NE(early.err.find("left out: the rest of their recordings has not arrived yet"), std::string::npos) << early.err;
 }
 
+// One of the kernel's and one of a program's: their numbers and formats differ.
+TEST_F(Ship, TwoTypesOfOneNameInOnePartKeepTheirFields) {
+  fs::create_directories(dir + "/spool");
+  {
+    auto w = must(RecordingWriter::create(path_of_part(1), {}));
+    const auto field = [](const char* type, u32 size, bool is_signed) {
+      return "\tfield:" + std::string(type) + " id;\toffset:8;\tsize:" + std::to_string(size) +
+             ";\tsigned:" + std::to_string(is_signed) + ";\n";
+    };
+    const std::string print = "\"%lld\", REC->id";
+    w.meta().events.push_back({1, "shop", "order", format(1, "order", field("u32", 4, false), print), true});
+    w.meta().events.push_back({2, "shop", "order", format(2, "order", field("s64", 8, true), print), true, true});
+    for (const bool kernel : {false, true}) {
+      must(w.add_ring({0, kernel ? 0 : 1, kernel ? 0 : 1, kernel ? "" : "shop", kernel ? "" : "shop", kernel}, 4096));
+      SubBuffer s(1000);
+      s.event(2000, kernel ? Payload(2, 7).put(i64{-6'000'000'000}) : Payload(1, 1).put(u32{5}));
+      must(w.append(kernel ? RecordingWriter::kernel_rings : 0, s.view()));
+    }
+    must(w.finish(1));
+  }
+  ASSERT_EQ(std::system(("cp -r " + path_of_part(1) + " " + dir + "/kept").c_str()), 0);
+  ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
+  for (const std::string command : {"report --json -i ", "hist id -i "}) {
+    const Outcome local = ringside(command + "kept"), shipped = ringside(command + "'" + url() + "'");
+    EXPECT_EQ(shipped.code, 0) << shipped.err;
+    EXPECT_EQ(shipped.out, local.out);
+  }
+  // A time beyond all that nanoseconds reach is as good as the last one.
+  EXPECT_EQ(events("'" + url() + "?to=9999-12-31T00:00:00'").size(), 2u);
+  EXPECT_EQ(events("'" + url() + "?from=0001-01-01T00:00:00'").size(), 2u);
+}
+
 // The server adds up what is alike; the answer is the recording's.
 TEST_F(Ship, CountsByTheServerAreThoseOfTheRecording) {
   part(1, 6, 50);

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
@@ -11,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -61,6 +63,60 @@ inline std::string in_path(const std::string& program) {
 
 // Where thousands of files come and go, and each is synchronised: in memory. No test takes a machine's power away.
 inline std::string in_memory(const std::string& name) { return (access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : "/tmp/") + name; }
+
+// Answers every request the same.
+class FakeServer {
+ public:
+  explicit FakeServer(const std::string& status, const std::string& body)
+      : answer_("HTTP/1.1 " + status + "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+                body) {
+    listen_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(bind(listen_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(listen_, 16), 0);
+    getsockname(listen_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~FakeServer() {
+    over_ = true;
+    thread_.join();
+    close(listen_);
+  }
+  std::string url() const { return "clickhouse://127.0.0.1:" + std::to_string(port_) + "/x"; }
+
+ private:
+  void serve() {
+    while (!over_) {
+      pollfd p{listen_, POLLIN, 0};
+      if (poll(&p, 1, 20) != 1) continue;
+      const int client = accept(listen_, nullptr, nullptr);
+      read_request(client);
+      EXPECT_EQ(write(client, answer_.data(), answer_.size()), static_cast<ssize_t>(answer_.size()));
+      close(client);
+    }
+  }
+  static void read_request(int client) {
+    std::string got;
+    for (size_t whole = ~size_t{0}; got.size() < whole;) {
+      char bytes[65536];
+      const ssize_t n = read(client, bytes, sizeof bytes);
+      if (n <= 0) return;
+      got.append(bytes, static_cast<size_t>(n));
+      const size_t end = got.find("\r\n\r\n"), length = got.find("Content-Length: ");
+      if (end != std::string::npos) whole = end + 4 + (length < end ? std::stoul(got.substr(length + 16)) : 0);
+    }
+  }
+
+  const std::string answer_;
+  int listen_ = -1;
+  u16 port_ = 0;
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
 
 class TestServer {
  public:

@@ -81,6 +81,34 @@ struct Ship : BinaryTest {
     std::snprintf(name, sizeof name, "/part.%07d", number);
     return random_recording(dir + "/" + spool + name, {}, rings, 4096, of, events_per_page);
   }
+  // One with one event.
+  void small_part(int number, const std::string& fields, const Payload& payload, const std::string& event = "order") const {
+    fs::create_directories(dir + "/spool");
+    auto w = must(RecordingWriter::create(dir + "/spool/part." + std::to_string(number), {}));
+    w.meta().events.push_back({1, "shop", event, format(1, event, fields, "\"%u\", REC->id"), true});
+    must(w.add_ring({0, 1, 1, "shop", "shop"}, 4096));
+    SubBuffer s(1000);
+    s.event(2000, payload);
+    must(w.append(0, s.view()));
+    must(w.finish(1));
+  }
+  std::string path_of_part(int number) const {
+    char name[32];
+    std::snprintf(name, sizeof name, "/spool/part.%07d", number);
+    return dir + name;
+  }
+  // A part's meta.json becomes something that is no JSON.
+  void damage(int number) const { std::ofstream(path_of_part(number) + "/meta.json") << "{"; }
+  std::string away() const { return "clickhouse://127.0.0.1:" + std::to_string(free_port()) + "/x"; }  // no server is there
+  u64 lost(const std::string& why) const { return number("SELECT sum(count) FROM losses WHERE why = '" + why + "'"); }
 };
+
+inline const std::string id_field = "\tfield:u32 id;\toffset:8;\tsize:4;\tsigned:0;\n";
+
+// A clock that only sleeping moves.
+inline clickhouse::Time quick_time() {
+  const auto now = std::make_shared<u64>(1);
+  return {[now] { return *now; }, [now](u64 ns) { *now += ns; }};
+}
 
 }  // namespace ringside::test::ship_test

@@ -69,18 +69,8 @@ TEST_F(Ship, WhatIsFilteredIsCounted) {
 }
 
 TEST_F(Ship, AFieldThatIsNewOrOfAnotherTypeIsAnotherColumn) {
-  const auto recorded = [&](int number, const std::string& fields, const Payload& payload) {
-    fs::create_directories(dir + "/spool");
-    auto w = must(RecordingWriter::create(dir + "/spool/part." + std::to_string(number), {}));
-    w.meta().events.push_back({1, "shop", "order", format(1, "order", fields, "\"%u\", REC->id"), true});
-    must(w.add_ring({0, 1, 1, "shop", "shop"}, 4096));
-    SubBuffer s(1000);
-    s.event(2000, payload);
-    must(w.append(0, s.view()));
-    must(w.finish(1));
-  };
-  recorded(1, "\tfield:u32 id;\toffset:8;\tsize:4;\tsigned:0;\n", Payload(1, 1).put(u32{5}));
-  recorded(2, "\tfield:s64 id;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:u32 cpu;\toffset:16;\tsize:4;\tsigned:0;\n",
+  small_part(1, "\tfield:u32 id;\toffset:8;\tsize:4;\tsigned:0;\n", Payload(1, 1).put(u32{5}));
+  small_part(2, "\tfield:s64 id;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:u32 cpu;\toffset:16;\tsize:4;\tsigned:0;\n",
            Payload(1, 1).put(i64{-6}).put(u32{7}));
   const Outcome o = ringside("ship --spool spool " + url());
   ASSERT_EQ(o.code, 0) << o.err;
