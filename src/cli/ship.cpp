@@ -85,10 +85,17 @@ result<clickhouse::Address> place_of(const std::string& text) {
   return address;
 }
 
+Missing lost_of(const ship::SpoolBooks& books) {
+  Missing lost;
+  lost.refused = books.lost;
+  if (books.unproved != 0) lost.doubts.push_back(counted(books.unproved, "recording") + " may have lost more");
+  return lost;
+}
+
 std::string books_of(const ship::SpoolBooks& books) {
   return fmt::format("read {} = shipped {} + filtered {} + spooled {} + dropped {}; lost before {}", format_count(books.read),
                      format_count(books.shipped), format_count(books.filtered), format_count(books.spooled),
-                     format_count(books.dropped), format_count(books.lost));
+                     format_count(books.dropped), lost_count(lost_of(books)));
 }
 
 result<ship::Sender::Options> what_to_send(const ShipOptions& options) {
@@ -162,7 +169,8 @@ int close_books(const ShipOptions& options, const ship::Spool& spool, bool recor
                      {"filtered", books.filtered},
                      {"spooled", books.spooled},
                      {"dropped", books.dropped},
-                     {"lost", books.lost}}));
+                     {"lost", books.lost},
+                     {"unproved", books.unproved}}));
   else if (!options.quiet)
     say(books_of(books));
   if (books.spooled != 0)
@@ -172,7 +180,7 @@ int close_books(const ShipOptions& options, const ship::Spool& spool, bool recor
   if (!sent) failed(sent.error());
   if (!recorded || !sent || !books.add_up()) return exit_failure;
   if (!records && books.spooled != 0) return exit_failure;  // to send was all there was to do
-  return options.fail_on_loss && books.dropped + books.lost != 0 ? exit_loss : exit_ok;
+  return options.fail_on_loss && (books.dropped != 0 || !lost_of(books).nothing()) ? exit_loss : exit_ok;
 }
 
 result<int> run_ship(const ShipOptions& options) {

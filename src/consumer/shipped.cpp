@@ -127,14 +127,15 @@ class Maker {
                                                   of_machine(machine_) + " AND " + in_range(place_, "from_ns", "time_ns"),
                                               answer));
     for (const BlockIn& block : blocks) {
-      const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *why = RS_TRY(wanted(block, "why", true)),
+      const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *reason = RS_TRY(wanted(block, "why", true)),
                      *batch = RS_TRY(wanted(block, "batch", false)), *ring = RS_TRY(wanted(block, "ring", false)),
                      *number = RS_TRY(wanted(block, "number", false)), *count = RS_TRY(wanted(block, "count", false));
       for (u64 row = 0; row < block.rows; ++row) {
         const auto lost = static_cast<u64>(count->whole(row));
-        if (why->texts[row] == "spool full") unrecorded_ += lost;
+        if (is_of_dropped_events(reason->texts[row])) unrecorded_ += lost;
+        dropped_unproved_ = dropped_unproved_ || reason->texts[row] == why::dropped_unproved;
         Part* const part =
-            why->texts[row] == "gap" ? parts_.of(agent->texts[row], static_cast<u64>(batch->whole(row))) : nullptr;
+            reason->texts[row] == "gap" ? parts_.of(agent->texts[row], static_cast<u64>(batch->whole(row))) : nullptr;
         if (part == nullptr) continue;
         const u32 own_ring = parts_.ring_of(*part, static_cast<u32>(ring->whole(row)));
         rows_.add_gap({own_ring, part->order, static_cast<u32>(number->whole(row)), 0}, lost);
@@ -161,6 +162,8 @@ class Maker {
     auto writer = RS_TRY(RecordingWriter::create(dir + "/recording", {}));
     RS_TRY(parts_.describe(writer));
     if (!symbols_.empty()) RS_TRY(writer.keep("kallsyms", symbols_));
+    if (dropped_unproved_)
+      writer.meta().missing.doubts.emplace_back("an agent dropped a recording that may have lost more events than it counted");
     writer.meta().missing.unrecorded += unrecorded_ + RS_TRY(rows_.write(writer));
     RS_TRY(writer.finish(parts_.duration_ns()));
     writer.meta().start_ns = parts_.start_ns();
@@ -176,6 +179,7 @@ class Maker {
   Rows rows_{tallied_ != nullptr};
   std::string symbols_;
   u64 unrecorded_ = 0, early_ = 0, strange_ = 0;
+  bool dropped_unproved_ = false;
 };
 
 }  // namespace

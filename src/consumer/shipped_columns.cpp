@@ -47,4 +47,9 @@ bool is_rest(const EventType& type, const Field& field) {
          field.kind == FieldKind::array && field.name == "caller";
 }
 
+bool is_of_dropped_events(std::string_view why) {
+  return why == why::spool_full || why == why::not_readable || why == why::gone || why == why::refused_by_server ||
+         why == why::lost_in_dropped;
+}
+
 }  // namespace ringside

@@ -1,6 +1,7 @@
 // The columns of the tables that `ringside ship` fills and clickhouse:// reads.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "decode/formats.hpp"
@@ -22,5 +23,15 @@ std::vector<std::string> columns_of(const EventType& type);
 std::string type_of(const Field& field);
 // An array that is the rest of its event: the kernel's stacks have fewer addresses than their format says, or more.
 bool is_rest(const EventType& type, const Field& field);
+
+// `why` of the rows of `losses` whose events are in no table and no gap of one; beside these there are "gap", "refused",
+// "unrecorded" and "perhaps: ...".
+namespace why {
+inline constexpr const char *spool_full = "spool full", *not_readable = "not readable", *gone = "gone from the spool",
+                            *refused_by_server = "refused by server", *lost_in_dropped = "lost in a dropped part";
+// With the count 0: a dropped part may have lost more than it says.
+inline constexpr const char* dropped_unproved = "perhaps: a dropped part lost more";
+}  // namespace why
+bool is_of_dropped_events(std::string_view why);  // one of the first five
 
 }  // namespace ringside

@@ -143,9 +143,11 @@ std::string Metrics::text() const {
       single("ringside_events_read_total", "counter", "Events in finished recordings, since the spool was made.", books.read) +
       single("ringside_events_shipped_total", "counter", "Events that the server has confirmed.", books.shipped) +
       single("ringside_events_filtered_total", "counter", "Events that a filter or sampling left out.", books.filtered) +
-      single("ringside_events_dropped_total", "counter", "Events dropped because the spool was full, or not readable.",
-             books.dropped) +
+      single("ringside_events_dropped_total", "counter",
+             "Events dropped: the spool was full, they were not readable, or the server refused them.", books.dropped) +
       single("ringside_events_lost_total", "counter", "Events that are in no recording: overwritten or refused.", books.lost) +
+      single("ringside_parts_unproved_total", "counter",
+             "Recordings that may have lost more: a recorder was killed, a ring not read.", books.unproved) +
       single("ringside_spool_events", "gauge", "Events that wait for the server.", books.spooled) +
       single("ringside_spool_bytes", "gauge", "What they take on disk.", spool_.bytes()) +
       single("ringside_disk_full", "gauge", "Whether parts are dropped because the spool's disk is full.",

@@ -103,7 +103,7 @@ result<std::optional<Error>> Recorder::complete() {
     RS_TRY(spool_.discard());
     return failure;
   }
-  const u64 dropped = RS_TRY(spool_.add(events, lost));
+  const u64 dropped = RS_TRY(spool_.add(events, lost, proved));
   if (dropped != 0 && !std::exchange(said_full_, true) && options_.say)
     options_.say("the spool is full: its oldest part was dropped, with " + format_count(dropped) +
                  " events; further ones are counted");

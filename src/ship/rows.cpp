@@ -135,8 +135,8 @@ void PartRows::add_common(Batch& batch) {
   batch.columns.push_back(clickhouse::constant("batch", "UInt64", bytes_of(next_), rows));
 }
 
-result<void> PartRows::give(Batch&& batch, const Use& use) {
-  if (batch.rows == 0 && batch.table != "losses") return {};
+result<bool> PartRows::give(Batch&& batch, const Use& use) {
+  if (batch.rows == 0 && batch.table != "losses") return true;
   add_common(batch);
   if (batch.rows == 0) return use(std::move(batch), next_);  // questions about losses need the table
   const u64 number = next_++;
@@ -151,7 +151,14 @@ result<void> PartRows::flush(Table& table, const Use& use) {
   for (ColumnOut& field : table.fields) batch.columns.push_back(std::move(field));
   if (table.type == nullptr || !table.type->parsed()) batch.columns.push_back(std::move(table.payload));
   table.clear();
-  return give(std::move(batch), use);
+  Loss if_refused{0, "", why::refused_by_server, batch.from_ns, batch.to_ns, batch.rows};
+  if (RS_TRY(give(std::move(batch), use))) {
+    counted_.shipped += if_refused.count;
+    return {};
+  }
+  counted_.refused += if_refused.count;
+  losses_.push_back(std::move(if_refused));
+  return {};
 }
 
 // The name of the thread of the event before: most are of the same one.
@@ -225,6 +232,13 @@ result<std::unique_ptr<Reading>> PartRows::open(const RecordingMeta& meta) {
     opened = Reading::open(options);
     if (opened) sending_.choice.keep_one_of = 0;
   }
+  if (!opened && !options.filter.empty() && opened.error().code == std::errc::invalid_argument) {
+    options.filter.clear();
+    if (Reading::open(options))
+      return refuse(std::errc::state_not_recoverable, "-F does not suit the events of " + dir_ + ": " +
+                                                          opened.error().sentence +
+                                                          "; they stay in the spool until ship runs with another -F");
+  }
   if (opened && !(*opened)->trace().timeline.problems().empty()) {
     // A ring that cannot be opened now may be opened later: a missing descriptor is no reason to give its events up.
     const auto again = open_recording(dir_, meta);
@@ -233,11 +247,10 @@ result<std::unique_ptr<Reading>> PartRows::open(const RecordingMeta& meta) {
   return opened;
 }
 
-result<Counted> PartRows::read_events(Reading& reading, const Use& use) {
+result<void> PartRows::read_events(Reading& reading, const Use& use) {
   Tables tables;
   LastName names(reading.trace().tasks);
   std::vector<i64> last_ns;  // by source; of its last event
-  Counted counted;
   TraceRecord record;
   u64 since_look = 0;
   u32 place = 0;
@@ -259,24 +272,24 @@ result<Counted> PartRows::read_events(Reading& reading, const Use& use) {
     if (tid != last_tid) threads_.insert(last_tid = tid);
     const u64 one_of = sending_.choice.keep_one_of;
     if (got == Reading::Got::other || one_of == 0 || (one_of > 1 && sys::hash(bytes_of(tid)) % one_of != 0)) {
-      ++counted.filtered;
+      ++counted_.filtered;
       continue;
     }
     Table& table = tables.of(number, type);
     if (table.rows != 0 && (floor_day(time_ns) != table.day || table.rows >= most_rows)) RS_TRY(flush(table, use));
     table.add(record, ring, time_ns, place, tid, names.of(tid, record.source, ring));
-    ++counted.shipped;
     if (++since_look < 4096) continue;
     since_look = 0;
     if (table.bytes() > batch_bytes) RS_TRY(flush(table, use));
     if (Table* const large = tables.too_large()) RS_TRY(flush(*large, use));
   }
   for (auto& [number, table] : tables.all()) RS_TRY(flush(table, use));
-  return counted;
+  return {};
 }
 
 result<Counted> PartRows::read(const Use& use) {
   next_ = sending_.first_batch;
+  counted_ = {};
   losses_.clear();
   threads_.clear();
   const RecordingMeta meta = RS_TRY(RecordingMeta::read(dir_));
@@ -284,15 +297,15 @@ result<Counted> PartRows::read(const Use& use) {
   boot_ = meta.boot.empty() ? 0 : sys::hash(meta.boot);
   start_ns_ = static_cast<i64>(meta.start_ns);
   const auto reading = RS_TRY(open(meta));
-  const Counted counted = RS_TRY(read_events(*reading, use));
+  RS_TRY(read_events(*reading, use));
   RS_TRY(tell_losses(*reading, use));
   std::vector<i32> processes;
   for (const RingName& thread : meta.threads)
     if (threads_.count(thread.tid) != 0) processes.push_back(thread.pid);
   threads_.insert(processes.begin(), processes.end());
   RS_TRY(tell_threads(meta, use));
-  RS_TRY(tell_part(meta, counted, use));
-  return counted;
+  RS_TRY(tell_part(meta, use));
+  return counted_;
 }
 
 result<std::optional<Batch>> PartRows::symbols(u64& hash) {
@@ -319,8 +332,14 @@ result<void> PartRows::tell_losses(const Reading& reading, const Use& use) {
   if (missing.refused != 0) losses_.push_back({0, "", "refused", from, to, missing.refused});
   if (missing.unrecorded != 0) losses_.push_back({0, "", "unrecorded", from, to, missing.unrecorded});
   for (const std::string& doubt : missing.doubts) losses_.push_back({0, "", "perhaps: " + doubt, from, to, 0});
-  for (const Sending::Dropped& one : sending_.dropped)
-    losses_.push_back({0, "", "spool full", static_cast<i64>(one.from_ns), static_cast<i64>(one.to_ns), one.events});
+  for (const Sending::Dropped& one : sending_.dropped) {
+    const auto tell = [&](const std::string& why, u64 count) {
+      losses_.push_back({0, "", why, static_cast<i64>(one.from_ns), static_cast<i64>(one.to_ns), count});
+    };
+    if (one.events != 0) tell(one.why, one.events);
+    if (one.lost != 0) tell(why::lost_in_dropped, one.lost);
+    if (!one.proved) tell(why::dropped_unproved, 0);
+  }
   std::stable_sort(losses_.begin(), losses_.end(), [](const Loss& a, const Loss& b) { return a.to_ns < b.to_ns; });
   for (size_t at = 0; at == 0 || at < losses_.size();) {
     const i64 first = losses_.empty() ? from : losses_[at].to_ns;
@@ -360,10 +379,11 @@ result<void> PartRows::tell_threads(const RecordingMeta& meta, const Use& use) {
   }
   batch.columns = {clickhouse::constant("time_ns", "Int64", bytes_of(start_ns_), batch.rows), std::move(tid), std::move(pid),
                    std::move(task), std::move(process)};
-  return give(std::move(batch), use);
+  RS_TRY(give(std::move(batch), use));
+  return {};
 }
 
-result<void> PartRows::tell_part(const RecordingMeta& meta, const Counted& counted, const Use& use) {
+result<void> PartRows::tell_part(const RecordingMeta& meta, const Use& use) {
   const auto kept = [&](const char* file) {
     const auto text = read_kept(dir_, file);
     return text ? *text : std::string();
@@ -383,14 +403,15 @@ result<void> PartRows::tell_part(const RecordingMeta& meta, const Counted& count
   batch.columns.push_back(clickhouse::constant("offset_ns", "Int64", bytes_of(wall_.offset_ns), 1));
   number("duration_ns", meta.duration_ns);
   number("first_batch", sending_.first_batch);
-  number("shipped", counted.shipped);
-  number("filtered", counted.filtered);
+  number("shipped", counted_.shipped);
+  number("filtered", counted_.filtered);
   text("boot_id", meta.boot);
   text("filter", sending_.choice.filter);
   number("keep_one_of", sending_.choice.keep_one_of);
   text("description", described.text());
   text("printk_formats", kept("printk_formats"));
-  return give(std::move(batch), use);
+  RS_TRY(give(std::move(batch), use));
+  return {};
 }
 
 }  // namespace ringside::ship

@@ -33,19 +33,20 @@ struct Batch {
 };
 
 struct Counted {
-  u64 shipped = 0, filtered = 0;
+  u64 shipped = 0, filtered = 0, refused = 0;
 };
 
 struct Identity {
   std::string host, agent;  // agent: 16 hexadecimal digits
 };
 
-// use(batch, number) for each; its error ends it. An error of the recording itself: bad_message.
+// use(batch, number) for each; its error ends it. False: the server does not take the batch. An error of the recording itself:
+// bad_message. state_not_recoverable: the filter does not suit the events; the recording is good.
 class PartRows {
  public:
   PartRows(std::string dir, Identity identity, Sending sending)
       : dir_(std::move(dir)), identity_(std::move(identity)), sending_(std::move(sending)) {}
-  using Use = std::function<result<void>(Batch&& batch, u64 number)>;
+  using Use = std::function<result<bool>(Batch&& batch, u64 number)>;
   result<Counted> read(const Use& use);
   // The names of the kernel's addresses, if the part has them: a row of `kernel_symbols`, which may be there more than once.
   // hash: of the text.
@@ -57,13 +58,13 @@ class PartRows {
   class Tables;
   class LastName;
   result<std::unique_ptr<Reading>> open(const RecordingMeta& meta);
-  result<Counted> read_events(Reading& reading, const Use& use);
+  result<void> read_events(Reading& reading, const Use& use);
   result<void> flush(Table& table, const Use& use);
-  result<void> give(Batch&& batch, const Use& use);
+  result<bool> give(Batch&& batch, const Use& use);
   void add_common(Batch& batch);
   result<void> tell_losses(const Reading& reading, const Use& use);
   result<void> tell_threads(const RecordingMeta& meta, const Use& use);
-  result<void> tell_part(const RecordingMeta& meta, const Counted& counted, const Use& use);
+  result<void> tell_part(const RecordingMeta& meta, const Use& use);
 
   struct Loss {
     u32 ring = 0;
@@ -80,6 +81,7 @@ class PartRows {
   u64 boot_ = 0;
   i64 start_ns_ = 0;
   u64 next_ = 0;
+  Counted counted_;
   std::vector<Loss> losses_;
   std::unordered_set<i32> threads_;  // that wrote events, and the first ones of their processes
 };

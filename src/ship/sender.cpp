@@ -29,7 +29,8 @@ result<std::unique_ptr<Sender>> Sender::create(Spool& spool, Options options) {
   all.insert(all.end(), sender->options_.others.begin(), sender->options_.others.end());
   std::vector<clickhouse::Server*> servers;
   for (const clickhouse::Address& address : all) {
-    sender->servers_.push_back(RS_TRY(clickhouse::Server::open(address, sender->options_.login, sender->options_.stop)));
+    sender->servers_.push_back(
+        RS_TRY(clickhouse::Server::open(address, sender->options_.login, sender->options_.stop, sender->options_.time)));
     servers.push_back(sender->servers_.back().get());
   }
   sender->tables_ = std::make_unique<Tables>(servers, sender->options_.cluster);
@@ -39,7 +40,7 @@ result<std::unique_ptr<Sender>> Sender::create(Spool& spool, Options options) {
 bool Sender::wait(u64 ms) const {
   for (u64 n = 0; n < ms; n += 20) {
     if (over()) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    options_.time.sleep(20'000'000);
   }
   return !over();
 }
@@ -65,43 +66,82 @@ result<bool> Sender::is_there(const Batch& batch, u64 number) {
                             format_count(rows), number, spool_.agent(), batch.table, format_count(batch.rows)));
 }
 
-result<void> Sender::send_batch(Batch& batch, u64 number) {
+result<bool> Sender::try_batch(Batch& batch, u64 number, bool give_up) {
+  if (doubtful_) {
+    if (!session_.empty()) RS_TRY(servers_.front()->fence(session_));
+    session_.clear();
+    last_doubt_ = std::max(last_doubt_, number);
+    doubtful_ = false;
+  }
+  if (auto fits = tables_->fit(batch); !fits) {
+    if (give_up && fits.error().code == std::errc::protocol_error) return false;
+    return tl::unexpected<Error>(fits.error());
+  }
+  if (batch.rows == 0) return true;
+  if (number <= last_doubt_ && RS_TRY(is_there(batch, number))) return true;
+  if (give_up) return false;
+  if (session_.empty()) RS_TRY(begin_session());
+  std::string names;
+  for (const auto& column : batch.columns) names += (names.empty() ? "" : ", ") + clickhouse::quoted_name(column.name);
+  const std::string sql = fmt::format("INSERT INTO {} ({}) FORMAT Native", tables_->own_name(batch.table), names);
+  const std::string block = clickhouse::write_block(batch.columns, batch.rows);
+  const auto done = servers_.front()->insert(sql, block, session_);
+  if (done) return true;
+  doubtful_ = true;
+  // An administrator who changed a column of the agent's can change it back: that is no odd batch.
+  if (const std::string changed = tables_->changed_column(batch); !changed.empty())
+    return refuse(std::errc::io_error, done.error().sentence + "; " + changed);
+  return tl::unexpected<Error>(done.error());
+}
+
+bool Sender::refuses_for_good(const std::string& table, const Error& error) {
+  if (error.code != std::errc::protocol_error) return false;
+  Refusals& refusals = refusals_[table];
+  if (refusals.times++ == 0) refusals.since_ns = options_.time.now();
+  return refusals.times >= most_refusals && options_.time.now() - refusals.since_ns >= longest_refusal_ns;
+}
+
+void Sender::say_given_up(const Batch& batch, const Error& error) {
+  if (std::exchange(refusals_[batch.table].said, true) || !options_.say) return;
+  options_.say(fmt::format("{}; {} of {} are dropped, and further ones are counted", error.sentence, counted(batch.rows, "row"),
+                           batch.table));
+}
+
+result<bool> Sender::send_batch(Batch& batch, u64 number) {
   std::vector<std::string> own_names;  // as the fields have them
   for (const auto& column : batch.columns) own_names.push_back(column.name);
-  bool said = false;
+  bool said = false, give_up = false;
   for (u64 pause_ms = 100;; pause_ms = std::min<u64>(pause_ms * 2, 5000)) {
-    const auto one = [&]() -> result<void> {
-      if (doubtful_) {
-        if (!session_.empty()) RS_TRY(servers_.front()->fence(session_));
-        session_.clear();
-        last_doubt_ = std::max(last_doubt_, number);
-        doubtful_ = false;
-      }
-      RS_TRY(tables_->fit(batch));
-      if (batch.rows == 0) return {};
-      if (number <= last_doubt_ && RS_TRY(is_there(batch, number))) return {};
-      if (session_.empty()) RS_TRY(begin_session());
-      std::string names;
-      for (const auto& column : batch.columns) names += (names.empty() ? "" : ", ") + clickhouse::quoted_name(column.name);
-      const std::string sql = fmt::format("INSERT INTO {} ({}) FORMAT Native", tables_->own_name(batch.table), names);
-      const std::string block = clickhouse::write_block(batch.columns, batch.rows);
-      auto done = servers_.front()->insert(sql, block, session_);
-      if (!done) doubtful_ = true;
-      return done;
-    };
-    auto done = one();
+    const auto done = try_batch(batch, number, give_up);
     answers_ = done.has_value();
     if (done) {
-      if (said && options_.say) options_.say("the server takes events again");
-      return {};
+      if (*done) refusals_.erase(batch.table);
+      if (said && *done && options_.say) options_.say("the server takes events again");
+      return done;
     }
-    if (!may_pass(done.error()) || over() || (options_.leave && options_.leave())) return done;
-    if (!said && options_.say) options_.say(done.error().sentence + "; events wait in the spool");
+    const bool enough = !give_up && refuses_for_good(batch.table, done.error());
+    give_up = give_up || enough;
+    if (!may_pass(done.error()) || over() || (!enough && options_.leave && options_.leave())) return done;
+    if (enough)
+      say_given_up(batch, done.error());
+    else if (!said && options_.say)
+      options_.say(done.error().sentence + "; events wait in the spool");
     said = true;
     tables_->forget();
     for (size_t n = 0; n < own_names.size(); ++n) batch.columns[n].name = own_names[n];
-    if (!wait(pause_ms)) return done;
+    if (!enough && !wait(pause_ms)) return done;
   }
+}
+
+// Keeps in the spool's state how it ended.
+result<bool> Sender::send_once(Batch& batch, u64 number, const Sending& begun) {
+  if (begun.refused.count(number) != 0) return false;
+  const bool arrived = RS_TRY(send_batch(batch, number));
+  if (!arrived)
+    RS_TRY(spool_.refused(number));
+  else if (batch.events)
+    RS_TRY(spool_.arrived(number, batch.rows));
+  return arrived;
 }
 
 // Two agents of a machine, or one that died, may send them twice, which does no harm.
@@ -110,7 +150,12 @@ result<void> Sender::send_symbols(PartRows& rows) {
   u64 hash = 0;
   auto batch = rows.symbols(hash);
   if (!batch || !*batch || symbols_.count(hash) != 0) return {};  // a part that cannot be read has an error of its own
-  RS_TRY(tables_->fit(**batch));
+  if (const auto fits = tables_->fit(**batch); !fits) {
+    if (fits.error().code != std::errc::protocol_error) return fits;
+    symbols_.insert(hash);
+    if (options_.say) options_.say(fits.error().sentence + "; the names of the kernel's functions are not sent");
+    return {};
+  }
   u64 boot = 0;
   for (const auto& column : (*batch)->columns)
     if (column.name == "boot") std::memcpy(&boot, column.data.data(), sizeof boot);
@@ -126,11 +171,11 @@ result<void> Sender::send_symbols(PartRows& rows) {
 
 result<void> Sender::send(u64 part) {
   auto begun = spool_.begun();
-  if (begun) {
+  if (begun && begun->attempt != 0) {
     // Its last inserts were an earlier sender's: of this process or of one that was killed.
-    session_ = begun->attempt != 0 ? fmt::format("ringside-{}-{}-{}", spool_.agent(), begun->part, begun->attempt) : "";
-    doubtful_ = begun->attempt != 0;
-    last_doubt_ = begun->attempt != 0 ? ~u64{0} : 0;
+    session_ = fmt::format("ringside-{}-{}-{}", spool_.agent(), begun->part, begun->attempt);
+    doubtful_ = true;
+    last_doubt_ = ~u64{0};
   } else {
     if (auto kept = WallOffset::keep(spool_.path_of(part)); !kept && !is_unreadable(kept.error())) return kept;
     if (auto taken = spool_.begin({part, spool_.first_batch(), 0, options_.choice}); !taken) {
@@ -143,18 +188,21 @@ result<void> Sender::send(u64 part) {
     last_doubt_ = 0;
   }
   PartRows rows(spool_.path_of(part), {options_.host, spool_.agent()}, *begun);
-  RS_TRY(send_symbols(rows));
   std::optional<Error> of_server;
-  const auto counted = rows.read([&](Batch&& batch, u64 number) -> result<void> {
-    auto sent = send_batch(batch, number);
+  const auto counted = rows.read([&](Batch&& batch, u64 number) -> result<bool> {
+    auto sent = send_once(batch, number, *begun);
     if (!sent) of_server = sent.error();
     return sent;
   });
   if (of_server) return tl::unexpected<Error>(*of_server);
   if (!counted && !is_unreadable(counted.error())) return tl::unexpected<Error>(counted.error());
-  if (!counted && options_.say) options_.say(counted.error().sentence + "; its events are dropped");
+  const u64 batches = rows.batches();
+  if (counted)
+    RS_TRY(send_symbols(rows));  // not before: a filter that does not suit the part is known now
+  else if (options_.say)
+    options_.say(counted.error().sentence + "; its events that the server does not have are dropped");
   if (wait_for_) wait_for_(part);
-  return spool_.sent(counted ? counted->shipped : 0, counted ? counted->filtered : 0, rows.batches());
+  return counted ? spool_.sent(counted->shipped, counted->filtered, counted->refused, batches) : spool_.unreadable();
 }
 
 result<void> Sender::run() {

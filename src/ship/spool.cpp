@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "consumer/reading.hpp"
+#include "consumer/shipped_columns.hpp"
 #include "source/recording.hpp"
 #include "sys/json.hpp"
 #include "sys/try.hpp"
@@ -45,24 +46,35 @@ u64 bytes_in(const std::string& dir) {
 }
 
 constexpr u64 room_bytes = u64{1} << 18;
+// Added to the number of the next batch if it is not known which ones the server has.
+constexpr u64 beyond_doubt = 1'000'000'000;
+
+u64 wall_now() {
+  return static_cast<u64>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+}
 
 }  // namespace
 
 bool no_room(const Error& error) { return error.code.value() == ENOSPC || error.code.value() == EDQUOT; }
 
-u64 events_in(const std::string& dir) {
+CountOfPart count_part(const std::string& dir) {
   if (const auto meta = RecordingMeta::read(dir); meta && meta->complete) {
-    u64 events = 0;
-    for (const RecordedRing& ring : meta->rings) events += ring.events - ring.removed.events;
-    return events;
+    CountOfPart all{0, meta->missing.refused + meta->missing.unrecorded, meta->missing.proved()};
+    for (const RecordedRing& ring : meta->rings) {
+      all.events += ring.events - ring.removed.events;
+      all.lost += ring.lost;
+    }
+    return all;
   }
   Reading::Options options;
   options.where = {dir};
   options.notices = [](const auto&) {};
   auto reading = Reading::open(std::move(options));
-  if (!reading) return 0;
+  if (!reading) return {};
   (*reading)->run([](const TraceRecord&, const RingName&, Reading::Got) {});
-  return (*reading)->totals().seen;
+  const Totals& totals = (*reading)->complete();
+  return {totals.seen, totals.missing.count(), false};
 }
 
 std::string Spool::path_of(u64 part) const {
@@ -89,7 +101,10 @@ result<std::unique_ptr<Spool>> Spool::open(const std::string& dir, u64 most_byte
 
 Spool::Part Spool::look_at(const std::string& name) const {
   const std::string path = dir_ + "/" + name;
-  Part out{name, events_in(path), bytes_in(path)};
+  const CountOfPart count = count_part(path);
+  Part out{name, count.events, bytes_in(path)};
+  out.lost = count.lost;
+  out.proved = count.proved;
   if (const auto meta = RecordingMeta::read(path)) {
     out.from_ns = meta->start_ns;
     out.to_ns = meta->stop_ns != 0 ? meta->stop_ns : meta->start_ns + meta->duration_ns;
@@ -103,14 +118,39 @@ result<void> Spool::load() {
   RS_TRY(find_parts());
   RS_TRY(take_in_unfinished());
   for (auto& [number, part] : parts_) part = look_at(part.name);
+  if (sending_)
+    if (const auto at = parts_.find(sending_->part); at != parts_.end())
+      at->second.events = std::max(at->second.events, sending_->arrived);  // it may have been damaged since
+  settle_removed();
   reconcile();
   count_new_parts();
-  if (sending_ && parts_.count(sending_->part) == 0) {
-    // Somebody removed it, and it may be on the server, in part or as a whole.
-    sending_.reset();
-    next_batch_ += 1'000'000'000;
-  }
   return settle_if_there_is_room();
+}
+
+// Somebody removed the part that was being sent, and it may be on the server, in part or as a whole.
+void Spool::settle_removed() {
+  if (!sending_ || parts_.count(sending_->part) != 0) return;
+  take_back_dropped();
+  books_.shipped += sending_->arrived;
+  sending_.reset();
+  next_batch_ += beyond_doubt;
+}
+
+// What the part on its way was to tell the server, the next one tells.
+void Spool::take_back_dropped() {
+  dropped_.insert(dropped_.begin(), sending_->dropped.begin(), sending_->dropped.end());
+  sending_->dropped.clear();
+}
+
+// After a long absence the server is told of many dropped parts as of one.
+void Spool::tell_dropped(Sending::Dropped dropped) {
+  if (dropped.events == 0 && dropped.lost == 0 && dropped.proved) return;
+  if (dropped_.size() < 1000) return dropped_.push_back(std::move(dropped));
+  Sending::Dropped& last = dropped_.back();
+  last.to_ns = std::max(last.to_ns, dropped.to_ns);
+  last.events += dropped.events;
+  last.lost += dropped.lost;
+  last.proved = last.proved && dropped.proved;
 }
 
 // Reads the state that the previous agent left; the agent of a new spool gets a number.
@@ -131,10 +171,17 @@ result<void> Spool::read_state() {
     counted_ = j.at("counted").get<u64>();
     gone_ = j.at("gone").get<std::set<u64>>();
     books_ = {j.at("read").get<u64>(), j.at("shipped").get<u64>(), j.at("filtered").get<u64>(), j.at("dropped").get<u64>(), 0,
-              j.at("lost").get<u64>()};
+              j.at("lost").get<u64>(), j.value("unproved", u64{0})};
+    oldest_ns_ = j.value("oldest_ns", u64{0});
     const auto dropped_in = [](const json& list) {
       std::vector<Sending::Dropped> out;
-      for (const json& one : list) out.push_back({one.at(0).get<u64>(), one.at(1).get<u64>(), one.at(2).get<u64>()});
+      for (const json& one : list) {
+        out.push_back({one.at(0).get<u64>(), one.at(1).get<u64>(), one.at(2).get<u64>(), why::spool_full});
+        if (one.size() == 3) continue;  // by an older agent
+        out.back().why = one.at(3).get<std::string>();
+        out.back().lost = one.at(4).get<u64>();
+        out.back().proved = one.at(5).get<bool>();
+      }
       return out;
     };
     dropped_ = dropped_in(j.at("dropped_parts"));
@@ -143,7 +190,10 @@ result<void> Spool::read_state() {
                          s->at("first_batch").get<u64>(),
                          s->at("attempt").get<u64>(),
                          {s->at("filter").get<std::string>(), std::max<u64>(s->at("keep_one_of").get<u64>(), 1)},
-                         dropped_in(s->at("dropped_parts"))};
+                         dropped_in(s->at("dropped_parts")),
+                         s->value("refused", std::set<u64>{}),
+                         s->value("arrived_to", u64{0}),
+                         s->value("arrived", u64{0})};
   } catch (const std::exception& e) {
     return refuse(std::errc::bad_message,
                   dir_ + "/state.json cannot be understood: " + e.what() +
@@ -183,10 +233,8 @@ void Spool::count_new_parts() {
   for (const auto& [number, part] : parts_) {
     if (number <= counted_) continue;
     books_.read += part.events;
-    if (const auto meta = RecordingMeta::read(dir_ + "/" + part.name)) {
-      books_.lost += meta->missing.refused + meta->missing.unrecorded;
-      for (const RecordedRing& ring : meta->rings) books_.lost += ring.lost;
-    }
+    books_.lost += part.lost;
+    books_.unproved += part.proved ? 0 : 1;
     counted_ = number;
   }
 }
@@ -210,11 +258,16 @@ result<void> Spool::take_in(std::vector<std::pair<u64, std::string>> others) {
 
 // Parts that were counted before may be gone, by hand or with the machine's power, or hold more than could be counted then.
 void Spool::reconcile() {
+  books_.read = std::max(books_.read, books_.shipped + books_.filtered + books_.dropped);
   const u64 known = books_.read - books_.shipped - books_.filtered - books_.dropped;
   u64 there = 0;
   for (const auto& [number, part] : parts_) there += number <= counted_ ? part.events : 0;
-  if (there < known) books_.dropped += known - there;
-  else books_.read += there - known;
+  if (there >= known) {
+    books_.read += there - known;
+    return;
+  }
+  books_.dropped += known - there;
+  tell_dropped({oldest_ns_, wall_now(), known - there, why::gone});
 }
 
 result<void> Spool::save() {
@@ -251,19 +304,24 @@ result<void> Spool::settle_if_there_is_room() {
 result<void> Spool::write_state() {
   const auto list = [](const std::vector<Sending::Dropped>& dropped) {
     json out = json::array();
-    for (const auto& one : dropped) out.push_back({one.from_ns, one.to_ns, one.events});
+    for (const auto& one : dropped) out.push_back({one.from_ns, one.to_ns, one.events, one.why, one.lost, one.proved});
     return out;
   };
-  json j = {{"agent", agent_},     {"next_batch", next_batch_},      {"counted", counted_},         {"gone", gone_},
-            {"read", books_.read}, {"shipped", books_.shipped},      {"filtered", books_.filtered}, {"dropped", books_.dropped},
-            {"lost", books_.lost}, {"dropped_parts", list(dropped_)}};
+  oldest_ns_ = parts_.empty() ? 0 : parts_.begin()->second.from_ns;
+  json j = {
+      {"agent", agent_},     {"next_batch", next_batch_},   {"counted", counted_},         {"gone", gone_},
+      {"read", books_.read}, {"shipped", books_.shipped},   {"filtered", books_.filtered}, {"dropped", books_.dropped},
+      {"lost", books_.lost}, {"unproved", books_.unproved}, {"oldest_ns", oldest_ns_},     {"dropped_parts", list(dropped_)}};
   if (sending_)
     j["sending"] = {{"part", sending_->part},
                     {"first_batch", sending_->first_batch},
                     {"attempt", sending_->attempt},
                     {"filter", sending_->choice.filter},
                     {"keep_one_of", sending_->choice.keep_one_of},
-                    {"dropped_parts", list(sending_->dropped)}};
+                    {"dropped_parts", list(sending_->dropped)},
+                    {"refused", sending_->refused},
+                    {"arrived_to", sending_->arrived_to},
+                    {"arrived", sending_->arrived}};
   const std::string path = dir_ + "/state.json";
   auto file = RS_TRY(sys::NewFile::create(folder_.get(), "state.json", path));
   RS_TRY(sys::write_text(file.fd(), path, j.dump(1, ' ', false, json::error_handler_t::replace) + "\n"));
@@ -298,17 +356,20 @@ result<void> Spool::discard() {
   return {};
 }
 
-result<u64> Spool::add(u64 events, u64 lost) {
+result<u64> Spool::add(u64 events, u64 lost, bool proved) {
   const std::lock_guard held(mutex_);
   const u64 number = newest() + 1;
   if (renameat2(folder_.get(), "now", folder_.get(), new_name(number).c_str(), RENAME_NOREPLACE) != 0)
     return fail(errno, "cannot rename " + now() + " to " + new_name(number));
   Part part = look_at(new_name(number));
   part.events = events;
+  part.lost = lost;
+  part.proved = proved;
   parts_[number] = part;
   counted_ = number;
   books_.read += events;
   books_.lost += lost;
+  books_.unproved += proved ? 0 : 1;
   const u64 dropped = RS_TRY(make_room());
   RS_TRY(settle_if_there_is_room());
   more_.notify_all();
@@ -340,9 +401,7 @@ result<std::optional<u64>> Spool::drop() {
   const u64 number = oldest->first;
   const Part part = oldest->second;
   books_.dropped += part.events;
-  // After a long absence the server is told of many dropped parts as of one.
-  if (dropped_.size() < 1000) dropped_.push_back({part.from_ns, part.to_ns, part.events});
-  else dropped_.back() = {dropped_.back().from_ns, part.to_ns, dropped_.back().events + part.events};
+  tell_dropped({part.from_ns, part.to_ns, part.events, why::spool_full, part.lost, part.proved});
   parts_.erase(oldest);
   gone_.insert(number);
   if (const auto saved = save(); !saved && !no_room(saved.error())) return tl::unexpected<Error>(saved.error());
@@ -385,6 +444,7 @@ std::optional<Sending> Spool::begun() const {
 result<void> Spool::begin(const Sending& sending) {
   const std::lock_guard held(mutex_);
   if (parts_.count(sending.part) == 0) return refuse(std::errc::no_such_file_or_directory, "the part is gone");
+  if (sending_) take_back_dropped();
   sending_ = sending;
   sending_->dropped = std::exchange(dropped_, {});
   return settle();
@@ -397,16 +457,51 @@ result<u64> Spool::next_attempt() {
   return sending_->attempt;
 }
 
-result<void> Spool::sent(u64 shipped, u64 filtered, u64 batches) {
+// A disk without room keeps an older state, by which these events count as not sent if the part goes before its end.
+result<void> Spool::arrived(u64 batch, u64 events) {
   const std::lock_guard held(mutex_);
-  const u64 number = sending_->part, counted = parts_.at(number).events, seen = shipped + filtered;
+  if (batch <= sending_->arrived_to) return {};
+  sending_->arrived_to = batch;
+  sending_->arrived += events;
+  auto saved = save();
+  return saved || no_room(saved.error()) ? result<void>() : saved;
+}
+
+result<void> Spool::refused(u64 batch) {
+  const std::lock_guard held(mutex_);
+  sending_->refused.insert(batch);
+  return save();
+}
+
+result<void> Spool::sent(u64 shipped, u64 filtered, u64 refused, u64 batches) {
+  const std::lock_guard held(mutex_);
+  const Part& part = parts_.at(sending_->part);
+  const u64 seen = shipped + filtered + refused, rest = part.events - std::min(seen, part.events);
   books_.shipped += shipped;
   books_.filtered += filtered;
-  if (seen < counted) books_.dropped += counted - seen;  // not readable
-  else books_.read += seen - counted;                    // a recorder that was killed did not say how many these are
+  books_.dropped += refused + rest;
+  books_.read += seen - std::min(seen, part.events);  // a recorder that was killed did not say how many these are
+  tell_dropped({part.from_ns, part.to_ns, rest, why::not_readable});
   next_batch_ = sending_->first_batch + batches;
-  gone_.insert(number);
-  parts_.erase(number);
+  return close_part();
+}
+
+result<void> Spool::unreadable() {
+  const std::lock_guard held(mutex_);
+  const Part& part = parts_.at(sending_->part);
+  const u64 rest = part.events - std::min(sending_->arrived, part.events);
+  take_back_dropped();
+  books_.shipped += sending_->arrived;
+  books_.dropped += rest;
+  books_.read += sending_->arrived - std::min(sending_->arrived, part.events);
+  tell_dropped({part.from_ns, part.to_ns, rest, why::not_readable, part.lost, part.proved});
+  next_batch_ = sending_->first_batch + (sending_->attempt != 0 ? beyond_doubt : 0);
+  return close_part();
+}
+
+result<void> Spool::close_part() {
+  gone_.insert(sending_->part);
+  parts_.erase(sending_->part);
   sending_.reset();
   return settle();
 }

@@ -31,9 +31,10 @@ struct SpoolBooks {
   u64 read = 0;      // events in recordings
   u64 shipped = 0;   // rows that the server has confirmed
   u64 filtered = 0;  // by -F and --keep
-  u64 dropped = 0;   // with a part, because the spool was full; or not readable
+  u64 dropped = 0;   // with a part, because the spool was full; or not readable; or refused by the server for good
   u64 spooled = 0;   // in parts
   u64 lost = 0;      // never in a recording: what the recordings count as lost
+  u64 unproved = 0;  // recordings that may have lost more: their recorder did not finish, or could not read all
   bool add_up() const { return read == shipped + filtered + dropped + spooled; }
 };
 
@@ -51,8 +52,13 @@ struct Sending {
   Choice choice{};
   struct Dropped {
     u64 from_ns = 0, to_ns = 0, events = 0;  // by the wall clock
+    std::string why{};
+    u64 lost = 0;        // before they were dropped, with the part's own count; 0: its own rows tell
+    bool proved = true;  // that this is all
   };
-  std::vector<Dropped> dropped{};  // parts that went since the one before: rows of the table `losses`
+  std::vector<Dropped> dropped{};   // events that went since the part before: rows of the table `losses`
+  std::set<u64> refused{};          // batches that the server does not take
+  u64 arrived_to = 0, arrived = 0;  // the last batch of events that the server has for certain; the events up to it
 };
 
 class Spool {
@@ -69,7 +75,7 @@ class Spool {
 
   // The recorder's: `now` is finished and becomes a part. Drops the oldest ones if there is no room; returns how many of their
   // events.
-  result<u64> add(u64 events, u64 lost);
+  result<u64> add(u64 events, u64 lost, bool proved);
   result<void> discard();  // `now`, in which nothing is
   // The disk is full: the oldest part goes, unless it is on its way. Returns how many events; none: there is no other part.
   result<std::optional<u64>> drop_oldest();
@@ -83,14 +89,18 @@ class Spool {
   std::optional<Sending> begun() const;
   result<void> begin(const Sending& sending);
   result<u64> next_attempt();
-  // It is on the server, in `batches` batches.
-  result<void> sent(u64 shipped, u64 filtered, u64 batches);
+  result<void> arrived(u64 batch, u64 events);
+  result<void> refused(u64 batch);
+  // It is on the server, in `batches` batches, without those that it refused.
+  result<void> sent(u64 shipped, u64 filtered, u64 refused, u64 batches);
+  result<void> unreadable();  // the rest of it is dropped
   u64 first_batch() const;  // of the next part
 
  private:
   struct Part {
     std::string name{};
-    u64 events = 0, bytes = 0, from_ns = 0, to_ns = 0;
+    u64 events = 0, bytes = 0, from_ns = 0, to_ns = 0, lost = 0;
+    bool proved = true;
   };
   Spool(std::string dir, u64 most_bytes) : dir_(std::move(dir)), most_bytes_(most_bytes) {}
   result<void> load();
@@ -109,6 +119,10 @@ class Spool {
   result<u64> make_room();
   result<void> take_in(std::vector<std::pair<u64, std::string>> others);
   void reconcile();
+  void settle_removed();
+  void take_back_dropped();
+  void tell_dropped(Sending::Dropped dropped);
+  result<void> close_part();
   u64 newest() const;
   Part look_at(const std::string& name) const;
 
@@ -126,12 +140,17 @@ class Spool {
   u64 next_batch_ = 1;
   std::optional<Sending> sending_;
   std::vector<Sending::Dropped> dropped_;  // not told to the server yet
+  u64 oldest_ns_ = 0;                      // when the oldest part began, as the last state says
   bool ended_ = false;
 };
 
 bool no_room(const Error& error);  // on the disk, or in the user's share of it
 
-// The number of events in a recording: what its description says, or, if its recorder did not finish, what can be read.
-u64 events_in(const std::string& dir);
+struct CountOfPart {
+  u64 events = 0, lost = 0;
+  bool proved = false;  // that no more was lost
+};
+// Of a recording: what its description says, or, if its recorder did not finish, what can be read.
+CountOfPart count_part(const std::string& dir);
 
 }  // namespace ringside::ship

@@ -36,6 +36,18 @@ std::string Tables::own_name(const std::string& table) const {
   return quoted_name(cluster_.empty() ? table : table + "_local");
 }
 
+std::string Tables::changed_column(const Batch& batch) const {
+  const auto known = known_.find(batch.table);
+  for (const auto& column : batch.columns) {
+    if (known == known_.end() || is_of_field(batch, column.name)) continue;
+    if (const auto at = known->second.find(column.name); at != known->second.end() && at->second != column.type)
+      return fmt::format(
+          "the column {} of the table {} has the type {} there and needs {}; ALTER TABLE ... MODIFY COLUMN changes it",
+          column.name, batch.table, at->second, column.type);
+  }
+  return "";
+}
+
 result<Tables::Columns> Tables::columns_of(clickhouse::Server& server, const std::string& table) {
   std::string answer;
   const auto blocks =

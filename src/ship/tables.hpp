@@ -23,6 +23,8 @@ class Tables {
   // one of its own, NAME_TYPE. The agent's own columns keep their names, whatever type they have there: it asks for its rows by
   // them.
   result<void> fit(Batch& batch);
+  // A sentence about one of the agent's own columns that has another type in the table; empty: there is none.
+  std::string changed_column(const Batch& batch) const;
   // Of the agent's own server: "NAME" or "NAME_local", quoted.
   std::string own_name(const std::string& table) const;
   void forget() { known_.clear(); }  // after an error: somebody may have removed one

@@ -71,7 +71,7 @@ TEST_F(Ship, WhatIsFilteredIsCounted) {
 TEST_F(Ship, AFieldThatIsNewOrOfAnotherTypeIsAnotherColumn) {
   small_part(1, "\tfield:u32 id;\toffset:8;\tsize:4;\tsigned:0;\n", Payload(1, 1).put(u32{5}));
   small_part(2, "\tfield:s64 id;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:u32 cpu;\toffset:16;\tsize:4;\tsigned:0;\n",
-           Payload(1, 1).put(i64{-6}).put(u32{7}));
+             Payload(1, 1).put(i64{-6}).put(u32{7}));
   const Outcome o = ringside("ship --spool spool " + url());
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(number("SELECT countIf(id = 5 AND id_Int64 = 0 AND cpu_ = 0) FROM \"shop:order\""), 1u);
@@ -124,6 +124,7 @@ TEST_F(Ship, APartThatIsRemovedByHandIsDropped) {
   EXPECT_EQ(rows(), left);
   EXPECT_EQ(state()["shipped"], left);
   EXPECT_EQ(state()["dropped"], removed);
+  EXPECT_EQ(lost("gone from the spool"), removed);
 }
 
 TEST_F(Ship, ALiveInstanceIsShipped) {

@@ -1,0 +1,115 @@
+// What an agent's books and the table `losses` say of events that did not arrive.
+#include <gtest/gtest.h>
+
+#include "ship/metrics.hpp"
+#include "ship/ship.hpp"
+#include "ship/spool.hpp"
+
+namespace ringside::test::ship_test {
+namespace {
+
+constexpr u64 gaps = 4 * 77;  // of a part of random events
+
+// Its recorder was killed before it wrote down any loss.
+TEST_F(Ship, ALossOfAKilledRecorderIsCountedAndNotProved) {
+  part(1);
+  small_part(2, id_field, Payload(1, 1).put(u32{5}));
+  for (const std::string& made : {path_of_part(1), dir + "/spool/part.2"}) {
+    auto meta = nlohmann::json::parse(slurp(made + "/meta.json"));
+    meta["complete"] = false;
+    for (auto& ring : meta["rings"]) ring["lost"] = 0;
+    std::ofstream(made + "/meta.json") << meta.dump();
+  }
+  const Outcome o = ringside("ship --spool spool --fail-on-loss " + url());
+  EXPECT_EQ(o.code, 3) << o.err;
+  EXPECT_NE(o.err.find("lost before 308 or more\n"), std::string::npos) << o.err;
+  EXPECT_EQ(state()["lost"], gaps);
+  EXPECT_EQ(state()["unproved"], 2u);
+  const auto spool = must(ship::Spool::open(dir + "/spool", u64{1} << 30));
+  const std::string numbers = ship::Metrics(*spool, {}).text();
+  EXPECT_NE(numbers.find("ringside_parts_unproved_total 2\n"), std::string::npos) << numbers;
+}
+
+TEST_F(Ship, NoProvedLossIsNoProofOfNone) {
+  small_part(1, id_field, Payload(1, 1).put(u32{5}));
+  const std::string file = dir + "/spool/part.1/meta.json";
+  auto meta = nlohmann::json::parse(slurp(file));
+  meta["missing"] = {{"doubts", {"a ring could not be read"}}};
+  std::ofstream(file) << meta.dump();
+  const Outcome o = ringside("ship --spool spool --fail-on-loss " + url());
+  EXPECT_EQ(o.code, 3) << o.err;
+  EXPECT_NE(o.err.find("lost before perhaps some\n"), std::string::npos) << o.err;
+}
+
+TEST_F(Ship, WhatADroppedPartHadLostIsTold) {
+  part(1);
+  part(2);
+  auto meta = nlohmann::json::parse(slurp(path_of_part(1) + "/meta.json"));
+  meta["complete"] = false;
+  std::ofstream(path_of_part(1) + "/meta.json") << meta.dump();
+  must(must(ship::Spool::open(dir + "/spool", u64{1} << 30))->drop_oldest());
+  const Outcome o = ringside("ship --spool spool " + url());
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(lost("spool full"), 800u);
+  EXPECT_EQ(lost("lost in a dropped part"), gaps);
+  EXPECT_EQ(number("SELECT count() FROM losses WHERE why = 'perhaps: a dropped part lost more'"), 1u);
+  const Outcome back = ringside("report '" + url() + "'");
+  EXPECT_NE(back.err.find("1,416 or more events were lost, 800 are here"), std::string::npos) << back.err;
+}
+
+// The part that was to tell of it is unreadable, or somebody removes it.
+TEST_F(Ship, DroppedEventsAreToldByALaterPart) {
+  for (const bool removed : {false, true}) {
+    for (int n = 1; n <= 4; ++n) part(n);
+    {
+      const auto spool = must(ship::Spool::open(dir + "/spool", u64{1} << 30));
+      must(spool->drop_oldest());
+      must(spool->begin({2, spool->first_batch(), 0, {}}));
+    }
+    if (removed)
+      fs::remove_all(path_of_part(2));
+    else
+      damage(2);
+    const std::string before = removed ? "WHERE batch >= 1000000000 AND " : "WHERE ";
+    const Outcome o = ringside("ship --spool spool " + url());
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(number("SELECT sum(count) FROM losses " + before + "why = 'spool full'"), 800u);
+    EXPECT_EQ(number("SELECT sum(count) FROM losses " + before + "why = 'gone from the spool'"), 800u);
+    EXPECT_EQ(state()["read"], 3200u);
+    EXPECT_EQ(state()["dropped"], 1600u);
+    EXPECT_EQ(state()["shipped"], 1600u);
+    fs::remove_all(dir + "/spool");
+  }
+}
+
+// Some of its batches had arrived before.
+TEST_F(Ship, EventsThatHaveArrivedAreShippedWhateverBecomesOfTheirPart) {
+  enum class Fate { removed, damaged, damaged_meanwhile };
+  for (const Fate fate : {Fate::removed, Fate::damaged, Fate::damaged_meanwhile}) {
+    part(1);
+    {
+      const auto spool = must(ship::Spool::open(dir + "/spool", u64{1} << 30));
+      must(spool->begin({1, spool->first_batch(), 0, {}}));
+      must(spool->next_attempt());
+      must(spool->arrived(1, 7));
+      must(spool->arrived(1, 7));  // sent again, and it was there
+      must(spool->arrived(3, 4));
+      if (fate == Fate::damaged_meanwhile) must(spool->unreadable());
+    }
+    if (fate == Fate::removed) fs::remove_all(path_of_part(1));
+    if (fate == Fate::damaged) damage(1);
+    small_part(2, id_field, Payload(1, 1).put(u32{5}));
+    must(server().client(database)->ask("DROP TABLE IF EXISTS losses"));
+    const Outcome o = ringside("ship --spool spool " + url());
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(lost(fate == Fate::damaged_meanwhile ? "not readable" : "gone from the spool"), 789u);
+    EXPECT_EQ(state()["read"], 801u);
+    EXPECT_EQ(state()["shipped"], 12u);
+    EXPECT_EQ(state()["dropped"], 789u);
+    EXPECT_GT(state()["next_batch"], 1'000'000u);
+    fs::remove_all(dir + "/spool");
+  }
+}
+
+}  // namespace
+}  // namespace ringside::test::ship_test
