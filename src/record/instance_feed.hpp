@@ -20,6 +20,7 @@ class InstanceFeed final : public Feed {
   void describe(RecordingMeta& meta) override;
   Books close(RecordingRun& run) override;
   void told() override;
+  bool keeps_the_rest() const override { return true; }  // in the instance's rings
   u64 taken_until() const override { return taken_until_; }
   // Events that were written before begin() and that no reader had taken.
   u64 unread_at_begin() const { return unread_at_begin_; }

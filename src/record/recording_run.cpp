@@ -105,7 +105,7 @@ result<void> RecordingRun::finish(u64 duration_ns) {
     const u64 gaps = failed() || feed->hands_over() ? books.gaps : std::max(books.gaps, overrun);
     missing.gaps += gaps;
     const u64 here = books.before + books.events + books.left_out + gaps;
-    if ((failed() && !another_follows_) || books.complete)
+    if ((failed() && !(another_follows_ && feed->keeps_the_rest())) || books.complete)
       missing.unrecorded += books.totals.written - std::min(books.totals.written, here);
     missing.refused += books.all_refused() - std::min(books.earlier.refused, books.all_refused());
     missing.doubts.insert(missing.doubts.end(), books.doubts.begin(), books.doubts.end());
@@ -116,8 +116,9 @@ result<void> RecordingRun::finish(u64 duration_ns) {
   missing.doubts.insert(missing.doubts.end(), of_faults.begin(), of_faults.end());
   if (!adds_up(totals())) missing.doubts.push_back(identity(totals()));
   auto finished = writer_.finish(duration_ns);
+  told_ = finished.has_value();
   for (Feed* feed : feeds_)
-    if (finished) feed->told();
+    if (told_) feed->told();
   return failed() ? tl::unexpected<Error>(*faults_.failure()) : finished;
 }
 

@@ -38,6 +38,8 @@ class Feed {
   // Before close(): recording goes on, and the next run takes what is not read yet. The kernel's feed itself goes on there
   // (add, then on()), without a loss between the two.
   void hand_over() { handing_over_ = true; }
+  // A later run can take what this one does not: it is not missing.
+  virtual bool keeps_the_rest() const { return handing_over_; }
   bool hands_over() const { return handing_over_; }
   // After hand_over() and close(), for a feed that takes over from this one in the next recording, where the overwritten events
   // that are no gaps yet will be.
@@ -72,7 +74,7 @@ class RecordingRun {
   result<void> finish(u64 duration_ns);  // for a recording that began before the run: a flight recorder's
 
   // If this one fails, another one takes over what is still in the rings: it is not missing.
-  void another_follows(bool follows = true) { another_follows_ = follows; }  // to be called before feeds are added
+  void another_follows() { another_follows_ = true; }  // to be called before feeds are added
   bool is_followed() const { return another_follows_; }
 
   // For feeds.
@@ -84,6 +86,7 @@ class RecordingRun {
   Drained take(Source& source, u32 ring, u64 most, Books& books, u64 earlier = 0, const Select& select = nullptr) {
     return drain(source, writer_, ring, most, faults_, books, earlier, select);
   }
+  bool told() const { return told_; }                            // after finish(): its books are on disk
   bool failed() const { return faults_.failure().has_value(); }  // the disk is full
 
   const Faults& faults() const { return faults_; }
@@ -106,7 +109,7 @@ class RecordingRun {
   std::vector<Feed*> feeds_;
   Faults faults_;
   const u64 start_ns_;
-  bool unsaved_ = false, polled_ = false, finished_ = false, another_follows_ = false;
+  bool unsaved_ = false, polled_ = false, finished_ = false, another_follows_ = false, told_ = false;
   u64 save_again_ns_ = 0;  // no save before this time
 };
 

@@ -95,8 +95,15 @@ result<std::optional<Error>> Recorder::complete() {
   const std::optional<Error> failure = finished ? run_->faults().failure() : finished.error();
   if (failure && !run_->failed() && !no_room(*failure)) return tl::unexpected<Error>(*failure);
   const Missing& missing = run_->missing();
-  const u64 lost = missing.count();
-  const bool proved = missing.proved();
+  u64 lost = missing.count();
+  const bool proved = missing.proved() && run_->told();
+  if (program_ != nullptr) {
+    const Accounted now = program_->accounted();
+    if (run_->told())
+      told_ = now;
+    else
+      lost -= std::min(lost, now.overrun - told_.overrun + now.refused - told_.refused);  // the next part tells them
+  }
   const u64 events = run_->events();
   run_ = nullptr;
   if (events == 0 && lost == 0 && (proved || failure)) {
@@ -140,10 +147,7 @@ result<void> Recorder::end_part() {
   if (program_ != nullptr) program_->hand_over();
   if (kernel_ != nullptr) kernel_->hand_over();
   const std::optional<Error> failure = RS_TRY(complete());
-  if (program_ != nullptr) {
-    told_ = program_->accounted();
-    make_program_feed();
-  }
+  if (program_ != nullptr) make_program_feed();
   if (failure && no_room(*failure)) return no_room_for(*failure);
   if (failure) {
     if (options_.say) options_.say(failure->sentence);
@@ -177,14 +181,25 @@ result<void> Recorder::poll() {
   return {};
 }
 
+// Programs' events that found no room on the disk: the next agent takes them.
+std::string Recorder::rest_in_rings() const {
+  if (instance_ == nullptr) return "";
+  u64 unread = 0;
+  for (const RingInfo& ring : instance_->rings()) unread += ring.counters.unread;
+  return counted(unread, "event stays", "events stay") + " in the rings of " + options_.instance + " for the next agent";
+}
+
 result<void> Recorder::finish() {
   if (run_ == nullptr) RS_TRY(begin());
-  if (run_ != nullptr) {
-    run_->another_follows(false);
-    RS_TRY(complete());
-  } else if (options_.say) {
-    options_.say("the disk is full: what the rings hold is not recorded, nor counted");
+  if (run_ == nullptr) {
+    const std::string rest = rest_in_rings();
+    return refuse(std::errc::no_space_on_device,
+                  "the disk of the spool is full, so the last events are not recorded" + (rest.empty() ? "" : ": " + rest) +
+                      (kernel_ != nullptr ? "; those in the kernel's rings are lost, and not counted" : ""));
   }
+  const std::optional<Error> failure = RS_TRY(complete());
+  if (failure && options_.say)
+    options_.say(failure->sentence + (instance_ != nullptr ? "; " + rest_in_rings() : "; the last part ends there"));
   return {};
 }
 

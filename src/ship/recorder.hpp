@@ -48,6 +48,7 @@ class Recorder {
   result<void> no_room_for(const Error& error);
   result<std::optional<Error>> complete();
   void look_at_fills();
+  std::string rest_in_rings() const;
 
   Spool& spool_;
   Options options_;

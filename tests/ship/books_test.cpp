@@ -1,5 +1,6 @@
 // What an agent's books and the table `losses` say of events that did not arrive.
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
 #include "ship/metrics.hpp"
 #include "ship/ship.hpp"
@@ -109,6 +110,42 @@ TEST_F(Ship, EventsThatHaveArrivedAreShippedWhateverBecomesOfTheirPart) {
     EXPECT_GT(state()["next_batch"], 1'000'000u);
     fs::remove_all(dir + "/spool");
   }
+}
+
+// The events that found no room are neither lost nor recorded: the next agent takes them.
+TEST_F(Ship, ADiskThatIsFullAtTheEndLeavesEventsInTheirRings) {
+  const std::string spool = dir + "/spool";
+  fs::create_directories(spool);
+  if (mount("none", spool.c_str(), "tmpfs", 0, "size=2m") != 0) GTEST_SKIP() << "a tmpfs cannot be mounted here";
+  struct Mounted {
+    std::string at;
+    ~Mounted() { umount2(at.c_str(), MNT_DETACH); }
+  } const mounted{spool};
+  const auto written = [&] { return nlohmann::json::parse(ringside("stat shop --json").out)["total"]["written"].get<u64>(); };
+  // It stops while its first part is in the making, without room for one event more.
+  const Outcome first =
+      run(RINGSIDE_BUILD_DIR "/ringside ship -i shop --json --spool spool --part-time 1h " + away() +
+          " & until [ -e spool/now/meta.json ]; do sleep 0.02; done; cat /dev/zero > spool/other; "
+          "for n in 1 2 3 4 5; do RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; done; kill -INT $!; wait $!");
+  const size_t begin = first.out.find('{');
+  ASSERT_NE(begin, std::string::npos) << first.err;
+  const auto books = nlohmann::json::parse(first.out.substr(begin, first.out.find('\n', begin) - begin));
+  const u64 all = written();
+  EXPECT_EQ(books["lost"], 0u) << first.err;
+  EXPECT_LT(books["read"], all) << first.err;
+  EXPECT_NE(first.err.find(" in the rings of shop for the next agent"), std::string::npos) << first.err;
+  // Nor does an agent that finds no room at all record anything.
+  const Outcome none = run("cat /dev/zero >> spool/other; " RINGSIDE_BUILD_DIR
+                           "/ringside ship -i shop --spool spool --duration 200ms " +
+                           away());
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("so the last events are not recorded"), std::string::npos) << none.err;
+  fs::remove(spool + "/other");
+  const Outcome second = ringside("ship -q -i shop --spool spool --duration 300ms " + url());
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(state()["read"], all);
+  EXPECT_EQ(state()["lost"], 0u);
+  EXPECT_EQ(rows(), all);
 }
 
 }  // namespace
