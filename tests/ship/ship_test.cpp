@@ -306,6 +306,22 @@ TEST_F(Ship, AnInsertWhoseAnswerIsLostIsNotRepeatedAndOneThatIsCutIs) {
   EXPECT_EQ(number("SELECT count() FROM parts"), 1u);
 }
 
+TEST_F(Ship, RowsOfAPartThatIsDamagedLaterAreShipped) {
+  const u64 events = part(1);
+  {
+    const BadWay way(server().http(), {{4, BadWay::Fault::request}});
+    EXPECT_EQ(ringside("ship --spool spool clickhouse://127.0.0.1:" + std::to_string(way.port()) + "/" + database).code, 1);
+  }
+  const u64 there = rows();
+  EXPECT_GT(there, 0u);
+  EXPECT_EQ(state()["sending"]["arrived"], there);
+  damage(1);
+  const Outcome o = ringside("ship --spool spool " + url());
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(state()["shipped"], there);
+  EXPECT_EQ(state()["dropped"], events - there);
+}
+
 // A server since 21.11 keeps inserts for later if a user's profile has async_insert; that of the tests is older, and has a
 // setting of another name instead.
 TEST_F(Ship, AServerThatMayKeepInsertsForLaterIsToldNotTo) {
