@@ -176,6 +176,7 @@ bool Reading::is_of(const Window& window, const TraceRecord& record) const {
   if (window.cpus.empty()) return true;
   const RingName& name = ring(record);
   const i32 cpu = record.lost != 0 ? name.its_cpu() : record.cpu_in(name);
+  if (record.lost != 0 && cpu < 0) return true;  // it may be of these
   return cpu >= 0 && std::find(window.cpus.begin(), window.cpus.end(), static_cast<u32>(cpu)) != window.cpus.end();
 }
 

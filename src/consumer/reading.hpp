@@ -136,7 +136,7 @@ class Reading {
   void look_up_for(const Filter& filter);
   void look_up_names() { looks_up_ = true; }
   bool filters_in_order() { return filter_ && in_order(*filter_); }
-  bool is_of(const Window& window, const TraceRecord& record) const;  // on one of its CPUs; of a gap: in one's ring
+  bool is_of(const Window& window, const TraceRecord& record) const;  // on one of its CPUs; a gap: perhaps
   bool chooses_cpus() const { return !window_.cpus.empty(); }
   // The next records are those of the times from `from` to before `end`. Each part is later than the one before. ordered: what
   // earlier events tell of threads holds, too, as in a reading of the whole; they are all read then.

@@ -170,6 +170,29 @@ TEST_F(MissingCli, ALossOfARingWhoseMemoryWasGivenBackIsToldOnce) {
   EXPECT_EQ(lost_in("given", "second"), 0u);
 }
 
+// The events that a thread's ring lost may be of any CPU.
+TEST_F(MissingCli, ALossOfAThreadIsInASelectionByCpu) {
+  auto w = must(RecordingWriter::create(dir + "/r", ClockInfo{}));
+  w.meta().events.push_back({61441, "app", "malloc", test::malloc_format(61441), true});
+  for (const i32 cpu : {0, 1, -1}) {
+    RingName name{static_cast<u32>(cpu + 1), 100, 100, "t", "p"};
+    name.cpu = cpu;
+    must(w.add_ring(name, 4096));
+    for (u64 page = 0; page < 2; ++page) {
+      SubBuffer s(1000 + page);
+      s.event(1000 + page, Payload(61441, 100).put(page).put(page));
+      must(w.append(name.ring, s.view(page == 1 ? (cpu < 0 ? 70 : 5) : 0)));
+    }
+  }
+  must(w.finish(1));
+  EXPECT_NE(hist("r --cpu 1").find("2 events, 75 lost"), std::string::npos) << hist("r --cpu 1");
+  EXPECT_EQ(ringside("top r --cpu 1").out.find("exact"), std::string::npos);
+  EXPECT_NE(ringside("report r --cpu 1").out.find("LOST 70 EVENTS"), std::string::npos);
+  EXPECT_NE(ringside("plot r --cpu 1").err.find("2 events, lost 75"), std::string::npos) << ringside("plot r --cpu 1").err;
+  ASSERT_EQ(ringside("export r --cpu 1 -o r.json").code, 0);
+  EXPECT_NE(test::slurp(dir + "/r.json").find("\"lost\":70"), std::string::npos);
+}
+
 // The largest time is one like any other, and a range holds it to the nanosecond.
 TEST_F(MissingCli, TimesAtTheEndsOfTheirRange) {
   constexpr u64 last = ~u64{0}, exact = (u64{1} << 53) + 1;
