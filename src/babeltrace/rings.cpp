@@ -241,9 +241,12 @@ void Rings::take(const TraceRecord& record, const RingName& ring, Reading::Got g
   Stream& at = stream(record.source, ring);
   const u64 time = std::max(record.time, last_);  // a late event comes at the time of the one before it
   if (got == Reading::Got::gap) {
-    close_packet(at, last_ != 0 ? last_ : time);
-    bt_message* const lost = made(bt_message_discarded_events_create_with_default_clock_snapshots(
-        iterator_, at.stream.get(), last_ != 0 ? last_ : time, time));
+    // sink.ctf.fs takes a loss only from the end of a packet on: an empty one, where none is open.
+    const u64 begin = last_ != 0 ? last_ : time;
+    open_packet(at, begin);
+    close_packet(at, begin);
+    bt_message* const lost =
+        made(bt_message_discarded_events_create_with_default_clock_snapshots(iterator_, at.stream.get(), begin, time));
     bt_message_discarded_events_set_count(lost, record.lost);
     add(lost);
     last_ = time;

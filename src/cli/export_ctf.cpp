@@ -9,6 +9,7 @@
 #include "cli/child.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
+#include "consumer/ctf.hpp"
 #include "consumer/installed.hpp"
 #include "export/units.hpp"
 #include "sys/try.hpp"
@@ -58,11 +59,12 @@ std::string ctf_version() {
 
 // Removed unless it is put in place.
 struct TemporaryFiles {
-  std::string dir, totals;
+  std::string dir, totals, said;
   ~TemporaryFiles() {
     std::error_code none;
     fs::remove_all(dir, none);
     fs::remove(totals, none);
+    fs::remove(said, none);
   }
 };
 
@@ -88,14 +90,15 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   }
   std::string name = to;
   while (name.size() > 1 && name.back() == '/') name.pop_back();
-  const TemporaryFiles part{name + ".part" + std::to_string(getpid()), name + ".totals" + std::to_string(getpid())};
+  const std::string own = std::to_string(getpid());
+  const TemporaryFiles part{name + ".part" + own, name + ".totals" + own, name + ".said" + own};
   catch_signals();  // from here on there are things to clean up
   auto child = Child::start(
       {"babeltrace2", "--log-level=F", "--plugin-path=" + plugin, "--component=source.ringside.rings",
        "--params=inputs=" + quoted(where) + ",events=" + quoted(events) + ",filter=" + quoted(filter) +
            ",totals=" + quoted(part.totals),
        "--component=sink.ctf.fs", "--params=path=" + quoted(part.dir) + ",assume-single-trace=yes,quiet=yes" + ctf_version()},
-      {});
+      {}, nullptr, part.said);
   if (!child)
     return refuse(std::errc::no_such_file_or_directory,
                   child.error().sentence + "; CTF is written by babeltrace2: install the package of that name");
@@ -107,9 +110,10 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
     progress.update([&](double seconds) { return fmt::format("{}, {:.0f} s", format_size(size_of(part.dir)), seconds); });
   }
   progress.clear();
-  if (*code != 0 || stopping)
-    return refuse(std::errc::io_error, stopping ? to + " was not written: interrupted"
-                                                : "babeltrace2 could not write " + to + "; it said why above");
+  if (stopping) return refuse(std::errc::io_error, to + " was not written: interrupted");
+  if (*code > 128)
+    return refuse(std::errc::io_error, to + " was not written: signal " + std::to_string(*code - 128) + " ended babeltrace2");
+  if (*code != 0) return refuse(std::errc::io_error, "babeltrace2 could not write " + to + ": " + last_line(part.said));
   std::ifstream told(part.totals);
   u64 written = 0, lost = 0;
   if (!(told >> written >> lost))

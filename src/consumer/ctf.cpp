@@ -41,7 +41,8 @@ bool has_metadata(const fs::path& dir, int depth, int& left) {
   return false;
 }
 
-// What babeltrace2 said: the innermost cause is the last one.
+}  // namespace
+
 std::string last_line(const std::string& path) {
   std::ifstream in(path);
   std::string line, last;
@@ -51,8 +52,6 @@ std::string last_line(const std::string& path) {
   }
   return last;
 }
-
-}  // namespace
 
 bool is_ctf(const std::string& dir) {
   int left = 2000;

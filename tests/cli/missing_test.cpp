@@ -1,6 +1,7 @@
 // Nothing is called exact that lacks events: files that were changed, lines that break off, statistics of a trace.dat.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -191,6 +192,51 @@ TEST_F(MissingCli, ALossOfAThreadIsInASelectionByCpu) {
   EXPECT_NE(ringside("plot r --cpu 1").err.find("2 events, lost 75"), std::string::npos) << ringside("plot r --cpu 1").err;
   ASSERT_EQ(ringside("export r --cpu 1 -o r.json").code, 0);
   EXPECT_NE(test::slurp(dir + "/r.json").find("\"lost\":70"), std::string::npos);
+}
+
+// CTF: the losses of two rings, the first and the last message of one among them, and two in a row.
+TEST_F(MissingCli, ACtfTraceHasEachLossOfSeveralRings) {
+  if (run("babeltrace2 --version").code == 127) GTEST_SKIP() << "babeltrace2 is not installed";
+  auto w = must(RecordingWriter::create(dir + "/r", ClockInfo{}));
+  w.meta().events.push_back({61441, "app", "malloc", test::malloc_format(61441), true});
+  for (u32 ring = 0; ring < 2; ++ring) must(w.add_ring({ring, 100, 100 + static_cast<i32>(ring), "t", "p"}, 4096));
+  for (const auto& [ring, time, lost] :
+       {std::tuple(0u, 1000u, u64{0}), {1u, 2000u, 7u}, {0u, 2500u, 0u}, {1u, 3000u, 8u}, {0u, 4000u, 9u}}) {
+    SubBuffer s(time);
+    const auto tid = static_cast<i32>(100 + ring);
+    s.event(time, Payload(61441, tid).put(u64{1}).put(u64{2})).event(time + 100, Payload(61441, tid).put(u64{3}).put(u64{4}));
+    must(w.append(ring, s.view(lost)));
+  }
+  must(w.finish(1));
+  for (const auto& [choice, events] :
+       {std::pair("", 10u), {" -F 'size == 3'", 5u}, {" -F 'size == 3 && common_pid == 100'", 3u}}) {
+    std::filesystem::remove_all(dir + "/r.ctf");
+    const Outcome made = ringside("export r --to r.ctf" + std::string(choice));
+    if (made.err.find("libbabeltrace2-dev") != std::string::npos) GTEST_SKIP() << made.err;
+    ASSERT_EQ(made.code, 0) << made.err;
+    const Outcome read = run("babeltrace2 r.ctf");
+    EXPECT_EQ(static_cast<size_t>(std::count(read.out.begin(), read.out.end(), '\n')), events) << read.out;
+    for (const char* lost : {"discarded 7 events", "discarded 8 events", "discarded 9 events"})
+      EXPECT_NE(read.err.find(lost), std::string::npos) << choice << read.err;
+  }
+}
+
+// The sentence of a failed babeltrace2 is in the error, a signal has its number, and nothing is left behind.
+TEST_F(MissingCli, ACtfTraceThatCannotBeWrittenSaysWhy) {
+  if (run("babeltrace2 --version").code == 127) GTEST_SKIP() << "babeltrace2 is not installed";
+  record("r");
+  for (const auto& [does, words] : {std::pair("echo 'ERROR:' >&2; echo '  no room in r.ctf' >&2; exit 1",
+                                              "babeltrace2 could not write r.ctf: no room in r.ctf\n"),
+                                    {"kill -KILL $$", "r.ctf was not written: signal 9 ended babeltrace2\n"}}) {
+    std::ofstream(dir + "/babeltrace2") << "#!/bin/sh\n" << does << '\n';
+    std::filesystem::permissions(dir + "/babeltrace2", std::filesystem::perms::owner_all);
+    const Outcome o = run("PATH=.:$PATH; " + tool + "export r --to r.ctf");
+    if (o.err.find("libbabeltrace2-dev") != std::string::npos) GTEST_SKIP() << o.err;
+    EXPECT_EQ(o.code, 1);
+    EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(dir))
+    EXPECT_NE(entry.path().filename().string().rfind("r.ctf", 0), 0u) << entry.path();
 }
 
 // The largest time is one like any other, and a range holds it to the nanosecond.
