@@ -230,7 +230,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
   RS_TRY(file->finish());
   progress.clear();
   const int code = say_faults(*reading, format, *sink);
-  const Totals& totals = reading->complete();
+  const Totals& totals = reading->totals();
   if (!options.recorded)
     say(counted(totals.events, "event") + (totals.missing.nothing() ? "" : ", " + lost_count(totals.missing) + " lost") + ", " +
         format_size(file->bytes()) + " in " + options.to +

@@ -61,7 +61,7 @@ class AnalysisRun {
   void begin();
   double elapsed() const { return static_cast<double>(last_picture_ - began_) / 1e9; }  // live: seconds up to the last picture
   // Prints the new ones; a screen keeps them for its end.
-  void say_new_problems() { if (!screen_) say_problems(*reading_); }
+  void say_new_problems() { if (!screen_) ringside::cli::say_new_problems(*reading_); }
 
   // Fills `table`: make(trace) an empty one, add(table, record, ring) for every wanted event. A large recording is cut into
   // parts. Each job has a table for those that it reads, and these are added up, if nothing depends on the order: not the

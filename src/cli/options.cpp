@@ -237,8 +237,13 @@ result<void> write_file(const std::string& path, const std::string& data, const 
       Error{done.error().code, path + " cannot be written: " + done.error().code.message() + "; name another with " + option});
 }
 
-bool say_problems(Reading& reading) {
+bool say_new_problems(Reading& reading) {
   return reading.each_new_problem([](const std::string& problem) { say(problem); }) != 0;
+}
+
+bool say_problems(Reading& reading) {
+  (void)reading.complete();
+  return say_new_problems(reading);
 }
 
 }  // namespace ringside::cli

@@ -52,7 +52,9 @@ CLI::Option* add_filter(CLI::App& app, std::string& text);
 Reading::Options reading_of(std::vector<std::string> where, std::string filter = "");
 // Replaces the file in one step. option: how another one is named, for the error.
 result<void> write_file(const std::string& path, const std::string& data, const std::string& option);
-// Prints what could not be read. Returns whether there is any data.
+// Prints what could not be read since the last call. Returns whether there was anything, ever.
+bool say_new_problems(Reading& reading);
+// The same at the end of a reading, with its doubts.
 bool say_problems(Reading& reading);
 
 }  // namespace ringside::cli

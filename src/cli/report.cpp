@@ -234,7 +234,7 @@ result<int> run_report(const ReportOptions& options) {
   if (!print(options, reading, lines)) return exit_failure;
   const bool problems = say_problems(reading);
   say_first(reading.stack_remarks());
-  const Missing missing = reading.complete().missing;
+  const Missing& missing = reading.totals().missing;
   const std::string none = none_within(options.window, reading);
   if (!lines.any()) say(none.empty() ? why_none(options, reading) : none);
   if (!missing.nothing()) say(lost_count(missing) + " events were lost, " + format_count(reading.totals().seen) + " are here");

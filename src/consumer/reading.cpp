@@ -331,8 +331,8 @@ Missing Reading::missing(u64 gaps) const {
   all.refused -= std::min(all.refused, refused_before_);
   if (cut_) all.doubts.emplace_back(too_late);
   if (unnamed_ != 0)
-    all.doubts.push_back(counted(unnamed_, "event is of a thread", "events are of threads") +
-                         " whose name is unknown: the kernel had forgotten it before it was read (-e sched tells all names)");
+    all.doubts.push_back("the names of some threads are unknown: the kernel had forgotten them before they were read (-e sched "
+                         "tells all names)");
   const u64 recorded = ended_ && all.proved() && window_.whole() ? recorded_events() : 0;
   if (totals_.seen < recorded)
     all.doubts.push_back(counted(recorded - totals_.seen, "event that was recorded is", "events that were recorded are") +
@@ -350,7 +350,24 @@ size_t Reading::each_new_problem(const std::function<void(const std::string&)>& 
   tell();
   const auto& problems = trace_.timeline.problems();
   for (; told_ < problems.size(); ++told_) use(problems[told_]);
-  return told_;
+  for (std::string& doubt : found_doubts()) {
+    if (std::find(told_doubts_.begin(), told_doubts_.end(), doubt) != told_doubts_.end()) continue;
+    use(doubt);
+    told_doubts_.push_back(std::move(doubt));
+  }
+  return told_ + told_doubts_.size();
+}
+
+// Those of complete() that neither a notice of the opening nor the timeline has told. Who cuts a reading short says so.
+std::vector<std::string> Reading::found_doubts() const {
+  std::vector<std::string> found = totals_.missing.doubts;
+  const auto drop = [&](const std::vector<std::string>& told) {
+    std::erase_if(found, [&](const std::string& doubt) { return std::find(told.begin(), told.end(), doubt) != told.end(); });
+  };
+  drop({too_late});
+  if (!found.empty()) drop(trace_.timeline.problems());
+  for (const OpenedTrace& o : trace_.opened) drop(o.doubts);
+  return found;
 }
 
 u32 push_down(const Filter& filter, const Trace& trace) {

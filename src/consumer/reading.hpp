@@ -176,7 +176,8 @@ class Reading {
   const Totals& totals() const { return totals_; }
   const Totals& complete();  // including what is missing
   Missing missing(u64 gaps) const;
-  // What could not be read, a sentence each. Returns the total number of sentences.
+  // What could not be read, a sentence each; after complete() also why more may be missing, if the reading itself found that.
+  // Returns the total number of sentences.
   size_t each_new_problem(const std::function<void(const std::string&)>& use);
 
   static constexpr const char* too_late = "what was not read in time is not in the numbers";
@@ -238,6 +239,7 @@ class Reading {
   u64 from() const { return window_.from.given ? window_.from.at(begin_ns_.value_or(0)) : 0; }
   u64 until() const { return window_.until.given ? window_.until.at(begin_ns_.value_or(0)) : forever; }
   u64 recorded_events() const;
+  std::vector<std::string> found_doubts() const;
   void narrow(u64 lead);
   bool outside(TraceRecord& record);
   void join(TraceRecord& record);
@@ -278,7 +280,8 @@ class Reading {
   bool following_ = false, stopped_ = false, cut_ = false, ended_ = false;
   static constexpr u64 names_every_ns = 50'000'000;  // less than events wait for others
   u64 end_ns_ = forever, looked_ns_ = 0, named_ns_ = 0;
-  size_t told_ = 0;  // problems
+  size_t told_ = 0;  // problems of the timeline
+  std::vector<std::string> told_doubts_{};
 };
 
 // Lets the kernel filter its live events, too, where its filter means the same. Returns the number of event types that it

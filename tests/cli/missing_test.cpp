@@ -51,6 +51,13 @@ struct MissingCli : test::BinaryTest {
     w.meta().missing.refused = refused;
     must(w.finish(1));
   }
+  // Changes the number of events that the recording's description tells.
+  void tell_events(const std::string& name, u64 told) const {
+    const std::string file = dir + "/" + name + "/meta.json";
+    nlohmann::json meta = nlohmann::json::parse(test::slurp(file));
+    meta["rings"][0]["events"] = told;
+    std::ofstream(file) << meta.dump();
+  }
   void expect_doubt(const std::string& where) const {
     const Outcome o = ringside("report " + where + " --fail-on-loss");
     EXPECT_NE(o.code, 0) << where << o.err;
@@ -92,6 +99,21 @@ TEST_F(MissingCli, ARecordingWhoseFilesWereChanged) {
   EXPECT_NE(hist("hole.dat").find("370 events, 1 lost"), std::string::npos) << hist("hole.dat");
   EXPECT_NE(ringside("export cut --to cut.dat").code, 0);
   expect_doubt("cut.dat");
+}
+
+// Its files have the right sizes, but fewer events than were recorded: each command that reads them all finds that itself.
+TEST_F(MissingCli, ADoubtThatAReadingFindsIsSaid) {
+  record("fewer");
+  tell_events("fewer", 403);
+  const std::string doubt = "3 events that were recorded are not in the files: these were cut, or changed";
+  for (const char* command : {"report fewer", "top fewer", "hist event fewer", "hist event fewer --jobs 3", "plot fewer",
+                              "export fewer -o fewer.json", "export fewer -o fewer.csv", "export fewer -o fewer.pftrace"}) {
+    const Outcome o = ringside(command);
+    EXPECT_EQ(o.code, 1) << command;
+    const size_t at = o.err.find(doubt);
+    EXPECT_NE(at, std::string::npos) << command << o.err;
+    EXPECT_EQ(o.err.find(doubt, at + 1), std::string::npos) << command << " says it twice: " << o.err;
+  }
 }
 
 TEST_F(MissingCli, ALineThatBreaksOff) {
