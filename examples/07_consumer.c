@@ -29,7 +29,7 @@ int main(void) {
     printf("%-16s %8llu\n", ringside_hist_key(tasks, row, 0), (unsigned long long)ringside_hist_count(tasks, row));
   printf("%llu waits, median %.1f us, longest %.1f us; %llu events lost\n", (unsigned long long)ringside_latency_count(waits),
          ringside_latency_quantile(waits, .5) / 1e3, (double)longest / 1e3,
-         (unsigned long long)ringside_consumer_lost(consumer));
+         (unsigned long long)ringside_consumer_missing(consumer, NULL));
   ringside_latency_close(waits);
   ringside_hist_close(tasks);
   ringside_consumer_close(consumer);

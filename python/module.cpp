@@ -10,6 +10,7 @@
 #include "columns.hpp"
 #include "decode/print_steps.hpp"
 #include "pass.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::python {
@@ -88,8 +89,8 @@ py::str line_of(const Event& e) {
   const std::string time = fmt::format("{}.{:06}", e.time / 1'000'000'000, e.time / 1000 % 1'000'000),
                     cpu = e.cpu < 0 ? "---" : fmt::format("{:03}", e.cpu);
   if (e.lost != 0) return to_str(fmt::format("[{}] {:>12}: {} events lost", cpu, time, e.lost));
-  return to_str(
-      fmt::format("{:>16}-{:<5} [{}] {:>12}: {}: {}", e.task, e.tid, cpu, time, name_of(e), text_of(e).cast<std::string>()));
+  return to_str(fmt::format("{:>16}-{:<5} [{}] {:>12}: {}: {}", sys::printable(e.task), e.tid, cpu, time, name_of(e),
+                            text_of(e).cast<std::string>()));
 }
 
 // Iterates over events; reads some at a time, without the GIL.
@@ -142,7 +143,7 @@ class Events {
 
 py::dict answer(Pass& pass) {
   py::dict out;
-  out["lost"] = pass.reading().totals().lost;
+  out["lost"] = pass.lost();
   out["events"] = pass.reading().totals().events;
   out["problems"] = pass.problems();
   out["notices"] = pass.notices();
@@ -391,7 +392,8 @@ PYBIND11_MODULE(_ringside, m) {
       .def("__iter__", [](py::object self) { return self; })
       .def("__next__", &Events::next)
       .def_property_readonly(
-          "lost", [](Events& e) { return e.pass().reading().totals().lost; }, "events lost so far")
+          "lost", [](Events& e) { return e.pass().lost(); },
+          "events lost so far: in gaps, and once all was read, all that are missing")
       .def_property_readonly("notices", [](Events& e) { return e.pass().notices(); })
       .def_property_readonly(
           "problems", [](Events& e) { return e.pass().problems(); }, "what could not be read, a sentence each");

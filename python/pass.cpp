@@ -1,5 +1,7 @@
 #include "pass.hpp"
 
+#include <algorithm>
+
 namespace ringside::python {
 
 py::str to_str(std::string_view text) {
@@ -29,7 +31,9 @@ Pass::Pass(const Wanted& wanted) {
     return Reading::open(std::move(open));
   }();
   reading_ = or_raise(std::move(reading));
-  if (wanted.follow) reading_->follow(static_cast<u64>(wanted.look_ahead * 1e9), static_cast<u64>(wanted.timeout * 1e9));
+  static constexpr double most = 1e10;  // seconds: three hundred years; what is longer has no end
+  const auto ns = [](double seconds) { return static_cast<u64>(std::min(std::max(0.0, seconds), most) * 1e9); };
+  if (wanted.follow) reading_->follow(ns(wanted.look_ahead), wanted.timeout < most ? ns(wanted.timeout) : 0);
 }
 
 bool Pass::interrupted() {
@@ -52,10 +56,13 @@ const std::vector<std::string>& Pass::notices() {
 }
 
 std::vector<std::string> Pass::problems() {
-  std::vector<std::string> all = trace().timeline.problems();
-  const Missing missing = reading_->missing(0);
-  all.insert(all.end(), missing.doubts.begin(), missing.doubts.end());
-  return all;
+  const std::lock_guard lock(formats_);
+  return reading_->complete().missing.doubts;  // with the timeline's problems
+}
+
+u64 Pass::lost() {
+  const std::lock_guard lock(formats_);
+  return over_ ? reading_->complete().missing.count() : reading_->totals().lost;
 }
 
 }  // namespace ringside::python

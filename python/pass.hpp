@@ -49,6 +49,7 @@ class Pass {
       } while (!interrupted_ && reading_->wait());
     }
     if (interrupted_) throw py::error_already_set();
+    over_ = true;
   }
   // The next ones, `most` at most; waits until there is one. False: there will be none.
   template <class Use>
@@ -71,12 +72,14 @@ class Pass {
       }
     }
     if (interrupted_) throw py::error_already_set();
+    over_ = over_ || !more;
     return more;
   }
 
   Reading& reading() { return *reading_; }
   const Trace& trace() const { return reading_->trace(); }
   std::vector<std::string> problems();
+  u64 lost();  // in gaps; once all was read, also refused and unrecorded ones
   const std::vector<std::string>& notices();
   std::mutex& formats_lock() { return formats_; }
 
@@ -97,7 +100,7 @@ class Pass {
   std::unique_ptr<Reading> reading_;
   std::vector<std::string> notices_;
   TraceRecord record_;
-  bool busy_ = false, interrupted_ = false;
+  bool busy_ = false, interrupted_ = false, over_ = false;
 };
 
 }  // namespace ringside::python

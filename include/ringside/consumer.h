@@ -65,15 +65,19 @@ void ringside_consumer_stop(struct ringside_consumer* consumer);
 // A column, as of `ringside hist`: "sched:sched_switch/prev_prio", "task", "size.log2". Its number, or -1. Lives with the
 // consumer.
 int ringside_consumer_column(struct ringside_consumer* consumer, const char* text, char* error, size_t error_size);
-// These read the event that next() handed out last. False: it has no such value, or one of another kind.
+// These read the event that next() handed out last. False: it has no such value, or one of another kind, or there is no such
+// event: next() was not called yet, or has returned false.
 bool ringside_consumer_number(struct ringside_consumer* consumer, int column, int64_t* value);
 bool ringside_consumer_real(struct ringside_consumer* consumer, int column, double* value);  // of whole numbers, too
 const char* ringside_consumer_text(struct ringside_consumer* consumer, int column);          // NULL: none
-// Its line, as `ringside report` prints it.
+// Its line, as `ringside report` prints it; NULL: there is no event.
 const char* ringside_consumer_line(struct ringside_consumer* consumer);
 
 uint64_t ringside_consumer_events(const struct ringside_consumer* consumer);  // handed out
-uint64_t ringside_consumer_lost(const struct ringside_consumer* consumer);
+uint64_t ringside_consumer_lost(const struct ringside_consumer* consumer);    // in gaps
+// All that was lost: in gaps, refused by the rings, or not recorded. Complete once next() has ended. *proved (NULL is fine): no
+// more can be missing; else the problems say why.
+uint64_t ringside_consumer_missing(struct ringside_consumer* consumer, bool* proved);
 // The n-th problem so far; NULL: there are fewer.
 const char* ringside_consumer_problem(struct ringside_consumer* consumer, size_t n);
 

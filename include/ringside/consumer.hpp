@@ -150,9 +150,17 @@ class Consumer {
   std::string text(const Event& e);             // its line, as `ringside report` prints it, without a newline
 
   u64 events() const;  // handed out
-  u64 lost() const;    // in gaps
+  u64 lost() const;    // in gaps; missing() has the others, too
   u64 late() const;
+  // What could not be read, remarks, and the doubts of missing(), a sentence each.
   std::vector<std::string> problems() const;
+  // All that was lost: in gaps, refused by the rings, or not recorded. Complete once next() has ended. With doubts more may be
+  // missing than that; each is a sentence that says why.
+  struct Missing {
+    u64 count = 0;
+    std::vector<std::string> doubts{};
+  };
+  Missing missing() const;
 
   // A named value of events of any type: "sched:sched_switch/prev_prio", "task", "size.log2" (see `ringside hist --help`).
   class Column {

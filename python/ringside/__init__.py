@@ -54,7 +54,7 @@ class Category(_NamedTuple):
 class Table(dict):
     """Arrays by name, all of one length. Texts are a Category.
 
-    ``lost``: events lost in what was read. ``problems``: what could not be read, a sentence each. ``notices``: remarks on how it was read.
+    ``lost``: events missing in what was read: lost in gaps, refused by the rings, or not recorded. ``problems``: what could not be read, a sentence each. ``notices``: remarks on how it was read.
     ``counts``: further numbers, such as the starts of a latency that never ended.
     """
 
@@ -150,8 +150,9 @@ class Trace:
         if losses and "lost" not in names:
             names.append("lost")
         table = Table(*_ringside.columns(self._wanted(events), names, losses))
-        if table.lost and not losses:
-            _warnings.warn(f"{table.lost} events were lost and have no row; losses=True shows where", LossWarning, stacklevel=2)
+        unseen = table.lost - (int(table["lost"].sum()) if losses else 0)
+        if unseen > 0:
+            _warnings.warn(f"{unseen} events were lost and have no row; losses=True shows those in gaps", LossWarning, stacklevel=2)
         return table
 
     def frame(self, events=None, names=("ts", "cpu", "tid", "event"), losses=False):
@@ -210,6 +211,8 @@ class Trace:
         """
         if bool(value) == bool(start and end):
             raise ValueError("heat() takes a value, or a start and an end")
+        if not 1 <= columns <= 65536 or not 0 <= precision <= 16:
+            raise ValueError(f"heat() takes 1 to 65536 columns and a precision of 0 to 16, not {columns} and {precision}")
         return Heat(*_ringside.heat(self._wanted(), value, _pairs(start, end, keys, "", False), columns, precision))
 
 

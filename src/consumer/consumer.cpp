@@ -34,7 +34,10 @@ struct Consumer::State {
   std::atomic<bool> stop{false};
 
   Trace& trace() const { return reading->trace(); }
-  const RingName& ring(const Event& e) const { return trace().timeline.name(e.source); }
+  const RingName& ring(const Event& e) const {
+    static const RingName none{};  // of an event that next() has not filled
+    return e.source < trace().timeline.size() ? trace().timeline.name(e.source) : none;
+  }
   i32 recorded_tid(const Event& e) const {
     return e.lost != 0 ? 0 : thread_of(trace().formats.find(e.id), read_common({e.data, e.size}));
   }
@@ -153,9 +156,13 @@ u64 Consumer::lost() const { return state_->reading->totals().lost; }
 u64 Consumer::late() const { return state_->trace().timeline.late(); }
 std::vector<std::string> Consumer::problems() const {
   std::vector<std::string> all = state_->reading->notices();
-  const auto& more = state_->trace().timeline.problems();
-  all.insert(all.end(), more.begin(), more.end());
+  for (std::string& doubt : missing().doubts)  // with the timeline's problems
+    if (std::find(all.begin(), all.end(), doubt) == all.end()) all.push_back(std::move(doubt));
   return all;
+}
+Consumer::Missing Consumer::missing() const {
+  const ringside::Missing& all = state_->reading->complete().missing;
+  return {all.count(), all.doubts};
 }
 
 // In this order: what the consumer has opened goes last.

@@ -13,6 +13,7 @@ using ringside::u64;
 struct ringside_consumer {
   Consumer consumer;
   ringside::Event event{};
+  bool has_event = false;  // next() has handed it out
   std::deque<Consumer::Column> columns{};
   std::string text{};
   unsigned users = 1;  // itself, until it is closed, and what was made of it
@@ -71,6 +72,20 @@ std::vector<std::string> list(const char* const* texts) {
   return out;
 }
 
+// Of the event that next() has handed out; nullptr: there is none, or no such column.
+Consumer::Column* column_of(ringside_consumer* c, int column) {
+  const bool there = c->has_event && column >= 0 && static_cast<size_t>(column) < c->columns.size();
+  return there ? &c->columns[static_cast<size_t>(column)] : nullptr;
+}
+
+bool has_event(const User& user) { return !user.consumer->closed && user.consumer->has_event; }
+
+template <class T>
+bool store(const std::optional<T>& from, T* to) {
+  if (from) *to = *from;
+  return from.has_value();
+}
+
 const Consumer::Hist::Row* row_of(const ringside_hist* hist, size_t row) {
   return row < hist->rows.size() ? &hist->rows[row] : nullptr;
 }
@@ -104,7 +119,9 @@ void ringside_consumer_close(ringside_consumer* consumer) {
 
 bool ringside_consumer_next(ringside_consumer* c, ringside_consumer_event* event) {
   return guarded(nullptr, 0, [&] {
+    c->has_event = false;
     if (!c->consumer.next(c->event)) return false;
+    c->has_event = true;
     const ringside::Event& e = c->event;
     *event = {e.time, e.lost, e.data, e.size, e.id, c->consumer.cpu(e), c->consumer.tid(e)};
     return true;
@@ -131,23 +148,23 @@ int ringside_consumer_column(ringside_consumer* c, const char* text, char* error
 }
 
 bool ringside_consumer_number(ringside_consumer* c, int column, int64_t* value) {
-  if (column < 0 || static_cast<size_t>(column) >= c->columns.size()) return false;
-  const auto number = c->columns[static_cast<size_t>(column)].number(c->event);
-  if (number) *value = *number;
-  return number.has_value();
+  return guarded(nullptr, 0, [&] {
+    auto* const from = column_of(c, column);
+    return from != nullptr && store(from->number(c->event), value);
+  });
 }
 
 bool ringside_consumer_real(ringside_consumer* c, int column, double* value) {
-  if (column < 0 || static_cast<size_t>(column) >= c->columns.size()) return false;
-  const auto number = c->columns[static_cast<size_t>(column)].real(c->event);
-  if (number) *value = *number;
-  return number.has_value();
+  return guarded(nullptr, 0, [&] {
+    auto* const from = column_of(c, column);
+    return from != nullptr && store(from->real(c->event), value);
+  });
 }
 
 const char* ringside_consumer_text(ringside_consumer* c, int column) {
   return guarded(nullptr, 0, [&]() -> const char* {
-    if (column < 0 || static_cast<size_t>(column) >= c->columns.size()) return nullptr;
-    const auto text = c->columns[static_cast<size_t>(column)].text(c->event);
+    auto* const from = column_of(c, column);
+    const auto text = from != nullptr ? from->text(c->event) : std::nullopt;
     if (!text) return nullptr;
     c->text = *text;
     return c->text.c_str();
@@ -155,7 +172,8 @@ const char* ringside_consumer_text(ringside_consumer* c, int column) {
 }
 
 const char* ringside_consumer_line(ringside_consumer* c) {
-  return guarded(nullptr, 0, [&] {
+  return guarded(nullptr, 0, [&]() -> const char* {
+    if (!c->has_event) return nullptr;
     c->text = c->consumer.text(c->event);
     return c->text.c_str();
   });
@@ -163,6 +181,14 @@ const char* ringside_consumer_line(ringside_consumer* c) {
 
 uint64_t ringside_consumer_events(const ringside_consumer* c) { return c->consumer.events(); }
 uint64_t ringside_consumer_lost(const ringside_consumer* c) { return c->consumer.lost(); }
+
+uint64_t ringside_consumer_missing(ringside_consumer* c, bool* proved) {
+  return guarded(nullptr, 0, [&] {
+    const Consumer::Missing missing = c->consumer.missing();
+    if (proved != nullptr) *proved = missing.doubts.empty();
+    return missing.count;
+  });
+}
 
 const char* ringside_consumer_problem(ringside_consumer* c, size_t n) {
   return guarded(nullptr, 0, [&]() -> const char* {
@@ -187,7 +213,7 @@ ringside_hist* ringside_hist_open(ringside_consumer* c, const char* keys, const 
 void ringside_hist_close(ringside_hist* hist) { delete hist; }
 
 bool ringside_hist_add(ringside_hist* hist) {
-  return guarded(nullptr, 0, [&] { return !hist->of.consumer->closed && hist->hist.add(hist->of.consumer->event); });
+  return guarded(nullptr, 0, [&] { return has_event(hist->of) && hist->hist.add(hist->of.consumer->event); });
 }
 
 size_t ringside_hist_sort(ringside_hist* hist) {
@@ -233,10 +259,7 @@ void ringside_latency_close(ringside_latency* latency) { delete latency; }
 
 bool ringside_latency_add(ringside_latency* latency, uint64_t* ns) {
   return guarded(nullptr, 0, [&] {
-    if (latency->of.consumer->closed) return false;
-    const auto took = latency->latency.add(latency->of.consumer->event);
-    if (took) *ns = *took;
-    return took.has_value();
+    return has_event(latency->of) && store(latency->latency.add(latency->of.consumer->event), ns);
   });
 }
 

@@ -17,7 +17,8 @@ struct Moment {
 };
 
 // These CPUs (none: all; rings of threads have none), from one time to another, both included. A gap is in it if a part of it
-// may be: it begins behind its ring's last event before, and ends at the first one after it.
+// may be: it begins behind its ring's last event before, and ends at the first one after it; that of a thread's ring may be of
+// any CPU.
 struct Window {
   std::vector<u32> cpus{};
   Moment from{}, until{};

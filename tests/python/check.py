@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The Python package: its doctests, and its answers beside those of the commands.
-usage: check.py BUILD_DIR doctests|answers|live|notebook. Exit code 77, and a reason, where something is missing."""
+usage: check.py BUILD_DIR doctests|answers|missing|live|notebook. Exit code 77, and a reason, where something is missing."""
 import ast
 import doctest
 import inspect
@@ -157,6 +157,8 @@ def answers():
         (lambda: ringside.open("work", filter="size >"), "expected a value"),
         (lambda: trace.hist(["a", "b", "c"]), "one key or two"),
         (lambda: trace.heat("task"), "a text"),
+        (lambda: trace.heat("libc:malloc/size", columns=2**62), "1 to 65536 columns"),
+        (lambda: trace.heat("libc:malloc/size", precision=99), "a precision of 0 to 16"),
     ]:
         try:
             call()
@@ -168,6 +170,47 @@ def answers():
         expect("no error", "KeyError")
     except KeyError:
         pass
+
+
+def missing():
+    """Refused and unrecorded events, and a file that lacks some, beside the numbers of `report`."""
+    def change(**counts):
+        meta = json.loads(pathlib.Path("work/meta.json").read_text())
+        meta.setdefault("missing", {}).update({name: n for name, n in counts.items() if name != "events"})
+        meta["rings"][0]["events"] += counts.get("events", 0)
+        pathlib.Path("work/meta.json").write_text(json.dumps(meta))
+
+    def said():
+        return subprocess.run([binary, "report", "work"], capture_output=True, text=True).stderr
+
+    change(refused=70, unrecorded=5)
+    expect("1,309 events were lost" in said(), True, said())
+    trace = ringside.open("work")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table, with_losses = trace.columns(None, ["ts"]), trace.columns(None, ["ts"], losses=True)
+    expect([str(w.message).split()[0] for w in caught], ["1309", "75"])
+    expect((table.lost, table.problems, with_losses.lost, trace.hist("task").lost), (1309, [], 1309, 1309))
+    events = iter(trace)
+    next(events)
+    expect(events.lost, 0)
+    expect(sum(e.lost for e in events), 1234)
+    expect((events.lost, events.problems), (1309, []))
+    change(events=2)
+    expect("2 events that were recorded are not in the files" in said(), True, said())
+    table = trace.hist("task")
+    expect([problem.split(" not in")[0] for problem in table.problems], ["2 events that were recorded are"])
+    # A file that was cut is told once.
+    os.truncate("work/ring0.raw", 4096)
+    problems = trace.hist("task").problems
+    expect(sum("was cut" in problem for problem in problems), 1, problems)
+    expect(len(set(problems)), len(problems), problems)
+    # A thread's name with control characters.
+    meta = json.loads(pathlib.Path("huge/meta.json").read_text())
+    meta["rings"][0]["task"] = "a\n\x1b[2Jb"
+    pathlib.Path("huge/meta.json").write_text(json.dumps(meta))
+    line = str(next(iter(ringside.open("huge"))))
+    expect("\n" in line or "\x1b" in line, False, repr(line))
 
 
 def live():
@@ -200,7 +243,9 @@ def live():
     began = time.monotonic()
     expect(len(list(ringside.follow(name, timeout=0.2))), 2 * len(there))
     expect(time.monotonic() - began >= 0.2, True)
-    for bad in (0, -1):
+    # A timeout without an end.
+    expect(next(ringside.follow(name, timeout=float("inf"), look_ahead=0.01)).name, there[0])
+    for bad in (0, -1, float("nan")):
         try:
             ringside.follow(name, timeout=bad)
             expect("no error", "ValueError")
@@ -228,5 +273,5 @@ def notebook():
     expect(all(len(plot["data"]["image/png"]) > 5000 for plot in plots), True)
 
 
-{"doctests": doctests, "answers": answers, "live": live, "notebook": notebook}[what]()
+{"doctests": doctests, "answers": answers, "missing": missing, "live": live, "notebook": notebook}[what]()
 sys.exit(1 if failed else 0)

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <ringside/consumer.hpp>
 #include <thread>
 
@@ -12,6 +13,7 @@
 #include "consumer/reading.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "random_recording.hpp"
+#include "sys/json.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::consumer_test {
@@ -266,6 +268,80 @@ TEST_F(ConsumerTest, TheCFormGivesTheSame) {
   options.filter = "nonsense ==";
   EXPECT_EQ(ringside_consumer_open(&options, error, sizeof error), nullptr);
   EXPECT_EQ(ringside_consumer_open(&options, nullptr, 0), nullptr);
+}
+
+// Before the first next(), and after the last one, there is no event to read.
+TEST_F(ConsumerTest, TheCInterfaceReadsNoEventThatIsNotThere) {
+  char error[512] = "";
+  const char* const where[] = {dir.c_str(), nullptr};
+  ringside_consumer_options options{};
+  options.where = where;
+  ringside_consumer* const c = ringside_consumer_open(&options, error, sizeof error);
+  ASSERT_NE(c, nullptr) << error;
+  const int tid = ringside_consumer_column(c, "tid", error, sizeof error);
+  const int task = ringside_consumer_column(c, "task", error, sizeof error);
+  ringside_hist* const hist = ringside_hist_open(c, "event", nullptr, error, sizeof error);
+  ringside_latency* const waits = ringside_latency_open(c, "app:state", "app:state", nullptr, nullptr, error, sizeof error);
+  ASSERT_TRUE(hist != nullptr && waits != nullptr) << error;
+  const auto expect_none = [&] {
+    int64_t value = 0;
+    double real = 0;
+    uint64_t ns = 0;
+    EXPECT_EQ(ringside_consumer_line(c), nullptr);
+    EXPECT_FALSE(ringside_consumer_number(c, tid, &value));
+    EXPECT_FALSE(ringside_consumer_real(c, tid, &real));
+    EXPECT_EQ(ringside_consumer_text(c, task), nullptr);
+    EXPECT_FALSE(ringside_hist_add(hist));
+    EXPECT_FALSE(ringside_latency_add(waits, &ns));
+  };
+  expect_none();
+  ringside_consumer_event event;
+  while (ringside_consumer_next(c, &event)) continue;
+  expect_none();
+  EXPECT_EQ(ringside_hist_sort(hist), 0u);
+  ringside_latency_close(waits);
+  ringside_hist_close(hist);
+  ringside_consumer_close(c);
+}
+
+// Refused events stand in no gap, and a file with fewer events than were recorded is a doubt, told once.
+TEST_F(ConsumerTest, WhatIsMissingIsMoreThanTheGaps) {
+  {
+    auto w = must(RecordingWriter::create(dir, ClockInfo{}));
+    w.meta().events.push_back({1, "app", "malloc", test::malloc_format(1), true});
+    must(w.add_ring({0, 100, 100, "t", "p"}, 4096));
+    test::SubBuffer s(1000);
+    s.event(1000, test::Payload(1, 100).put(u64{1}).put(u64{2}));
+    must(w.append(0, s.view(5)));
+    w.meta().missing.refused = 77;
+    w.meta().missing.unrecorded = 3;
+    must(w.finish(1));
+  }
+  const std::string file = dir + "/meta.json", text = must(sys::read_file(file));
+  Consumer whole = open();
+  whole.run([](const Event&) {});
+  EXPECT_EQ(whole.lost(), 5u);
+  EXPECT_EQ(whole.missing().count, 85u);
+  EXPECT_TRUE(whole.missing().doubts.empty() && whole.problems().empty());
+
+  auto meta = nlohmann::json::parse(text);
+  meta["rings"][0]["events"] = 3;
+  std::ofstream(file) << meta.dump();
+  char error[512] = "";
+  const char* const where[] = {dir.c_str(), nullptr};
+  ringside_consumer_options options{};
+  options.where = where;
+  ringside_consumer* const c = ringside_consumer_open(&options, error, sizeof error);
+  ASSERT_NE(c, nullptr) << error;
+  ringside_consumer_event event;
+  while (ringside_consumer_next(c, &event)) continue;
+  bool proved = true;
+  EXPECT_EQ(ringside_consumer_missing(c, &proved), 85u);
+  EXPECT_FALSE(proved);
+  ASSERT_NE(ringside_consumer_problem(c, 0), nullptr);
+  EXPECT_NE(std::strstr(ringside_consumer_problem(c, 0), "2 events that were recorded are not in the files"), nullptr);
+  EXPECT_EQ(ringside_consumer_problem(c, 1), nullptr);
+  ringside_consumer_close(c);
 }
 
 // Live: this thread sends signals to itself, and another thread stops it.
