@@ -175,17 +175,21 @@ Rings::Stream& Rings::stream(u32 source, const RingName& ring) {
   if (source >= streams_.size()) streams_.resize(source + 1);
   Stream& at = streams_[source];
   if (at.stream == nullptr) {
-    at.stream.reset(made(bt_stream_create(stream_class_.get(), trace_.get())));
     const std::string name = (ring.buffer.empty() ? "" : ring.buffer + ":") +
                              (ring.its_cpu() >= 0 ? fmt::format("{}cpu{}", ring.kernel ? "kernel:" : "", ring.its_cpu())
                                                   : fmt::format("{}-{}", ring.task, ring.show_tid()));
     std::string plain;  // sink.ctf.fs names a file like this
     for (const char c : name)
       plain += std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("_.:-@", c) != nullptr ? c : '_';
-    bt_stream_set_name(at.stream.get(), plain.c_str());
-    add(made(bt_message_stream_beginning_create(iterator_, at.stream.get())));
+    begin_stream(at, plain);
   }
   return at;
+}
+
+void Rings::begin_stream(Stream& at, const std::string& name) {
+  at.stream.reset(made(bt_stream_create(stream_class_.get(), trace_.get())));
+  bt_stream_set_name(at.stream.get(), name.c_str());
+  add(made(bt_message_stream_beginning_create(iterator_, at.stream.get())));
 }
 
 void Rings::open_packet(Stream& at, u64 time) {
@@ -240,20 +244,7 @@ void Rings::fill(bt_event* event, const TraceRecord& record, const RingName& rin
 void Rings::take(const TraceRecord& record, const RingName& ring, Reading::Got got) {
   Stream& at = stream(record.source, ring);
   const u64 time = std::max(record.time, last_);  // a late event comes at the time of the one before it
-  if (got == Reading::Got::gap) {
-    // sink.ctf.fs takes a loss only from the end of a packet on: an empty one, where none is open.
-    const u64 begin = last_ != 0 ? last_ : time;
-    open_packet(at, begin);
-    close_packet(at, begin);
-    bt_message* const lost =
-        made(bt_message_discarded_events_create_with_default_clock_snapshots(iterator_, at.stream.get(), begin, time));
-    bt_message_discarded_events_set_count(lost, record.lost);
-    add(lost);
-    last_ = time;
-    // CTF 1.8 counts losses up to the end of the packet behind them, so that packet is an empty one.
-    open_packet(at, time);
-    return close_packet(at, time);
-  }
+  if (got == Reading::Got::gap) return lose(at, time, record.lost);
   open_packet(at, time);
   const EventType* const type = reading_->trace().formats.find(record.number());
   bt_message* const message = made(bt_message_event_create_with_packet_and_default_clock_snapshot(
@@ -263,8 +254,29 @@ void Rings::take(const TraceRecord& record, const RingName& ring, Reading::Got g
   last_ = time;
 }
 
+void Rings::lose(Stream& at, u64 time, u64 events) {
+  // sink.ctf.fs takes a loss only from the end of a packet on: an empty one, where none is open.
+  const u64 begin = last_ != 0 ? last_ : time;
+  open_packet(at, begin);
+  close_packet(at, begin);
+  bt_message* const lost =
+      made(bt_message_discarded_events_create_with_default_clock_snapshots(iterator_, at.stream.get(), begin, time));
+  bt_message_discarded_events_set_count(lost, events);
+  add(lost);
+  last_ = time;
+  // CTF 1.8 counts losses up to the end of the packet behind them, so that packet is an empty one.
+  open_packet(at, time);
+  close_packet(at, time);
+}
+
 void Rings::end() {
   over_ = true;
+  // No ring's gap tells these. A trace without events is none, and has no place for them.
+  const Missing& missing = reading_->complete().missing;
+  if (const u64 events = missing.refused + missing.unrecorded; events != 0 && !streams_.empty()) {
+    begin_stream(streams_.emplace_back(), "refused_or_not_recorded");
+    lose(streams_.back(), last_, events);
+  }
   for (Stream& at : streams_) {
     if (at.stream == nullptr) continue;
     close_packet(at, last_);

@@ -46,6 +46,8 @@ class Rings {
   };
   void add(const bt_message* message) { pending_.push_back(message); }
   Stream& stream(u32 source, const RingName& ring);
+  void begin_stream(Stream& at, const std::string& name);
+  void lose(Stream& at, u64 time, u64 events);
   void open_packet(Stream& at, u64 time);
   void close_packet(Stream& at, u64 time);
   const bt_event_class* event_class(u32 number, const EventType* type);

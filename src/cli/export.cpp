@@ -1,5 +1,6 @@
 // ringside export: events in the formats of other tools.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/export.hpp"
@@ -11,6 +12,7 @@
 #include "export/recording_as_dat.hpp"
 #include "export/text.hpp"
 #include "export/units.hpp"
+#include "sys/beneath.hpp"
 #include "sys/try.hpp"
 #include "watch/signals.hpp"
 
@@ -40,13 +42,17 @@ Format format_of(const ExportOptions& options) {
                    " tells no format; use an ending .dat, .pftrace, .json, .csv or .ctf (a directory), or --format"};
 }
 
-// A file that appears whole or not at all.
+// A file that appears whole or not at all; a device or a FIFO is written into.
 class WholeFile {
  public:
   static result<std::unique_ptr<WholeFile>> create(const std::string& path) {
-    std::unique_ptr<WholeFile> file(new WholeFile(path));
-    file->fd_ = sys::Fd(::open(file->part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!file->fd_) return fail(errno, "cannot write " + path);
+    const sys::Output to = RS_TRY(sys::Output::at(path));
+    std::unique_ptr<WholeFile> file(new WholeFile(to.path));
+    file->done_ = to.special;
+    file->fd_ = to.special
+                    ? sys::Fd(::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC))
+                    : sys::Fd(::open(file->part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+    if (!file->fd_ || (to.mode && fchmod(file->fd_.get(), *to.mode) != 0)) return fail(errno, "cannot write " + path);
     sys::survive_file_limit();
     return file;
   }
@@ -58,6 +64,7 @@ class WholeFile {
     return sys::write_text(fd_.get(), path_, std::string(bytes));
   }
   result<void> finish() {
+    if (done_) return {};
     if (rename(part_.c_str(), path_.c_str()) != 0) return fail(errno, "cannot write " + path_);
     done_ = true;
     return {};
@@ -69,7 +76,7 @@ class WholeFile {
   std::string path_, part_;
   sys::Fd fd_;
   u64 bytes_ = 0;
-  bool done_ = false;
+  bool done_ = false;  // nothing is to be put in place
 };
 
 // What a format makes of records.
@@ -79,6 +86,7 @@ class Sink {
   virtual result<void> begin(u64) { return {}; }
   virtual result<void> add(const TraceRecord& record, const RingName& ring) = 0;
   virtual result<void> put_out() = 0;  // all that was added
+  virtual result<void> add_missing(u64 time, const Missing& missing) = 0;  // refused, unrecorded and doubts: no gap tells them
   virtual result<void> finish() { return put_out(); }
   virtual u64 left_out() const { return 0; }
 };
@@ -96,13 +104,18 @@ class Lines : public Sink {
     out_.clear();
     return done;
   }
+  result<void> add_missing(u64 time, const Missing& missing) override {
+    print_missing(time, missing, out_);
+    return {};
+  }
 
  protected:
+  fmt::memory_buffer out_;  // to be written
+  virtual void print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) = 0;
   virtual void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) = 0;
 
  private:
   WholeFile& file_;
-  fmt::memory_buffer out_;
 };
 
 class JsonSink final : public Lines {
@@ -113,17 +126,23 @@ class JsonSink final : public Lines {
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
     lines_.print(record, ring, out);
   }
+  void print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) override {
+    append_json_missing(time, missing, out);
+  }
   JsonLines lines_;
 };
 
-// RFC 4180: a text with a quote, a comma or a line break is quoted.
+// RFC 4180, in UTF-8: a text with a quote, a comma or a line break is quoted.
 class CsvSink final : public Lines {
  public:
-  CsvSink(WholeFile& file, const Trace& trace) : Lines(file), trace_(trace) {}
+  CsvSink(WholeFile& file, const Trace& trace) : Lines(file), trace_(trace) {
+    append(out_, "ts_ns,cpu,ring,pid,tid,task,event,lost,fields\r\n");
+  }
 
  private:
-  static void cell(std::string_view text, fmt::memory_buffer& out) {
-    if (text.find_first_of("\",\r\n") == std::string_view::npos) return append(out, text);
+  static void cell(std::string_view bytes, fmt::memory_buffer& out) {
+    const std::string text = as_utf8(bytes);
+    if (text.find_first_of("\",\r\n") == std::string::npos) return append(out, text);
     out.push_back('"');
     for (const char c : text) {
       if (c == '"') out.push_back('"');
@@ -137,8 +156,15 @@ class CsvSink final : public Lines {
     if (cpu >= 0) fmt::format_to(std::back_inserter(out), "{}", cpu);
     fmt::format_to(std::back_inserter(out), ",{}", ring.ring);
   }
+  // Its ring is empty, and the doubts are its fields.
+  void print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) override {
+    fmt::format_to(std::back_inserter(out), "{},,,,,,,{},", time, missing.refused + missing.unrecorded);
+    std::string doubts;
+    for (const std::string& doubt : missing.doubts) doubts += (doubts.empty() ? "" : "; ") + doubt;
+    cell(doubts, out);
+    append(out, "\r\n");
+  }
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
-    if (!std::exchange(begun_, true)) append(out, "ts_ns,cpu,ring,pid,tid,task,event,lost,fields\r\n");
     if (record.lost != 0) {
       place(record.time, ring.its_cpu(), ring, out);
       fmt::format_to(std::back_inserter(out), ",,,,,{},\r\n", record.lost);
@@ -163,7 +189,6 @@ class CsvSink final : public Lines {
   }
   const Trace& trace_;
   fmt::memory_buffer text_;
-  bool begun_ = false;
 };
 
 class PerfettoSink final : public Sink {
@@ -177,6 +202,9 @@ class PerfettoSink final : public Sink {
   result<void> begin(u64 first_ns) override { return writer_.begin(first_ns); }
   result<void> add(const TraceRecord& record, const RingName& ring) override { return writer_.add(record, ring); }
   result<void> put_out() override { return writer_.put_out(); }
+  result<void> add_missing(u64 time, const Missing& missing) override {
+    return writer_.add_missing(time, missing.refused + missing.unrecorded);
+  }
   result<void> finish() override { return writer_.finish(); }
   u64 left_out() const override { return writer_.left_out(); }
 
@@ -192,6 +220,17 @@ std::unique_ptr<Sink> make_sink(Format format, WholeFile& file, Reading& reading
     return std::make_unique<JsonSink>(file, reading.trace());
   }
   return std::make_unique<CsvSink>(file, reading.trace());
+}
+
+// begun: there was a record.
+result<void> finish(Sink& sink, Reading& reading, bool begun) {
+  const Missing& missing = reading.complete().missing;
+  if (missing.refused + missing.unrecorded != 0 || !missing.proved()) {
+    const u64 last = reading.totals().last_ns;
+    if (!begun) RS_TRY(sink.begin(last));
+    RS_TRY(sink.add_missing(last, missing));
+  }
+  return sink.finish();
 }
 
 // What is wrong with the finished file, and the exit code.
@@ -215,18 +254,21 @@ result<int> export_events(const ExportOptions& options, Format format) {
   Progress progress(options.quiet);
   TraceRecord record;
   bool begun = false;
-  for (Reading::Got got = reading->next(record); got != Reading::Got::nothing; got = reading->next(record)) {
+  for (u64 n = 1;; ++n) {
+    if (n % 4096 == 0) {  // also of those that are not wanted
+      if (asked_to_stop() && !options.recorded)
+        return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
+      progress.update([&](double seconds) {
+        return fmt::format("{}, {}, {:.0f} s", counted(reading->totals().events, "event"), format_size(file->bytes()), seconds);
+      });
+    }
+    const Reading::Got got = reading->next(record);
+    if (got == Reading::Got::nothing) break;
     if (got == Reading::Got::other) continue;
     if (!std::exchange(begun, true)) RS_TRY(sink->begin(record.time));
     RS_TRY(sink->add(record, reading->ring(record)));
-    if (reading->totals().events % 4096 != 0) continue;
-    if (asked_to_stop() && !options.recorded)
-      return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
-    progress.update([&](double seconds) {
-      return fmt::format("{}, {}, {:.0f} s", counted(reading->totals().events, "event"), format_size(file->bytes()), seconds);
-    });
   }
-  RS_TRY(sink->finish());
+  RS_TRY(finish(*sink, *reading, begun));
   RS_TRY(file->finish());
   progress.clear();
   const int code = say_faults(*reading, format, *sink);
@@ -236,6 +278,18 @@ result<int> export_events(const ExportOptions& options, Format format) {
         format_size(file->bytes()) + " in " + options.to +
         (format == Format::perfetto ? "; look with: https://ui.perfetto.dev" : ""));
   return code;
+}
+
+// A trace.dat keeps what a reading of the whole recording finds.
+result<std::vector<std::string>> problems_of(const std::string& recording) {
+  Reading::Options open = reading_of({recording}, "");
+  open.notices = [](const std::vector<std::string>&) {};  // the file has them, too
+  const auto reading = RS_TRY(Reading::open(std::move(open)));
+  reading->take_rest([](const auto&...) {});
+  (void)reading->complete();
+  std::vector<std::string> problems;
+  (void)reading->each_new_problem([&](const std::string& problem) { problems.push_back(problem); });
+  return problems;
 }
 
 result<int> run_export(const ExportOptions& options) {
@@ -259,7 +313,7 @@ result<int> run_export(const ExportOptions& options) {
   if (!where.is(Where::Kind::recording) && !where.is(Where::Kind::nothing))
     return refuse(std::errc::invalid_argument, where.text + " is " + where.what() +
                                                    ", not a recording; only what ringside record has made becomes a trace.dat");
-  std::vector<std::string> problems;
+  std::vector<std::string> problems = RS_TRY(problems_of(from));
   auto written = RS_TRY(export_recording(from, options.to, options.only, &problems));
   say(counted(written.sub_buffers, "sub-buffer") + ", " + format_size(written.bytes) + "; look with: trace-cmd report " +
       options.to);
@@ -289,8 +343,9 @@ class GrowingFile final : public GrowingExport {
     reading_->grow(now, sys::now_ns());
     reading_->stop();
     RS_TRY(take([] { return false; }));
-    if (sink_ == nullptr) RS_TRY(begin());
-    RS_TRY(sink_->finish());
+    const bool begun = sink_ != nullptr;
+    if (!begun) RS_TRY(begin());
+    RS_TRY(cli::finish(*sink_, *reading_, begun));
     return say_faults(*reading_, format_, *sink_);
   }
 

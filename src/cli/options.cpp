@@ -1,5 +1,6 @@
 #include "cli/options.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -227,11 +228,16 @@ Reading::Options reading_of(std::vector<std::string> where, std::string filter) 
 }
 
 result<void> write_file(const std::string& path, const std::string& data, const std::string& option) {
-  auto file = sys::NewFile::create(path, 0644);
-  result<void> done;
-  if (!file) done = tl::unexpected<Error>(file.error());
-  if (done) done = sys::write_text(file->fd(), path, data);
-  if (done) done = file->put_in_place();
+  const auto write = [&]() -> result<void> {
+    if (const sys::Output to = RS_TRY(sys::Output::at(path)); to.special) {
+      const sys::Fd fd(::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC));
+      return fd ? sys::write_text(fd.get(), path, data) : fail(errno, "cannot open " + path);
+    }
+    auto file = RS_TRY(sys::NewFile::replace(path, 0644));
+    RS_TRY(sys::write_text(file.fd(), path, data));
+    return file.put_in_place();
+  };
+  const result<void> done = write();
   if (done) return done;
   return tl::unexpected<Error>(
       Error{done.error().code, path + " cannot be written: " + done.error().code.message() + "; name another with " + option});

@@ -103,6 +103,28 @@ void append_cpu(i32 cpu, fmt::memory_buffer& out) {
 
 }  // namespace
 
+std::string as_utf8(std::string_view bytes) {
+  std::string out;
+  while (!bytes.empty()) {
+    const size_t length = utf8_length(bytes);
+    out += length != 0 ? bytes.substr(0, length) : "\ufffd";
+    bytes.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
+
+void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) {
+  append(out, "{\"ts\":");
+  append_integer(static_cast<i64>(time), false, out);
+  fmt::format_to(std::back_inserter(out), ",\"cpu\":null,\"lost\":{},\"refused\":{},\"unrecorded\":{},\"doubts\":[",
+                 missing.refused + missing.unrecorded, missing.refused, missing.unrecorded);
+  for (const std::string& doubt : missing.doubts) {
+    if (&doubt != &missing.doubts.front()) out.push_back(',');
+    append_json_text(doubt, out);
+  }
+  append(out, "]}\n");
+}
+
 void append_json_text(std::string_view text, fmt::memory_buffer& out) {
   const auto plain = [](char c) { return static_cast<signed char>(c) >= 0x20 && c != '"' && c != '\\' && c != 0x7F; };
   out.push_back('"');

@@ -3,6 +3,10 @@
 //   {"ts":1234567890123,"cpu":1,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc","fields":{"size":32,"ptr":94...}}
 //   {"ts":1234567890123,"cpu":null,"ring":3,"lost":1234}
 //
+// and, behind the last one, what is missing without a gap:
+//
+//   {"ts":1234567890123,"cpu":null,"lost":80,"refused":77,"unrecorded":3,"doubts":[]}
+//
 // The event's stack is "stack", its functions, innermost first, where a Reading joins stacks. System calls have "syscall" and,
 // if they failed, "error" behind their fields: the names. A CPU that is unknown is null. "ring" is N of per_cpu/cpuN; in front
 // of it "buffer", if a trace.dat names it. Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8
@@ -54,6 +58,8 @@ inline bool needs_text(i64 value, bool is_signed) {
   return json_safe && size > most;
 }
 
+void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& out);
+std::string as_utf8(std::string_view bytes);  // those that are no UTF-8 become U+FFFD
 void append_json_text(std::string_view text, fmt::memory_buffer& out);  // with its quotes
 
 }  // namespace ringside

@@ -10,7 +10,11 @@ namespace ringside {
 result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only,
                                       std::vector<std::string>* problems) {
   auto meta = RS_TRY(RecordingMeta::read(dir));
-  auto sources = RS_TRY(open_recording(dir, meta, problems));
+  std::vector<std::string> found;
+  auto sources = RS_TRY(open_recording(dir, meta, &found));
+  if (problems != nullptr)
+    for (std::string& problem : found)
+      if (std::find(problems->begin(), problems->end(), problem) == problems->end()) problems->push_back(std::move(problem));
   // A side whose rings held nothing is left out.
   bool wanted[2] = {only != "kernel", only != "program"};
   if (only.empty()) {

@@ -68,7 +68,8 @@ std::vector<Block> blocks_of(const TraceDat& dat, u32 subbuf_size) {
   }
   put_text<u32>(kallsyms, dat.kallsyms);
   put_text<u32>(printk, dat.printk_formats);
-  for (const auto& [tid, comm] : dat.tasks) comms += fmt::format("{} {}\n", tid, comm);
+  for (const auto& [tid, comm] : dat.tasks)
+    if (!comm.empty()) comms += fmt::format("{} {}\n", tid, sys::printable(comm));  // a line for each
   put_text<u64>(names, comms);
   return {{section_headers, headers},   {section_ftrace, ftrace}, {section_events, others},
           {section_kallsyms, kallsyms}, {section_printk, printk}, {section_cmdlines, names}};
@@ -430,7 +431,7 @@ class DatWriter {
 
 result<TraceDatSize> write_trace_dat(const std::string& path, TraceDat& dat) {
   const Ids ids = RS_TRY(Ids::of(dat.events));
-  auto file = RS_TRY(sys::NewFile::create(path));
+  auto file = RS_TRY(sys::NewFile::replace(path));
   u32 page = page_size;
   for (const auto& buffer : dat.buffers) page = std::max(page, DatWriter::page_of(buffer));
   DatWriter writer(file.fd(), path, ids);

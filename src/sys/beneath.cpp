@@ -265,10 +265,43 @@ result<void> copy_owned(int from, const char* file, int to, const char* copy) {
   return {};
 }
 
+result<Output> Output::at(std::string path) {
+  const std::string named = path;
+  for (int links = 0;; ++links) {
+    struct stat own {}, st {};
+    if (lstat(path.c_str(), &own) != 0) return Output{path};  // it is new, or making it fails
+    if (S_ISDIR(own.st_mode)) return fail(EISDIR, "cannot write " + named);
+    if (S_ISREG(own.st_mode)) return Output{path, own.st_mode & 07777};
+    if (!S_ISLNK(own.st_mode)) return Output{path, std::nullopt, true};
+    const bool believed = own.st_uid == 0 || own.st_uid == geteuid();
+    if (!believed || links == 40) return fail_beneath(believed ? ELOOP : EPERM, "will not follow the symlink " + path);
+    // One of /proc leads to a pipe that has no path.
+    if (stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return Output{path, std::nullopt, true};
+    char text[PATH_MAX];
+    const ssize_t n = readlink(path.c_str(), text, sizeof text);
+    if (n <= 0) return fail(errno, "cannot follow the symlink " + path);
+    path.replace(text[0] == '/' ? 0 : path.rfind('/') + 1, std::string::npos, text, static_cast<size_t>(n));
+  }
+}
+
+tl::unexpected<Error> Output::refused() const {
+  return refuse(std::errc::invalid_argument,
+                "cannot write " + path +
+                    ": it is a device, a FIFO or a socket, and this format needs a file, which would replace it; name a file");
+}
+
 result<NewFile> NewFile::create(const std::string& path, mode_t mode) {
   auto at = RS_TRY(open_parent(path));
   const int dir = at.dir.get();
   return create(std::move(at.dir), dir, at.name, path, mode);
+}
+
+result<NewFile> NewFile::replace(const std::string& path, mode_t mode) {
+  const Output to = RS_TRY(Output::at(path));
+  if (to.special) return to.refused();
+  auto file = RS_TRY(create(to.path, mode));
+  if (to.mode && fchmod(file.fd(), *to.mode) != 0) return fail(errno, "cannot give " + path + ".new the mode of " + path);
+  return result<NewFile>(std::move(file));
 }
 
 result<NewFile> NewFile::create(int dir, const std::string& name, const std::string& path) {

@@ -16,6 +16,8 @@
 #pragma once
 #include <fcntl.h>
 
+#include <optional>
+
 #include "sys/sys.hpp"
 
 namespace ringside::sys {
@@ -52,11 +54,22 @@ result<void> write_owned(int dir, const std::string& path, const std::string& te
 // Copies the written pages of a file; holes stay holes. The copy is new.
 result<void> copy_owned(int from, const char* file, int to, const char* copy);
 
+// Where a file that the user names goes: behind the symlinks at the end of its path, which must belong to root or this user.
+struct Output {
+  std::string path;
+  std::optional<mode_t> mode{};  // of the file that is there, and is replaced
+  bool special = false;          // a device, a FIFO, a socket: it is never replaced, but may be written into
+  static result<Output> at(std::string path);
+  tl::unexpected<Error> refused() const;  // of a special one, by a format that needs a file
+};
+
 // A file that gets its name when it is complete. Until then it is NAME.new, which is removed if the file is never completed.
 class NewFile {
  public:
   static result<NewFile> create(const std::string& path, mode_t mode = 0600);
   static result<NewFile> create(int dir, const std::string& name, const std::string& path);  // `path`: for the error
+  // In the place of an Output's file, whose mode it keeps. An error where that is special.
+  static result<NewFile> replace(const std::string& path, mode_t mode = 0600);
   NewFile(NewFile&&) = default;
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();

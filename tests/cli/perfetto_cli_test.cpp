@@ -309,6 +309,84 @@ TEST_F(RecordLive, KilledItLeavesWhatItWrote) {
   EXPECT_GE(report("out.json.parts").size(), written);
 }
 
+// A file is not put in the place of something else, and keeps its mode.
+TEST_F(ExportTo, WhatIsNoFileStays) {
+  namespace fs = std::filesystem;
+  test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::program);
+  const std::string tool = RINGSIDE_BUILD_DIR "/ringside ";
+  ASSERT_EQ(ringside("export data -o out.json").code, 0);
+  ASSERT_EQ(ringside("plot data -o out.html").code, 0);
+  for (const auto& [command, name] : {std::pair("export data", "json"), {"plot data", "html"}}) {
+    const std::string fifo = std::string("fifo.") + name;
+    const Outcome o = run("mkfifo " + fifo + "; cat " + fifo + " >got & " + tool + command + " -o " + fifo + "; c=$?; " +
+                          "[ -p " + fifo + " ] || kill $!; wait $!; exit $c");
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_TRUE(fs::is_fifo(dir + "/" + fifo));
+    EXPECT_EQ(test::slurp(dir + "/got"), test::slurp(dir + "/out." + name)) << name;
+  }
+  const Outcome dat = run("mkfifo fifo.dat; " + tool + "export data -o fifo.dat");
+  EXPECT_EQ(dat.code, 1);
+  EXPECT_NE(dat.err.find("fifo.dat: it is a device, a FIFO or a socket"), std::string::npos) << dat.err;
+  EXPECT_TRUE(fs::is_fifo(dir + "/fifo.dat"));
+  if (run("mknod device.csv c 1 3 && : >device.csv").code == 0) {
+    EXPECT_EQ(ringside("export data -o device.csv").code, 0);
+    EXPECT_TRUE(fs::is_character_file(dir + "/device.csv"));
+  }
+  // Behind symlinks, to a file that is there and to none.
+  ASSERT_EQ(run("mkdir far; for n in json dat html; do ln -s link2.$n link.$n; ln -s far/real.$n link2.$n; done; "
+                "touch far/real.json; chmod 640 far/real.json")
+                .code,
+            0);
+  for (const auto& [command, name] : {std::pair("export data", "json"), {"export data", "dat"}, {"plot data", "html"}}) {
+    const Outcome o = ringside(command + std::string(" -o link.") + name);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_TRUE(fs::is_symlink(dir + "/link." + name) && fs::is_symlink(dir + "/link2." + name)) << name;
+    EXPECT_GT(fs::file_size(dir + "/far/real." + name), 100u) << name;
+  }
+  EXPECT_EQ(static_cast<unsigned>(fs::status(dir + "/far/real.json").permissions()), 0640u);
+}
+
+// A filter that no event passes does not keep it from looking at signals. Many names of one recording make it long.
+TEST_F(ExportTo, AnInterruptEndsItThoughNoEventIsWanted) {
+  auto w = must(RecordingWriter::create(dir + "/data", ClockInfo{}));
+  w.meta().events.push_back({1, "app", "malloc", test::malloc_format(1), true});
+  must(w.add_ring({0, 100, 100, "t", "p"}, 65536));
+  for (u64 page = 0; page < 60; ++page) {
+    test::SubBuffer s(1000 + page * 10000, 65536);
+    for (u64 n = 0; n < 2000; ++n) s.event(1000 + page * 10000 + n, test::Payload(1, 100).put(n).put(n));
+    must(w.append(0, s.view()));
+  }
+  must(w.finish(1));
+  std::string names;
+  for (u32 n = 0; n < 100; ++n) {
+    const std::string name = "data" + std::to_string(n);
+    std::filesystem::create_directory_symlink("data", dir + "/" + name);
+    names += name + " ";
+  }
+  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside export " + names +
+                        "-F 'size == 123456' -o out.json & P=$!; set --; until [ -e \"$1\" ] || ! kill -0 $P 2>/dev/null; do "
+                        "set -- out.json.part*; done; kill -INT $P; wait $P");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("out.json was not written: interrupted"), std::string::npos) << o.err;
+  EXPECT_FALSE(std::filesystem::exists(dir + "/out.json"));
+}
+
+TEST_F(ExportTo, CsvIsUtf8AndHasItsHeader) {
+  auto w = must(RecordingWriter::create(dir + "/data", ClockInfo{}));
+  const std::string name = "\tfield:char name[8];\toffset:8;\tsize:8;\tsigned:0;\n";
+  w.meta().events.push_back({1, "app", "texts", test::format(1, "texts", name, R"("name=%s", REC->name)"), true});
+  must(w.add_ring({0, 100, 100, "t", "p"}, 4096));
+  test::SubBuffer s(1000);
+  s.event(1000, test::Payload(1, 100).text({"a\xff\xc3\xa4\"b\xe2\0", 8}));
+  must(w.append(0, s.view()));
+  must(w.finish(1));
+  const std::string header = "ts_ns,cpu,ring,pid,tid,task,event,lost,fields\r\n";
+  ASSERT_EQ(ringside("export data -o out.csv").code, 0);
+  EXPECT_EQ(test::slurp(dir + "/out.csv"), header + "1000,,0,100,100,t,app:texts,,\"name=a\ufffd\u00e4\"\"b\ufffd\"\r\n");
+  ASSERT_EQ(ringside("export data -F 'common_pid == 5' -o none.csv").code, 0);
+  EXPECT_EQ(test::slurp(dir + "/none.csv"), header);
+}
+
 TEST_F(ExportTo, AFormatIsChosenByNameOrByOption) {
   test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::program);
   EXPECT_EQ(ringside("export data --to out").code, 2);

@@ -707,18 +707,28 @@ void PerfettoWriter::lose(const TraceRecord& record, const RingName& ring) {
   const u64 begin = r.seen && r.last < record.time ? r.last : record.time;
   r.last = std::max(r.last, record.time);  // a further loss may follow
   r.seen = true;
+  lost_event(begin, in_event::slice_begin, r.track, fmt::format("{} events lost", record.lost), record.lost);
+  track_event(record.time, in_event::slice_end, r.track, 0, "");
+}
+
+void PerfettoWriter::lost_event(u64 time, u32 type, u64 track, const std::string& name, u64 events) {
   sequence_.make_room();
-  const u64 name = sequence_.text(Sequence::annotation, "events");
+  const u64 annotation = sequence_.text(Sequence::annotation, "events");
   scratch_.clear();
   {
     pbf_writer all(scratch_);
     pbf_writer one(all, in_event::annotations);
-    one.add_uint64(in_annotation::name, name);
-    one.add_uint64(in_annotation::uint, record.lost);
+    one.add_uint64(in_annotation::name, annotation);
+    one.add_uint64(in_annotation::uint, events);
   }
-  track_event(begin, in_event::slice_begin, r.track, sequence_.text(Sequence::name, fmt::format("{} events lost", record.lost)),
-              scratch_);
-  track_event(record.time, in_event::slice_end, r.track, 0, "");
+  track_event(time, type, track, sequence_.text(Sequence::name, name), scratch_);
+}
+
+result<void> PerfettoWriter::add_missing(u64 time, u64 events) {
+  if (events == 0) return {};
+  lost_event(time, in_event::instant, new_track(0, "lost: refused or not recorded", false),
+             fmt::format("{} events refused or not recorded", events), events);
+  return flush(false);
 }
 
 void PerfettoWriter::stats(u32 phase) {

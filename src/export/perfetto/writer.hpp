@@ -50,6 +50,8 @@ class PerfettoWriter {
 
   result<void> begin(u64 first_ns);
   result<void> add(const TraceRecord& record, const RingName& ring);
+  // An instant: those that no gap tells.
+  result<void> add_missing(u64 time, u64 events);
   result<void> put_out();  // all that was added is in the file then
   result<void> finish();
   // Events that the format cannot carry: of CPUs from 1024 on.
@@ -87,6 +89,7 @@ class PerfettoWriter {
   void name_task(i32 tid, const RingName& ring);
   void name_process(i32 pid, std::string_view name);
   void lose(const TraceRecord& record, const RingName& ring);
+  void lost_event(u64 time, u32 type, u64 track, const std::string& name, u64 events);
   void end_bundle(u32 number);
   void stats(u32 phase);
   result<void> flush(bool all);
