@@ -269,6 +269,16 @@ TEST_F(RecordLive, LinesComeWhileTheProgramRuns) {
   EXPECT_EQ(static_cast<u64>(std::count(csv.begin(), csv.end(), '\n')), recorded(as_csv.err) + 1);
 }
 
+TEST_F(RecordLive, LinesGoIntoAFifo) {
+  const Outcome o = run("mkfifo out.json; cat out.json >got & " RINGSIDE_BUILD_DIR
+                        "/ringside record --libc malloc --to out.json -- ls /etc >/dev/null; c=$?; [ -p out.json ] || kill $!; "
+                        "wait $!; exit $c");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(std::filesystem::is_fifo(dir + "/out.json"));
+  EXPECT_GT(recorded(o.err), 0u) << o.err;
+  EXPECT_EQ(events_in_order(test::slurp(dir + "/got")), recorded(o.err)) << o.err;
+}
+
 TEST_F(RecordLive, PerfettoLoadsItAtEveryMoment) {
   if (auto kernel = tracefs_dir(); !kernel) GTEST_SKIP() << kernel.error().sentence;
   const Outcome o = record("-e raw_syscalls -b 16M --stack", "out.pftrace", "cp out.pftrace early.pftrace");
