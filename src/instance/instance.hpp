@@ -113,7 +113,7 @@ class Instance {
   // done it.
   void locate(RingName& thread) const;
   u64 threads_seen() const { return __atomic_load_n(&words_.control->nr_threads, __ATOMIC_ACQUIRE); }
-  u32 cpu_rings() const { return static_cast<u32>(words_.control->cpu_rings); }  // 0: rings of threads
+  u32 cpu_rings() const { return words_.cpu_rings(); }  // 0: rings of threads
   RingsBecause rings_because() const { return static_cast<RingsBecause>(words_.control->rings_because); }
   PastTotals past() const { return words_.control->past; }  // of rings whose memory was given back
   u32 without_clock() const {

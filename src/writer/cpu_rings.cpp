@@ -239,13 +239,13 @@ Refused detail::append_slowly(const CpuSide& side, const void* payload, u32 size
 const detail::CpuSide* open_cpu_side([[maybe_unused]] const Opened& in) noexcept {
 #if RINGSIDE_RSEQ
   const InstanceWords& words = in.words;
-  const u64 nr = words.control->cpu_rings;
+  const u32 nr = words.cpu_rings();
   if (nr == 0 || nr > most_cpus || !has_rseq() || words.control->boot != sys::boot_hash()) return nullptr;
   const RingClockNow clock{in.clock.kind, &words.control->clock_base_ticks};
   auto* const rings = static_cast<CpuRings*>(std::calloc(1, sizeof(CpuRings) + nr * sizeof(CpuPlace*)));
   if (rings == nullptr) return nullptr;
   new (rings) CpuRings{bell_of(words), 0, 0, {}};
-  rings->nr = static_cast<u32>(nr);
+  rings->nr = nr;
   rings->nr_usual = clock.in_sequence() ? rings->nr : 0;
   for (u32 cpu = 0; cpu < nr; ++cpu) rings->place[cpu] = &nowhere;
   auto* const kept = new (std::nothrow) KeptSide{{rings, area(), &in}, CpuWriter<RingClockNow, Rseq>(clock), kept_sides};

@@ -226,6 +226,9 @@ struct InstanceWords {
   u32 nr_rings() const noexcept {
     return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->nr_rings, __ATOMIC_ACQUIRE), most_rings));
   }
+  u32 cpu_rings() const noexcept {
+    return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->cpu_rings, __ATOMIC_RELAXED), nr_rings()));
+  }
   u32 nr_events() const noexcept {
     return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->nr_events, __ATOMIC_ACQUIRE), most_events));
   }
