@@ -51,7 +51,7 @@ result<void> Instance::unmapped(const char* what) {
 
 result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
   const Geometry sized = RS_TRY(geometry_for(buffer_size, subbuf_size, words_.control->spares));
-  const InstanceLock lock(dir_.get());
+  const InstanceLock held = RS_TRY(lock());
   const auto all = rings();
   const auto has_it = [&](const RingInfo& r) { return !r.live || words_.ring(r.name.ring).sizes == short_sizes(sized); };
   if (sized == geometry() && std::all_of(all.begin(), all.end(), has_it)) return {};
@@ -69,7 +69,7 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
 
 result<void> Instance::resize_cpu(u32 cpu, u64 buffer_size) {
   if (cpu >= cpu_rings()) return refuse(std::errc::operation_not_supported, "a thread's ring alone cannot be resized");
-  const InstanceLock lock(dir_.get());
+  const InstanceLock held = RS_TRY(lock());
   auto ring = RS_TRY(view_ring(cpu));
   const Geometry now = ring.ring().geometry;
   const Geometry sized = RS_TRY(geometry_for(buffer_size, now.subbuf_size(), words_.control->spares));
@@ -174,7 +174,7 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
 result<std::string> Instance::snapshot() {
   // All rings are locked before the first one is taken out.
   std::vector<RingInfo> all;
-  const InstanceLock lock(dir_.get());
+  const InstanceLock held = RS_TRY(lock());
   std::vector<RingView> views;
   struct Unlock {
     std::vector<RingView>& views;

@@ -176,9 +176,20 @@ result<void> can_be_lines(const EventPatterns& patterns) {
 
 result<std::string> Instance::read(const std::string& file) const { return sys::read_owned(dir_.get(), file); }
 
+result<InstanceLock> Instance::lock() {
+  constexpr int shortly_ms = 100;
+  if (!impatient_) return InstanceLock(dir_.get());
+  InstanceLock held(dir_.get(), lock_was_late_ ? 0 : shortly_ms);
+  lock_was_late_ = held.late();
+  if (lock_was_late_)
+    return refuse(std::errc::device_or_resource_busy,
+                  path_ + " is being changed by another process, which does not go on (is it stopped?): try again later");
+  return held;
+}
+
 result<StackChoice> Instance::stacks(const EventPatterns& patterns, u32 depth) {
   RS_TRY(can_be_lines(patterns));
-  const InstanceLock lock(dir_.get());
+  const InstanceLock held = RS_TRY(lock());
   StackChoice choice{read("set_stack").value_or(""), "depth=" + std::to_string(depth) + "\n"};
   std::istringstream lines(choice.before);
   for (std::string one; std::getline(lines, one);)
@@ -189,20 +200,20 @@ result<StackChoice> Instance::stacks(const EventPatterns& patterns, u32 depth) {
 }
 
 result<void> Instance::put_back(const StackChoice& choice) {
-  const InstanceLock lock(dir_.get());
+  const InstanceLock held = RS_TRY(lock());
   return read("set_stack").value_or("") == choice.now ? replace_file(dir_.get(), "set_stack", choice.before) : result<void>();
 }
 
 result<void> Instance::choose_stacks(const EventPatterns& patterns, bool on) {
   RS_TRY(can_be_lines(patterns));
-  const InstanceLock lock(dir_.get());
+  const InstanceLock held = RS_TRY(lock());
   for (const EventPattern& one : patterns) RS_TRY(add_pattern(dir_.get(), "set_stack", one.text(), on));
   return {};
 }
 
 result<u32> Instance::enable(const EventPatterns& patterns, bool on) {
   RS_TRY(can_be_lines(patterns));
-  const InstanceLock lock(dir_.get());
+  const InstanceLock held = RS_TRY(lock());
   for (const EventPattern& one : patterns)
     for (const std::string& line : one.in_full())
       RS_TRY(add_pattern(dir_.get(), "set_event", line, on));

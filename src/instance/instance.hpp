@@ -75,6 +75,9 @@ class Instance {
   static result<void> remove(const std::string& name, bool force = false);
 
   ~Instance();
+  // For a thread that serves others: a change gives up with EBUSY if another process, perhaps a stopped one, is in the middle of
+  // one. It is waited for shortly, and once only as long as it stands there.
+  void impatient() noexcept { impatient_ = true; }
   const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }
   int dir() const { return dir_.get(); }
@@ -175,6 +178,7 @@ class Instance {
   result<void> renew(u32 cpu, const Geometry& geometry, const char* to, u32 number);
   // The same, with a number for the old ring, which stays readable.
   result<void> put_aside(const RingName& ring, const Geometry& geometry);
+  result<InstanceLock> lock();
   void switch_gates();
   void switch_gate_of(const RingName& ring);
   u64 claim_retired(u32 n);
@@ -191,6 +195,7 @@ class Instance {
   std::unique_ptr<PidMap> pids_ = std::make_unique<PidMap>();
   sys::Fd threads_;  // the file
   u64 pid_namespace_ = 0;  // this process's; 0: unknown, or of another kernel
+  bool impatient_ = false, lock_was_late_ = false;
   std::atomic<bool> fenced_{false};  // no writer misses the last ask()
 };
 

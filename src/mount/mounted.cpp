@@ -67,6 +67,7 @@ void Alarm::run() {
 
 result<std::shared_ptr<Mounted>> Mounted::open(const std::string& name_or_path, int event_fd, u32 cpus) {
   auto instance = RS_TRY(Instance::open(name_or_path));
+  instance->impatient();
   std::shared_ptr<Mounted> mounted(new Mounted(std::move(instance)));
   mounted->event_fd_ = event_fd;
   mounted->fewest_cpus_ = cpus;
@@ -168,7 +169,7 @@ result<void> Mounted::mark(bool raw, std::string_view bytes, i32 tid) {
   const u32 head = raw ? 8 : 16;
   std::memcpy(at + head, bytes.data(), bytes.size());
   TraceRecord record{};
-  record.time = sys::now_ns();
+  record.time = triggers_->now();
   record.payload = {at, static_cast<u32>(head + bytes.size() + (raw ? 0 : 1))};
   triggers_->marker(name, record, RingName{}, formats_, tasks_);
   return {};

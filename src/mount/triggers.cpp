@@ -101,7 +101,7 @@ result<void> Triggers::add(const std::string& system, const std::string& event, 
     armed_.push_back({system, event, std::move(trigger), now()});
     // From now on the rings must not be off.
     if (waits_for_on() && !instance_.tracing_on()) {
-      switch_to(false, sys::now_ns());
+      switch_to(false, now());
       RS_TRY(instance_.tracing(true));
     }
   }
@@ -116,7 +116,7 @@ void Triggers::remove(const std::string& system, const std::string& event, const
                   [&](const Armed& a) { return a.system == system && a.event == event && a.trigger.same_kind(trigger); });
     if (soft_off_ && !waits_for_on()) {
       (void)instance_.tracing(false);
-      switch_to(true, sys::now_ns());
+      switch_to(true, now());
     }
   }
   rewatch();
@@ -138,7 +138,11 @@ bool Triggers::snapshots() {
   return std::any_of(armed_.begin(), armed_.end(), [](const Armed& a) { return a.trigger.act == Trigger::Act::snapshot; });
 }
 
-u64 Triggers::now() const { return instance_.clock().kind == ClockKind::counter ? 0 : sys::now_ns(); }
+u64 Triggers::now() const {
+  const ClockInfo& clock = instance_.clock();
+  if (clock.kind != ClockKind::counter) return now_of(clock);
+  return RingClockNow{clock.kind, &instance_.words().control->clock_base_ticks}.now();
+}
 
 bool Triggers::has_marker(const std::string& event) const {
   const std::lock_guard lock(mutex_);
@@ -158,7 +162,7 @@ result<void> Triggers::tracing(bool on) {
     return {};
   }
   RS_TRY(instance_.tracing(true));
-  switch_to(on, sys::now_ns());
+  switch_to(on, now());
   return {};
 }
 
@@ -198,21 +202,18 @@ bool Triggers::use_up(const Armed& armed) {
   return false;
 }
 
-void Triggers::act(const Trigger& trigger, u64 time) {
-  if (auto own = Instance::open(instance_.path())) {  // instance_ is for the owner's thread
-    Instance& instance = **own;
-    if (trigger.act == Trigger::Act::snapshot) {
-      (void)instance.snapshot();
-    } else if (trigger.switches_event()) {
-      (void)instance.enable(trigger.system + ":" + trigger.event, trigger.act == Trigger::Act::enable_event);
-    } else {
-      const bool on = trigger.act == Trigger::Act::traceon;
-      const std::lock_guard lock(mutex_);
-      if (waits_for_on() || soft_off_)
-        switch_to(on, time);
-      else
-        (void)instance.tracing(on);
-    }
+void Triggers::act(Instance& instance, const Trigger& trigger, u64 time) {
+  if (trigger.act == Trigger::Act::snapshot) {
+    (void)instance.snapshot();
+  } else if (trigger.switches_event()) {
+    (void)instance.enable(trigger.system + ":" + trigger.event, trigger.act == Trigger::Act::enable_event);
+  } else {
+    const bool on = trigger.act == Trigger::Act::traceon;
+    const std::lock_guard lock(mutex_);
+    if (waits_for_on() || soft_off_)
+      switch_to(on, time);
+    else
+      (void)instance.tracing(on);
   }
   acted_();
 }
@@ -230,7 +231,7 @@ void Triggers::marker(const std::string& event, const TraceRecord& record, const
       auto filter = Filter::compile(a.trigger.filter, formats, tasks);
       if (!filter || !filter->matches(record, ring)) continue;
     }
-    if (use_up(a)) act(a.trigger, record.time);
+    if (use_up(a)) act(instance_, a.trigger, record.time);
   }
 }
 
@@ -254,7 +255,8 @@ void Triggers::watch(const std::vector<Armed>& armed) {
   options.where = {instance_.path()};
   for (const Armed& a : armed) options.only.add(EventPattern(a.system + ":" + a.event));
   auto reading = Reading::open(std::move(options));
-  if (!reading) return;
+  auto own = Instance::open(instance_.path());  // instance_ is for the owner's thread
+  if (!reading || !own) return;
   Trace& trace = (*reading)->trace();
   const u64 seen = watched_until_;  // the rings still have what the last watch has seen
   (*reading)->follow(look_ahead_ns);
@@ -276,7 +278,7 @@ void Triggers::watch(const std::vector<Armed>& armed) {
                   filters[i] = std::move(*filter);
               if (!filters[i] || !filters[i]->matches(record, ring)) continue;
             }
-            if (use_up(a)) act(a.trigger, record.time);
+            if (use_up(a)) act(**own, a.trigger, record.time);
           }
         },
         [&] { return over_.load(); });

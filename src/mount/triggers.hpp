@@ -61,6 +61,7 @@ class Triggers {
   void marker(const std::string& event, const TraceRecord& record, const RingName& ring, const Formats& formats,
               const Tasks& tasks);
 
+  u64 now() const;  // by the instance's clock, as the times of its events
   result<void> tracing(bool on);
   bool tracing_on() const;
   // Was recording off for clients at that time? any_hidden: was it ever?
@@ -80,9 +81,8 @@ class Triggers {
   bool waits_for_on() const;  // the lock is held
   void rewatch();
   void watch(const std::vector<Armed>& armed);
-  u64 now() const;
   bool use_up(const Armed& armed);
-  void act(const Trigger& trigger, u64 time);
+  void act(Instance& instance, const Trigger& trigger, u64 time);
   void switch_to(bool on, u64 time);
 
   Instance& instance_;

@@ -78,13 +78,15 @@ result<std::string> instance_path(const std::string& wanted) {
   return instances_root() + "/" + wanted;
 }
 
-InstanceLock::InstanceLock(int dir) noexcept : fd_(sys::open_owned(dir, "instance", O_RDWR)) {
+InstanceLock::InstanceLock(int dir, int patience_ms) noexcept : fd_(sys::open_owned(dir, "instance", O_RDWR)) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_len = 1;
-  // A holder that is stopped must not stop all others: after 2 s go on without the lock (the protected work is short and
-  // idempotent).
-  for (int i = 0; i < 2000 && fd_ && fcntl(fd_.get(), F_OFD_SETLK, &lock) != 0; ++i) usleep(1000);
+  for (int ms = 0; fd_ && !late_ && fcntl(fd_.get(), F_OFD_SETLK, &lock) != 0; ++ms)
+    if (ms < patience_ms)
+      usleep(1000);
+    else
+      late_ = true;
 }
 
 result<InstancePlace> place_of_instance(const std::string& wanted, bool make) {

@@ -57,13 +57,17 @@ class Switches {
 };
 void apply_patterns(const std::vector<std::string>& patterns, const InstanceWords& words, unsigned char* gate);
 
-// Lets one process at a time change what an instance lists. The kernel releases it when its holder dies.
+// Lets one process at a time change what an instance lists. The kernel releases it when its holder dies. A holder that is
+// stopped must not stop all others: after `patience_ms` they go on without the lock, or give up. (The protected work is short
+// and idempotent.)
 class InstanceLock {
  public:
-  explicit InstanceLock(int dir) noexcept;
+  explicit InstanceLock(int dir, int patience_ms = 2000) noexcept;
+  bool late() const noexcept { return late_; }  // another process has it
 
  private:
   sys::Fd fd_;
+  bool late_ = false;
 };
 
 }  // namespace ringside
