@@ -1,5 +1,7 @@
 #include "mount/open_file.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <ringside/abi/event_cursor.hpp>
@@ -61,10 +63,28 @@ result<Written> TextFile::write(std::string_view bytes, const Client& client) {
   return write_ ? write_(bytes, client) : OpenFile::write(bytes, client);
 }
 
-TraceFile::~TraceFile() {
+bool Streams::is_other(u32 uid) { return uid != 0 && uid != geteuid(); }
+
+bool Streams::take(u32 uid) {
+  if (is_other(uid) && of_others_ >= most_of_others) return false;
+  u32& mine = of_users_[uid];
+  if (mine >= most_of_a_user) return false;
+  ++mine;
+  if (is_other(uid)) ++of_others_;
+  return true;
+}
+
+void Streams::give_back(u32 uid) {
+  if (--of_users_[uid] == 0) of_users_.erase(uid);
+  if (is_other(uid)) --of_others_;
+}
+
+TraceFile::~TraceFile() { stop(); }
+
+void TraceFile::stop() {
   if (!timeline_) return;
-  --streams_->all;
-  if (--streams_->of_users[uid_] == 0) streams_->of_users.erase(uid_);
+  timeline_.reset();
+  streams_->give_back(uid_);
 }
 
 result<Written> TraceFile::write(std::string_view bytes, const Client&) {
@@ -73,14 +93,10 @@ result<Written> TraceFile::write(std::string_view bytes, const Client&) {
 }
 
 result<void> TraceFile::start() {
-  if (!timeline_) {
-    u32& mine = streams_->of_users[uid_];
-    if (streams_->all >= Streams::most || mine >= Streams::most_of_a_user) return fail(EBUSY, "too many traces are being read");
-    ++streams_->all;
-    ++mine;
-  }
+  if (!timeline_ && !streams_->take(uid_)) return fail(EBUSY, "too many traces are being read");
   timeline_ = std::make_unique<Timeline>();
   text_.clear();
+  end_.reset();
   at_ = 0;
   any_ = false;
   done_ = true;  // until the rings are there
@@ -125,20 +141,28 @@ void TraceFile::produce(size_t size) {
   }
 }
 
+// What other clients may use is given back, though the file may stay open for long.
+std::string TraceFile::end() {
+  end_ = at_;
+  stop();
+  return {};
+}
+
 result<std::optional<std::string>> TraceFile::read(u64 offset, size_t size) {
+  if (offset != 0 && end_ && offset >= *end_) return std::string();
   if (offset == 0 || !timeline_) RS_TRY(start());
   if (offset < at_) return fail(EINVAL, "a trace is read from its start on");
   // The text before `offset` was read: a reader that skips pays for it a piece at a time.
   while (at_ < offset) {
     produce(most_text);
     const size_t skipped = std::min<u64>(offset - at_, text_.size());
-    if (skipped == 0) return std::string();
+    if (skipped == 0) return end();
     drop_front(text_, skipped);
     at_ += skipped;
     if (at_ < offset && offset - at_ > (u64{1} << 24)) return fail(EINVAL, "a trace is read from its start on");
   }
   produce(size);
-  return piece({text_.data(), text_.size()}, 0, size);
+  return text_.size() == 0 && size != 0 ? end() : piece({text_.data(), text_.size()}, 0, size);
 }
 
 struct PipeFile::Lane {
@@ -151,6 +175,9 @@ struct PipeFile::Lane {
   abi::EventCursor cursor{nullptr, 0, 0, 0};
   u32 end = 0, events = 0;  // taken from the view
   u64 time = 0;             // ns of the event under the cursor
+  u64 lost = 0;             // events lost before earlier views, which had no event to print them with
+
+  u64 lost_before() const { return events == 0 ? lost + view.lost_before : 0; }
 };
 
 result<std::unique_ptr<OpenFile>> PipeFile::open(const std::shared_ptr<RingSet>& on, Only only) {
@@ -173,8 +200,18 @@ void PipeFile::find(Lane& lane) {
       lane.time = clock.to_ns(lane.cursor.time());
       return;
     }
+    lane.lost += lane.view.lost_before;
     on().consume(lane.ring, lane.view.end, 0);  // it is not readable as events: all that the writer counted counts as read
   }
+}
+
+// The event under the cursor, behind the loss that it follows.
+void PipeFile::print(const Lane& lane) {
+  TraceRecord record{lane.time, lane.lost_before(), {}, lane.ring, 0};
+  if (record.lost != 0) lines_->print(record, lane.name, text_);
+  record.lost = 0;
+  record.payload = lane.cursor.payload();
+  if (on().wanted(record, lane.name)) lines_->print(record, lane.name, text_);
 }
 
 // Makes text of the oldest events, as long as these are known. False: the writer is gone, and all is read.
@@ -213,12 +250,15 @@ result<bool> PipeFile::take(size_t size) {
   while (known && text_.size() < size && !heap.empty()) {
     std::pop_heap(heap.begin(), heap.end(), later);
     Lane& lane = *heap.back();
-    TraceRecord record{lane.time, lane.events == 0 ? lane.view.lost_before : 0, {}, lane.ring, 0};
-    if (record.lost != 0) lines_->print(record, lane.name, text_);
-    record.lost = 0;
-    record.payload = lane.cursor.payload();
-    if (on().wanted(record, lane.name)) lines_->print(record, lane.name, text_);
+    const size_t before = text_.size();
+    print(lane);
+    // Only the first may be longer than the reader's buffer: what stays in `text_` is lost if the reader closes the file.
+    if (before != 0 && text_.size() > size) {
+      text_.resize(before);
+      break;
+    }
     ++lane.events;
+    lane.lost = 0;
     lane.end = lane.cursor.position();
     if (lane.cursor.next()) {
       lane.time = clock.to_ns(lane.cursor.time());

@@ -19,11 +19,18 @@ struct Client {
   i32 tid = 0;
 };
 
-// `trace` files that are being read, each with a copy of a sub-buffer for each ring.
-struct Streams {
-  static constexpr u32 most = 16, most_of_a_user = 8;
-  u32 all = 0;
-  std::map<u32, u32> of_users;
+// `trace` files that are being read, each with a copy of a sub-buffer for each ring. Root and the mount's user have places of
+// their own, which others cannot take.
+class Streams {
+ public:
+  bool take(u32 uid);  // false: there is no place
+  void give_back(u32 uid);
+
+ private:
+  static constexpr u32 most_of_a_user = 8, most_of_others = 16;
+  static bool is_other(u32 uid);
+  std::map<u32, u32> of_users_;
+  u32 of_others_ = 0;
 };
 
 // How a file is opened.
@@ -60,7 +67,7 @@ class OpenFile {
   virtual bool over() const { return false; }  // no event will ever come again
   // After a read or get_reader that found nothing: another party is still being asked whether there is something.
   virtual bool undecided() const { return false; }
-  virtual void closing() {}  // one of its descriptors was closed
+  virtual void closed() {}  // its last descriptor was, whichever process had it
   // The job that its opening waits for, once; null: none.
   std::shared_ptr<Job> job() { return std::exchange(told_, true) ? nullptr : opening_; }
   RingSet& on() const { return *on_; }
@@ -85,7 +92,7 @@ class TextFile final : public OpenFile {
   result<std::optional<std::string>> read(u64 offset, size_t size) override;
   result<Written> write(std::string_view bytes, const Client& client) override;
   std::function<void()> at_close;
-  void closing() override {
+  void closed() override {
     if (at_close) at_close();
   }
 
@@ -107,6 +114,8 @@ class TraceFile final : public OpenFile {
 
  private:
   result<void> start();
+  void stop();
+  std::string end();
   void produce(size_t size);
   Only only_;
   u32 uid_;
@@ -117,6 +126,7 @@ class TraceFile final : public OpenFile {
   std::vector<bool> started_;  // by source
   bool any_ = false, done_ = false;
   u64 at_ = 0;  // file offset of the text's first byte
+  std::optional<u64> end_;  // of the file; it has been read up to there
   fmt::memory_buffer text_;
 };
 
@@ -137,6 +147,7 @@ class PipeFile final : public OpenFile {
   PipeFile(const std::shared_ptr<RingSet>& on, Only only);
   result<bool> take(size_t size);
   void find(Lane& lane);
+  void print(const Lane& lane);
   u32 first() const { return only_.value_or(0); }
   u32 last() const { return only_ ? *only_ + 1 : on().cpus(); }
   Only only_;

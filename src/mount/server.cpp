@@ -369,9 +369,7 @@ u32 Server::poll(u64 handle, std::unique_ptr<Poller> poller) {
 
 void Server::flush(u64 handle) {
   File* const f = file(handle);
-  if (f == nullptr) return;
-  f->file->closing();
-  if (f->file->raw() == nullptr) return;
+  if (f == nullptr || f->file->raw() == nullptr) return;
   // A close wakes all waiters at the ring, and ends the reads of this file.
   ++f->file->on().woken;
   for (Waiting& w : waiting_)
@@ -390,6 +388,7 @@ void Server::release(u64 handle) {
       w.over = true;
     }
   File& f = found->second;
+  f.file->closed();
   const std::shared_ptr<RingSet> keep = f.file->shared();
   const int backing = f.backing;
   const std::pair<const void*, u32> memory = f.memory;

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "instance/instance.hpp"
+#include "instance/ring_source.hpp"
 #include "mount/server.hpp"
 #include "tick_writer.hpp"
 
@@ -290,6 +291,149 @@ TEST_F(MountServer, AllMappersOfARingShareOneCount) {
   server->release(b.handle);
   EXPECT_EQ(maps, 0);
   EXPECT_TRUE(must(Instance::open("web"))->resize(1 << 16, 8192));
+}
+
+TEST_F(MountServer, APipeTakesOnlyEventsWhoseLinesFit) {
+  start();
+  write_events(10);
+  std::string all;
+  for (size_t lines = 0; lines < 10;) {
+    const u64 pipe = open("trace_pipe");
+    Answer some;
+    read(pipe, some, true, false, 150);
+    server->release(pipe);
+    ASSERT_EQ(some.error, 0) << all;
+    ASSERT_EQ(some.data.back(), '\n');
+    lines += static_cast<size_t>(std::count(some.data.begin(), some.data.end(), '\n'));
+    all += some.data;
+    EXPECT_EQ(must(Instance::open("web"))->rings()[0].counters.read, lines) << "all that were taken were given";
+  }
+  for (int k = 0; k < 10; ++k) EXPECT_NE(all.find("number=" + std::to_string(k) + "\n"), std::string::npos) << k << '\n' << all;
+}
+
+TEST_F(MountServer, ALossBeforeADamagedSubBufferIsToldWithTheNextEvent) {
+  start();
+  must(must(Instance::open("web"))->resize(1 << 14, 4096));
+  write_events(2000);
+  u64 lost = 0;
+  {
+    auto instance = must(Instance::open("web"));
+    auto ring = must(instance->view_ring(0));
+    ASSERT_TRUE(ring.lock());
+    ASSERT_EQ(ring.reader().peek(), Got::data);
+    lost = ring.reader().view().lost_before;
+    std::memset(const_cast<u8*>(ring.reader().data()) + ring.reader().view().begin, 0, 8);
+    ring.unlock();
+  }
+  ASSERT_GT(lost, 0u);
+  const u64 pipe = open("trace_pipe");
+  Answer some;
+  read(pipe, some, true);
+  EXPECT_NE(some.data.find("[LOST " + std::to_string(lost) + " EVENTS]"), std::string::npos) << some.data.substr(0, 200);
+}
+
+TEST_F(MountServer, ADamagedNumberOfRingsIsNotBelieved) {
+  start();
+  const sys::Fd words(::open((dir + "/web/instance").c_str(), O_WRONLY | O_CLOEXEC));
+  const u64 damaged = ~u64{0};
+  ASSERT_EQ(pwrite(words.get(), &damaged, sizeof damaged, offsetof(InstanceControl, cpu_rings)),
+            static_cast<ssize_t>(sizeof damaged));
+  EXPECT_EQ(must(Instance::open("web"))->cpu_rings(), 0u) << "it has no rings";
+  Answer mask, size;
+  read(open("tracing_cpumask"), mask, true);
+  EXPECT_EQ(mask.data, "3\n");
+  read(open("buffer_size_kb"), size, true);
+  EXPECT_EQ(size.error, 0);
+  EXPECT_TRUE(server->write(open("tracing_cpumask", O_WRONLY), "3", me));
+}
+
+TEST_F(MountServer, FreeBufferActsWhenItsLastDescriptorIsClosed) {
+  start();
+  const auto size = [&] { return geometry_of(must(Instance::open("web"))->control()).data_size(); };
+  const u64 before = size(), handle = open("free_buffer", O_WRONLY);
+  server->flush(handle);  // a copy was closed, as by a child at its exec
+  EXPECT_EQ(size(), before);
+  server->release(handle);
+  EXPECT_LT(size(), before);
+}
+
+TEST_F(MountServer, OthersLeavePlacesForTracesOfRootAndTheMountsUser) {
+  start();
+  const u64 inode = find("trace");
+  const auto begin = [&](u32 uid) {
+    const u64 handle = must(server->open(inode, O_RDONLY, {uid, 1})).handle;
+    Answer a;
+    server->read(handle, 0, 10, true, false, {uid, 1}, ++token, std::make_unique<Kept>(a));
+    return std::pair(handle, a.error);
+  };
+  u64 last = 0;
+  for (const u32 uid : {70000u, 70001u})
+    for (int k = 0; k < 8; ++k) {
+      const auto [handle, error] = begin(uid);
+      EXPECT_EQ(error, 0);
+      last = handle;
+    }
+  EXPECT_EQ(begin(70000).second, EBUSY);
+  EXPECT_EQ(begin(70002).second, EBUSY);
+  EXPECT_EQ(begin(geteuid()).second, 0);
+  EXPECT_EQ(begin(0).second, 0);
+  // At its end a trace needs no place, though the file stays open.
+  const auto read_on = [&](u64 offset) {
+    Answer a;
+    server->read(last, offset, 65536, true, false, {70001, 1}, ++token, std::make_unique<Kept>(a));
+    EXPECT_EQ(a.error, 0);
+    return a.data;
+  };
+  const size_t end = 10 + read_on(10).size();
+  EXPECT_EQ(read_on(end), "");
+  EXPECT_EQ(read_on(end), "");
+  EXPECT_EQ(begin(70002).second, 0);
+  EXPECT_EQ(begin(70002).second, EBUSY);
+}
+
+TEST_F(MountServer, AStoppedHolderOfTheInstancesLockIsNotWaitedForTwice) {
+  start();
+  const sys::Fd holder(::open((dir + "/web/instance").c_str(), O_RDWR | O_CLOEXEC));
+  struct flock first {};
+  first.l_type = F_WRLCK;
+  first.l_len = 1;
+  ASSERT_EQ(fcntl(holder.get(), F_OFD_SETLK, &first), 0);
+  const u64 enable = open("events/enable", O_WRONLY), size = open("buffer_size_kb", O_WRONLY);
+  for (int k = 0; k < 100; ++k) {
+    EXPECT_EQ(server->write(enable, "1", me).error().code.value(), EBUSY);
+    EXPECT_EQ(server->write(size, "64", me).error().code.value(), EBUSY);
+  }
+  first.l_type = F_UNLCK;
+  ASSERT_EQ(fcntl(holder.get(), F_OFD_SETLK, &first), 0);
+  EXPECT_TRUE(server->write(enable, "1", me));
+  EXPECT_TRUE(server->write(size, "64", me));
+}
+
+TEST_F(MountServer, EventsOfACounterAreHiddenWhileRecordingIsOff) {
+  must(Instance::remove("web", true));
+  InstanceOptions o;
+  o.name = "web";
+  o.clock = ClockKind::counter;
+  must(Instance::create(o));
+  start();
+  const auto switch_to = [&](const char* value) { EXPECT_TRUE(server->write(open("tracing_on", O_WRONLY), value, me)); };
+  write_events(2);
+  EXPECT_TRUE(server->write(open("events/app/tick/trigger", O_WRONLY), "traceon if number > 1000", me));
+  switch_to("0");
+  write_events(3);
+  switch_to("1");
+  write_events(4);
+  Answer all;
+  read(open("trace"), all, true, false, 65536);
+  const auto shown = [&](u64 number) {
+    size_t n = 0;
+    const std::string line = "number=" + std::to_string(number) + "\n";
+    for (size_t at = all.data.find(line); at != std::string::npos; at = all.data.find(line, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(shown(0), 2u) << all.data;
+  EXPECT_EQ(shown(2), 1u) << "that of the last four";
+  EXPECT_EQ(shown(3), 1u);
 }
 
 // External writers, in this process.
