@@ -38,9 +38,8 @@ class RemoteWorld {
       return {};
     };
     callbacks.reset = [this](u32 ring) -> result<void> {
-      writers[ring]->disable();
-      writers[ring]->reset();
-      writers[ring]->enable();
+      if (answer_to_reset) return answer_to_reset(ring);
+      empty(ring);
       return {};
     };
     buffer = must(Buffer::create(options, std::move(callbacks)));
@@ -67,6 +66,11 @@ class RemoteWorld {
   bool write(u64 number, u32 size = 16, u32 ring = 0) {
     return writers[ring]->write(size, [&](u8* to) { std::memcpy(to, &number, 8); });
   }
+  void empty(u32 ring) {
+    writers[ring]->disable();
+    writers[ring]->reset();
+    writers[ring]->enable();
+  }
   u8* page(u32 id, u32 ring = 0) {
     return region + ring * buffer->plan().ring_bytes() + (id + 1) * u64{buffer->plan().subbuf_size};
   }
@@ -80,6 +84,7 @@ class RemoteWorld {
   std::vector<std::unique_ptr<void, void (*)(void*)>> memory;
   std::vector<std::unique_ptr<TestWriter>> writers;
   std::function<result<remote::Swapped>(u32, u32)> answer;
+  std::function<result<void>(u32)> answer_to_reset;
 };
 
 }  // namespace ringside::test

@@ -75,8 +75,8 @@ class Instance {
   static result<void> remove(const std::string& name, bool force = false);
 
   ~Instance();
-  // For a thread that serves others: a change gives up with EBUSY if another process, perhaps a stopped one, is in the middle of
-  // one. It is waited for shortly, and once only as long as it stands there.
+  // For a thread that serves others: a change gives up with EBUSY if another process, perhaps a stopped one, is in the middle
+  // of one. It is waited for shortly, and once only as long as it stands there.
   void impatient() noexcept { impatient_ = true; }
   const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }

@@ -97,6 +97,8 @@ class Remote final : public RingSet {
   int switch_off();
   int attach();
   int reset_rings(std::optional<u32> ring);
+  static int make_source(Life& life, Ring& ring);
+  static void note_reset(Life& life, Ring& ring);
   int switch_events(const Command& c);
   int tell_switches(Life& life);
   void ask(Ring& ring, std::unique_lock<std::mutex>& lock);

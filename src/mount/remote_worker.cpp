@@ -88,7 +88,7 @@ void Remote::run() {
       if (changed_.wait_for(lock, look_every, called)) continue;
       // Checked, not asked: asking moves the reader page on, and clients that map it read it in their own time.
       const auto found = [this](const auto& r) {
-        return r->watched && !r->view && !r->ended && life_->buffer().readable(r->name.ring);
+        return r->watched && !r->has_view() && !r->ended && life_->buffer().readable(r->name.ring);
       };
       if (life_ != nullptr && std::any_of(life_->rings.begin(), life_->rings.end(), found)) signal();
       continue;
@@ -121,10 +121,24 @@ void Remote::carry_out_first(std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
+// The ring's source, unless it has one: a reset took it away, and while that is not answered there is no new one.
+int Remote::make_source(Life& life, Ring& r) {
+  if (r.source != nullptr) return 0;
+  auto source = life.buffer().source(r.name.ring);
+  if (!source) return errno_of(source.error());
+  r.source = std::move(*source);
+  return 0;
+}
+
+// The caller holds the mutex, and has not taken a view yet.
+void Remote::note_reset(Life& life, Ring& r) {
+  if (const u64 resets = life.buffer().resets(r.name.ring); std::exchange(r.resets, resets) != resets) r.begin_anew();
+}
+
 // Checks a ring once, and may ask the writer.
 void Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
   r.wanted = false;
-  if (r.view || r.ended || r.source == nullptr) {
+  if (r.view || r.ended) {
     ++r.runs;
     return;
   }
@@ -132,7 +146,7 @@ void Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
   const std::shared_ptr<Life> life = life_;
   lock.unlock();
   std::optional<SubBufferView> view;
-  int error = 0;
+  int error = make_source(*life, r);
   // A page that holds nothing, or nothing new, may come before one that does.
   for (int tries = 0; tries < 4 && !view && error == 0; ++tries) {
     auto next = r.source->next();
@@ -155,6 +169,7 @@ void Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
   lock.lock();
   r.busy = false;
   ++r.runs;
+  note_reset(*life, r);
   r.error = error;
   r.ended = ended;
   if (life->buffer().is_gone()) on_ = false;
@@ -353,6 +368,7 @@ int Remote::reset_rings(std::optional<u32> only) {
       life = life_;
       if (life == nullptr) return 0;
       Ring& r = *life->rings[n];
+      if (r.source != nullptr) r.counters = r.source->counters();
       r.busy = true;  // `source` is the worker's now
     }
     Ring& r = *life->rings[n];
@@ -360,21 +376,16 @@ int Remote::reset_rings(std::optional<u32> only) {
     if (!gone) {
       r.source.reset();
       if (auto done = life->buffer().reset(n); !done) error = errno_of(done.error());
-      if (auto source = life->buffer().source(n)) r.source = std::move(*source);
-      if (r.source == nullptr) return EIO;
+      if (const int made = make_source(*life, r); error == 0) error = made;
     }
     const std::lock_guard lock(mutex_);
     r.busy = false;
     ++r.runs;
-    if (gone || error == 0) r.stale = r.view.has_value();
+    note_reset(*life, r);
+    if (r.source == nullptr) r.error = error;
     if (gone) {
+      r.stale = r.view.has_value();
       r.ended = true;
-    } else if (error == 0) {
-      r.seen = false;
-      r.position = 0;
-      r.stamp = r.taken = 0;
-      r.error = 0;
-      r.counters = {};
     }
     if (error != 0) return error;
   }

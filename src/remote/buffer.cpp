@@ -127,6 +127,21 @@ class RingReader {
     return n;
   }
 
+  // A reset that was not answered in time may be carried out at any later moment. Invariant: from then until the writer has
+  // answered, no source of this ring exists, so this side neither reads the sub-buffers nor swaps by the state before.
+  result<void> reset() {
+    auto done = buffer_.callbacks_.reset(ring_);
+    unsettled_ = !done && done.error().code == std::errc::timed_out;
+    if (done) begin_anew();
+    return done;
+  }
+  // Repeats it; without an error, what this side knows of the ring is right again. A refusal leaves the ring as it was.
+  result<void> settle() {
+    if (!unsettled_ || buffer_.is_gone()) return {};
+    auto done = reset();
+    return unsettled_ && !buffer_.is_gone() ? done : result<void>();
+  }
+
   // Back to sub-buffer 0, with nothing read.
   void begin_anew() {
     id_ = 0;
@@ -137,7 +152,9 @@ class RingReader {
     before_ = 0;
     queue_.clear();
     salvaging_ = ended_ = false;
+    ++resets_;
   }
+  u64 resets() const noexcept { return resets_; }
 
   // The reader page, and how much of it was handed out: where the next source begins.
   std::pair<u32, u32> start() const noexcept {
@@ -313,6 +330,8 @@ class RingReader {
   u32 before_ = 0;
   std::atomic<u64> entries_{0};  // the meta-page's number when the writer last answered that there is nothing
   bool asked_ = false;
+  bool unsettled_ = false;  // a reset was not answered in time
+  u64 resets_ = 0;          // those that the writer has carried out
   u64 position_ = 0, time_ = 0;  // the reader page's
   u64 lost_ = 0;         // events lost in all, before the reader page
   u64 read_before_ = 0;  // events handed out in all, before the reader page
@@ -398,6 +417,7 @@ result<std::unique_ptr<Source>> Buffer::source(u32 ring) {
     return refuse(std::errc::no_such_file_or_directory, options_.who + " has no ring " + std::to_string(ring));
   RingReader& r = *rings_[ring];
   if (r.taken) return refuse(std::errc::device_or_resource_busy, of_ring(options_.who, ring) + " has a consumer already");
+  RS_TRY(r.settle());
   auto mapped = RS_TRY(map(ring, plan_.ring_bytes(), false));
   r.taken = true;
   MappedSource<RemoteGetReader>::Options options;
@@ -468,10 +488,11 @@ result<void> Buffer::reset(u32 ring) {
   if (rings_[ring]->taken)
     return refuse(std::errc::device_or_resource_busy, of_ring(options_.who, ring) + " is being read; close its source first");
   if (is_gone()) return refuse(std::errc::owner_dead, why_gone());
-  auto done = callbacks_.reset(ring);
-  if (done) rings_[ring]->begin_anew();
-  return done;
+  RS_TRY(rings_[ring]->settle());
+  return rings_[ring]->reset();
 }
+
+u64 Buffer::resets(u32 ring) const { return ring < rings_.size() ? rings_[ring]->resets() : 0; }
 
 void Buffer::gone(const std::string& why, bool broken) {
   {

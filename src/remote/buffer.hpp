@@ -65,7 +65,7 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   const Plan& plan() const noexcept { return plan_; }
   const Options& options() const noexcept { return options_; }
 
-  // The consumer of a ring; one at a time.
+  // The consumer of a ring; one at a time. ETIMEDOUT: a reset before it has not been answered yet.
   result<std::unique_ptr<Source>> source(u32 ring);
   // What the writer has published so far, without a request.
   Counters counters(u32 ring) const;  // walks the unread sub-buffers
@@ -76,8 +76,9 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   result<void> poll_every(std::chrono::nanoseconds period);
   // Waits until a poke finds something to read, or the writer is gone; false: timed out. percent: some ring must be that full.
   result<bool> wait(int percent, std::chrono::nanoseconds timeout);
-  // Empties the ring at both ends. Its writer must be disabled.
+  // Empties the ring at both ends. Its writer must be disabled. Not answered in time: it happens before the ring is read again.
   result<void> reset(u32 ring);
+  u64 resets(u32 ring) const;  // how often that has happened
   // The writer will never write again. `why`: a sentence for people.
   void gone(const std::string& why, bool broken = false);
   bool is_gone() const noexcept { return gone_.load(std::memory_order_acquire); }

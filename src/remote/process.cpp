@@ -25,7 +25,7 @@ struct Process::Wire {
   bool open = true;
   i64 receive_ns = -1;  // recv's time-out
   std::optional<Request> unanswered;
-  std::map<u32, Answer> late;  // late answers to swaps, by ring
+  std::map<u32, Answer> late;  // late answers that still count, to a swap or to a reset, by ring
 
   tl::unexpected<Error> over(int error, const std::string& sentence) {
     open = false;
@@ -60,12 +60,12 @@ struct Process::Wire {
     }
   }
 
-  // Keeps a late answer if it brings a new reader page.
+  // Keeps a late answer if it brings a new reader page, or says that the ring is empty now: then no earlier page counts.
   bool settle(const EventAnswer& a) {
     if (!unanswered || a.head.sequence != unanswered->sequence || a.head.ask != unanswered->ask) return false;
     // A late "nothing there" is outdated; a swap that happened is still valid.
-    if (a.head.ask == Ask::swap && a.head.error == 0 && a.head.argument == static_cast<u64>(Swap::swapped))
-      late[unanswered->ring] = a.head;
+    const bool swapped = a.head.ask == Ask::swap && a.head.argument == static_cast<u64>(Swap::swapped);
+    if ((swapped || a.head.ask == Ask::reset) && a.head.error == 0) late[unanswered->ring] = a.head;
     unanswered.reset();
     return true;
   }
@@ -81,12 +81,10 @@ struct Process::Wire {
       if (got && !settle(a)) return over(EPROTO, "its answer matches no request");
       if (!got) return silent(what, ring);
     }
-    if (what == Ask::swap) {
-      if (const auto it = late.find(ring); it != late.end()) {
-        a.head = it->second;
-        late.erase(it);
-        return refused(a);
-      }
+    if (const auto it = late.find(ring); it != late.end() && it->second.ask == what) {
+      a.head = it->second;
+      late.erase(it);
+      return refused(a);
     }
     const Request q{message_magic, what, ++sequence, ring, argument, 0};
     RS_TRY(put(q, text, files));
@@ -100,6 +98,7 @@ struct Process::Wire {
     if (a.head.sequence != q.sequence || a.head.ask != what) return over(EPROTO, "its answer matches no request");
     if (what == Ask::attach && a.head.error == EOPNOTSUPP)
       return over(EOPNOTSUPP, "its processor does not have the clock that this reader asks for; use the clock mono");
+    if (what == Ask::reset && a.head.error == 0) late.erase(ring);
     return refused(a);
   }
 

@@ -6,8 +6,9 @@
 //
 // The process may die, hang, be stopped or lie at any moment. Each request ends within Options::patience, with an error if it
 // fails; a request that was not answered in time stays pending: its answer counts when it comes, so a writer that goes on after
-// a while loses nothing. When the connection ends, the buffer is gone(): committed events are read from the sub-buffers. A
-// restarted writer is attached anew, with other rings and other memory.
+// a while loses nothing; a ring whose reset is pending is not read before its answer. When the connection ends, the buffer is
+// gone(): committed events are read from the sub-buffers. A restarted writer is attached anew, with other rings and other
+// memory.
 #pragma once
 #include <map>
 

@@ -553,6 +553,42 @@ TEST_F(MountRemote, TheReaderPageMovesOnDemandAlone) {
   EXPECT_TRUE(map.ordered);
 }
 
+TEST_F(MountRemote, AResetThatAStoppedWriterCarriesOutLaterEmptiesTheRing) {
+  start_app(1000);
+  start();
+  appears();
+  ASSERT_EQ(write_to(app + "/tracing_on", "1"), "1");
+  write_some();
+  ASSERT_TRUE(eventually([&] { return stats(cpu(0)).entries == 1000; }));
+  const sys::Fd pipe(::open((app + "/trace_pipe").c_str(), O_RDONLY | O_NONBLOCK));
+  std::string before, after;
+  // Reads on while the writer may be late to answer, until it has nothing left.
+  const auto drain = [&](std::string& to) {
+    return eventually([&] {
+      char some[1024];
+      ssize_t n;
+      while ((n = read(pipe.get(), some, sizeof some)) > 0) to.append(some, static_cast<size_t>(n));
+      return n < 0 && errno == EAGAIN;
+    });
+  };
+  char one[100];
+  ASSERT_TRUE(eventually([&] { return read(pipe.get(), one, sizeof one) > 0; }));
+  kill(writer, SIGSTOP);
+  waitpid(writer, nullptr, WUNTRACED);
+  EXPECT_EQ(write_to(app + "/trace", "0"), "ETIMEDOUT");
+  kill(writer, SIGCONT);
+  ASSERT_TRUE(drain(before));
+  EXPECT_LT(numbers(before).size(), 500u) << "the events that the mount had taken before";
+  write_some();
+  ASSERT_TRUE(eventually([&] { return stats(cpu(0)).entries == 1000; }));
+  ASSERT_TRUE(drain(after));
+  EXPECT_TRUE(consecutive(numbers(after), 1000)) << after.substr(0, 200);
+  EXPECT_EQ(numbers(after).size(), 1000u);
+  const Stats s = stats(cpu(0));
+  EXPECT_EQ(s.read, 1000u);
+  EXPECT_EQ(s.entries + s.overrun, 0u);
+}
+
 TEST_F(MountRemote, AStoppedOrDeadWriterBlocksNoClient) {
   start_app(20000);
   start({"--patience", "4s"});

@@ -69,6 +69,44 @@ TEST_P(RemoteProcess, AStoppedWriterIsAnErrorInTimeAndGoesOn) {
   EXPECT_FALSE(books.torn);  // no unannounced gap
 }
 
+TEST_P(RemoteProcess, AResetThatAStoppedWriterCarriesOutLaterBeginsTheRingAnew) {
+  const std::string path = fresh_path();
+  WriterProcess writer(path, ~u64{0}, 50);
+  auto p = attach(path, GetParam(), 100ms);
+  auto source = must(p->buffer().source(0));
+  while (!p->enable(true)) {
+  }
+  Books before;
+  while (before.read < 500) before.take(*source, 10);
+  source.reset();
+  writer.stop();
+  EXPECT_EQ(p->buffer().reset(0).error().code, std::errc::timed_out);
+  EXPECT_EQ(p->buffer().source(0).error().code, std::errc::timed_out) << "what is there may be of either life";
+  writer.send(SIGCONT);
+  const u64 deadline = sys::now_ns() + hang_ns;
+  while (source == nullptr && sys::now_ns() < deadline)
+    if (auto made = p->buffer().source(0)) source = std::move(*made);
+  ASSERT_NE(source, nullptr);
+  std::vector<u64> numbers;
+  while (numbers.size() < 500 && sys::now_ns() < deadline) {
+    const auto next = source->next();
+    if (!next || !*next) continue;
+    EXPECT_EQ((*next)->lost_before, 0u);
+    abi::EventCursor c((*next)->sub_buffer + abi::header_size, (*next)->begin, (*next)->end, 0);
+    while (c.next()) {
+      Event e{};
+      std::memcpy(&e, c.payload().data, sizeof e);
+      if (numbers.empty()) {
+        EXPECT_GE(e.number, before.next);
+      } else {
+        ASSERT_EQ(e.number, numbers.back() + 1);
+      }
+      numbers.push_back(e.number);
+    }
+  }
+  EXPECT_EQ(source->counters().read, numbers.size());
+}
+
 TEST_P(RemoteProcess, AWriterMayBeKilledAtAnyMoment) {
   const char* const seconds = std::getenv("RINGSIDE_TEST_SECONDS");
   const int rounds = seconds != nullptr && std::atof(seconds) < 20 ? 40 : 500;

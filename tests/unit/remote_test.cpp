@@ -208,6 +208,35 @@ TEST_P(Remote, ResetEmptiesBothEnds) {
   EXPECT_EQ(r.lost, 0u);
 }
 
+TEST_P(Remote, AResetThatIsAnsweredLateIsSettledBeforeTheRingIsRead) {
+  World w(GetParam());
+  for (u64 n = 0; n < 300; ++n) w.write(n);
+  u64 seen = drain(*must(w.buffer->source(0)), 1).numbers.size();
+  const auto unanswered = [](u32) -> result<void> { return refuse(std::errc::timed_out, "tester: no answer"); };
+  const auto begin_reset = [&] {
+    w.answer_to_reset = unanswered;
+    EXPECT_EQ(w.buffer->reset(0).error().code, std::errc::timed_out);
+    EXPECT_EQ(w.buffer->source(0).error().code, std::errc::timed_out);
+  };
+  // Refused in the end: reading goes on.
+  begin_reset();
+  w.answer_to_reset = [](u32) -> result<void> { return fail(EBUSY, "tester: in the middle of an event"); };
+  Seen rest = drain(*must(w.buffer->source(0)));
+  EXPECT_EQ(rest.numbers, from_to(seen, 300));
+  // Carried out in the end, and more events were written before the answer is known.
+  begin_reset();
+  w.empty(0);
+  for (u64 n = 1000; n < 1010; ++n) w.write(n);
+  w.answer_to_reset = [](u32) { return result<void>(); };
+  auto source = must(w.buffer->source(0));
+  EXPECT_EQ(drain(*source).numbers, from_to(1000, 1010));
+  const Counters c = source->counters();
+  EXPECT_EQ(c.read, 10u);
+  EXPECT_EQ(c.written, 10u);
+  EXPECT_EQ(c.overrun, 0u);
+  EXPECT_EQ(w.buffer->resets(0), 1u);
+}
+
 TEST_P(Remote, RingsAreIndependent) {
   World w(GetParam(), 4096 * 3, 3);
   for (u64 n = 0; n < 300; ++n) w.write(n, 16, n % 3);
