@@ -4,6 +4,7 @@
 #include <ringside/abi/meta_page.hpp>
 #include <ringside/base/sanitizers.hpp>
 #include <ringside/remote/process_writer.hpp>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -846,7 +847,11 @@ TEST_F(MountRemotes, APollerIsToldAtOnceAlsoAfterAReset) {
     server->turn();
     const u64 from = sys::now_ns();
     ASSERT_TRUE(writer.ring(0)->write(&tick, sizeof tick));
-    ASSERT_TRUE(eventually([&] { return server->turn(), told; }));
+    ASSERT_TRUE(eventually([&] {
+      pollfd woken{server->wake_fd(), POLLIN, 0};
+      if (poll(&woken, 1, 1000) > 0) server->turn();
+      return told;
+    }));
     fastest_ns = std::min(fastest_ns, sys::now_ns() - from);
     ASSERT_EQ(write_it("remotes/app/trace", "0"), 0);
   }

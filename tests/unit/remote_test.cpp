@@ -211,17 +211,21 @@ TEST_P(Remote, ResetEmptiesBothEnds) {
 TEST_P(Remote, AResetThatIsAnsweredLateIsSettledBeforeTheRingIsRead) {
   World w(GetParam());
   for (u64 n = 0; n < 300; ++n) w.write(n);
-  u64 seen = drain(*must(w.buffer->source(0)), 1).numbers.size();
+  const u64 seen = drain(*must(w.buffer->source(0)), 1).numbers.size();
   const auto unanswered = [](u32) -> result<void> { return refuse(std::errc::timed_out, "tester: no answer"); };
   const auto begin_reset = [&] {
     w.answer_to_reset = unanswered;
-    EXPECT_EQ(w.buffer->reset(0).error().code, std::errc::timed_out);
-    EXPECT_EQ(w.buffer->source(0).error().code, std::errc::timed_out);
+    const auto reset = w.buffer->reset(0);
+    const auto source = w.buffer->source(0);
+    ASSERT_FALSE(reset);
+    ASSERT_FALSE(source);
+    EXPECT_EQ(reset.error().code, std::errc::timed_out);
+    EXPECT_EQ(source.error().code, std::errc::timed_out);
   };
   // Refused in the end: reading goes on.
   begin_reset();
   w.answer_to_reset = [](u32) -> result<void> { return fail(EBUSY, "tester: in the middle of an event"); };
-  Seen rest = drain(*must(w.buffer->source(0)));
+  const Seen rest = drain(*must(w.buffer->source(0)));
   EXPECT_EQ(rest.numbers, from_to(seen, 300));
   // Carried out in the end, and more events were written before the answer is known.
   begin_reset();
