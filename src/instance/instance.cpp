@@ -187,6 +187,11 @@ result<InstanceLock> Instance::lock() {
   return held;
 }
 
+result<void> Instance::unlocked() {
+  RS_TRY(lock());
+  return {};
+}
+
 result<StackChoice> Instance::stacks(const EventPatterns& patterns, u32 depth) {
   RS_TRY(can_be_lines(patterns));
   const InstanceLock held = RS_TRY(lock());

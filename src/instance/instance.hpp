@@ -78,6 +78,7 @@ class Instance {
   // For a thread that serves others: a change gives up with EBUSY if another process, perhaps a stopped one, is in the middle
   // of one. It is waited for shortly, and once only as long as it stands there.
   void impatient() noexcept { impatient_ = true; }
+  result<void> unlocked();  // no process is in the middle of a change
   const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }
   int dir() const { return dir_.get(); }

@@ -20,6 +20,7 @@ class Marker {
   // the CPU that it ran on; at most longest_marker bytes. EBADF, as in the kernel: recording is off, or the ring is full and
   // refuses events; EIO: the process is gone.
   result<void> write(bool raw, std::string_view bytes, i32 tid);
+  bool started() const { return pid_ > 0; }
   // Registers both events with the instance; the first write does so, too.
   result<void> start();
   void stop();

@@ -155,7 +155,15 @@ void Mounted::follow_forks(const std::vector<RingName>& threads) {
   }
 }
 
+// The process that writes markers waits for the instance's lock longer than the mount may wait for that process.
+result<void> Mounted::start_marker() {
+  if (marker_.started()) return {};
+  RS_TRY(instance_->unlocked());
+  return marker_.start();
+}
+
 result<void> Mounted::mark(bool raw, std::string_view bytes, i32 tid) {
+  RS_TRY(start_marker());
   RS_TRY(marker_.write(raw, bytes, tid));
   const char* const name = raw ? "raw_data" : "print";
   if (!triggers_->has_marker(name)) return {};

@@ -74,6 +74,7 @@ class Mounted final : public RingSet {
   std::string tracer = "nop";  // current_tracer
   // Writes a marker as the thread of this TID, and lets its triggers act.
   result<void> mark(bool raw, std::string_view bytes, i32 tid);
+  result<void> start_marker();
   Marker& marker() { return marker_; }
   Triggers& triggers() { return *triggers_; }
   bool mapped() const { return mappings_ != 0; }

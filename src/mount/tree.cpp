@@ -159,7 +159,7 @@ result<Node> Tree::find(const Node& in, const std::string& name) {
       return at;
     }
     case Dir::events:
-      if (in.on && name == "ftrace") (void)in.on->marker().start();  // its events are there before the first marker
+      if (in.on && name == "ftrace") (void)in.on->start_marker();  // its events are there before the first marker
       if (!(in.on && name == "ftrace") && !has([&](const EventName& e) { return e.system == name; })) return no_such(name);
       at.dir = Dir::system;
       at.system = name;

@@ -399,10 +399,12 @@ TEST_F(MountServer, AStoppedHolderOfTheInstancesLockIsNotWaitedForTwice) {
   first.l_type = F_WRLCK;
   first.l_len = 1;
   ASSERT_EQ(fcntl(holder.get(), F_OFD_SETLK, &first), 0);
-  const u64 enable = open("events/enable", O_WRONLY), size = open("buffer_size_kb", O_WRONLY);
+  const u64 enable = open("events/enable", O_WRONLY), size = open("buffer_size_kb", O_WRONLY),
+            marker = open("trace_marker", O_WRONLY);
   for (int k = 0; k < 100; ++k) {
     EXPECT_EQ(server->write(enable, "1", me).error().code.value(), EBUSY);
     EXPECT_EQ(server->write(size, "64", me).error().code.value(), EBUSY);
+    EXPECT_EQ(server->write(marker, "x", me).error().code.value(), EBUSY);
   }
   first.l_type = F_UNLCK;
   ASSERT_EQ(fcntl(holder.get(), F_OFD_SETLK, &first), 0);

@@ -153,6 +153,23 @@ TEST_F(ServeHostile, GarbageIsRefusedAndOthersGoOn) {
   EXPECT_EQ(check.events, 100u);
 }
 
+// The kernel then reports the unread request to the client in front of the refusal.
+TEST_F(ServeHostile, ARefusalIsReadThoughTheRequestBeforeItWasNot) {
+  create();
+  ServerOptions o;
+  o.instance = path;
+  o.socket = socket;
+  o.most_clients = 0;
+  auto server = must(Server::create(o));
+  sys::Fd client = raw(socket);
+  const handout::Request hello = request(Kind::hello);
+  ASSERT_EQ(send(client.get(), &hello, sizeof hello, 0), static_cast<ssize_t>(sizeof hello));
+  must(server->turn(1000));
+  const auto refused = ServedConnection::over(std::move(client), "the server");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().sentence.find("too many connections"), std::string::npos) << refused.error().sentence;
+}
+
 TEST_F(ServeHostile, AFloodDoesNotStopOthers) {
   create();
   Child writer = this->writer([&] {
