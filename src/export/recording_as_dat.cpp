@@ -11,10 +11,9 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
                                       std::vector<std::string>* problems) {
   auto meta = RS_TRY(RecordingMeta::read(dir));
   std::vector<std::string> found;
-  auto sources = RS_TRY(open_recording(dir, meta, &found));
-  if (problems != nullptr)
-    for (std::string& problem : found)
-      if (std::find(problems->begin(), problems->end(), problem) == problems->end()) problems->push_back(std::move(problem));
+  auto sources = RS_TRY(open_recording(dir, meta, problems != nullptr ? &found : nullptr));
+  for (std::string& problem : found)
+    if (std::find(problems->begin(), problems->end(), problem) == problems->end()) problems->push_back(std::move(problem));
   // A side whose rings held nothing is left out.
   bool wanted[2] = {only != "kernel", only != "program"};
   if (only.empty()) {
