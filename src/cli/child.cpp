@@ -54,7 +54,7 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
-  // A signal that comes before the child has its own handlers ends it all the same.
+  // Signals are held back over the fork, so that none is lost between the two.
   sigset_t stopping, before;
   sigemptyset(&stopping);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&stopping, number);

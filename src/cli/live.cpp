@@ -161,7 +161,7 @@ void AnalysisRun::begin() {
 }
 
 double AnalysisRun::due() {
-  trace().learn_names();  // also if nothing is shown yet: the kernel forgets them
+  reading_->learn_names();  // also if nothing is shown yet: the kernel forgets them
   const u64 now = sys::now_ns();
   const double seconds = static_cast<double>(now - last_picture_) / 1e9;
   last_picture_ = now;

@@ -345,6 +345,7 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
   }
   const auto run = RS_TRY(AnalysisRun::open(run_options));
   const auto table = RS_TRY(SyscallTable::make(options, run->trace()));
+  if (!options.by.empty()) run->reading().look_up_names();
   for (const i32 pid : options.pids) RS_TRY(run->trace().tracefs()->follow_process(pid));
   if (command) {
     bool prepared = false;

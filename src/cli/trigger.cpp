@@ -92,12 +92,7 @@ std::string numbered(const TriggerOptions& options, u64 number) {
 
 // An error is better now than after a week of waiting.
 result<void> check_place(const std::string& dir) {
-  RS_TRY(not_in_use(dir));
-  std::error_code none;
-  if (std::filesystem::exists(dir, none) && !is_recording(dir) &&
-      !(std::filesystem::is_directory(dir, none) && std::filesystem::is_empty(dir, none)))
-    return refuse(std::errc::file_exists,
-                  dir + " is there and is no recording; it will not be replaced: take another --snapshot DIR");
+  RS_TRY(can_set_aside(dir));
   std::string parent = std::filesystem::path(dir).lexically_normal().parent_path().string();
   if (parent.empty()) parent = ".";
   if (access(parent.c_str(), W_OK | X_OK) != 0) return fail(errno, "cannot make " + dir);
@@ -223,7 +218,7 @@ class Watch {
     hit.clock = trace.timeline.clock(record.source);
     hit.latency = condition_.latency();
     hit.payload.assign(record.payload.data, record.payload.data + record.payload.size);
-    trace.learn_names();
+    reading_.learn_names();
     fmt::memory_buffer line;
     TextLines(trace.formats, trace.tasks, trace.raw_times()).print(record, reading_.ring(record), line);
     hit.line.assign(line.data(), line.size());
@@ -241,12 +236,17 @@ class Watch {
     }
     ++made_;
     RS_TRY(recorder_.save(hit, made_));
-    if (!all_made()) RS_TRY(check_place(numbered(options_, made_ + 1)));
-    // Before --exec, which may take long: another party's instance goes on meanwhile.
+    const auto armed = arm_again(hit.clock);  // before --exec, which may take long
+    RS_TRY(execute(numbered(options_, made_), hit));
+    return armed;
+  }
+  // For the next hit; another party's instance goes on in any case.
+  result<void> arm_again(const ClockInfo& clock) {
     if (!all_made() || !options_.instance.empty()) RS_TRY(recorder_.arm());
-    from_ns_ = now_of(hit.clock);
-    RS_TRY(condition_.forget());
-    return execute(numbered(options_, made_), hit);
+    from_ns_ = now_of(clock);
+    if (all_made()) return {};
+    RS_TRY(check_place(numbered(options_, made_ + 1)));
+    return condition_.forget();
   }
 
   // --exec. Its failure does not end the trigger.
@@ -461,11 +461,10 @@ result<int> run_trigger(TriggerOptions options) {
   if (const Missing missing = reading.missing(0); missing.refused != 0 && !options.quiet)
     say(counted(missing.refused, "event was", "events were") +
         " never stored: their rings were full or not available; the condition was not checked for them");
-  for (const std::string& doubt : reading.missing(0).doubts) say(doubt);
   const int code = done ? exit_ok : failed(done.error());
   if (child) see_out(*child, options, start);
   if (!done) return code;
-  if (watch.made() != 0) return problems ? exit_failure : exit_ok;
+  if (watch.made() != 0) return reading.trace().timeline.problems().empty() ? exit_ok : exit_failure;
   if (problems) return exit_failure;
   if (!condition.pending().empty()) {
     say(condition.pending());

@@ -118,30 +118,32 @@ bool Reading::in_order(const Filter& filter) {
   return asks("stack") || asks("cpu") || asks("CPU") || std::any_of(std::begin(told_by_events), std::end(told_by_events), asks);
 }
 
-void Reading::look_up_for(const Column& column) { looks_up_ = looks_up_ || column.shows_names() || is_told(column.field()); }
-
-void Reading::look_up_for(const Filter& filter) {
-  looks_up_ = looks_up_ || std::any_of(std::begin(told_by_events), std::end(told_by_events),
-                                       [&](std::string_view name) { return filter.names(name); });
+void Reading::look_up_names() {
+  if (looks_up_ || trace_.tracefs() == nullptr) return;
+  looks_up_ = true;
+  unasked_ = trace_.tell_names();
 }
 
-// The kernel keeps the names of some threads that ran of late, and notes one when the thread stops running. A name that was
-// there before a thread's first event may be that of an older thread with its number.
+void Reading::look_up_for(const Column& column) {
+  if (column.shows_names() || is_told(column.field())) look_up_names();
+}
+
+void Reading::look_up_for(const Filter& filter) {
+  for (const std::string_view name : told_by_events) names_decide_ = names_decide_ || filter.names(name);
+  if (names_decide_) look_up_names();
+}
+
+// Of a thread that began or was renamed since, an event has told the name.
 void Reading::look_up(const TraceRecord& record, const RingName& name) {
-  if (!name.kernel || record.lost != 0 || trace_.tracefs() == nullptr) return;
+  if (!name.kernel || record.lost != 0) return;
   const i32 tid = read_common(record.payload).tid;
-  if (tid == 0 || named_.count(tid) != 0) return;
-  if (!trace_.learn_name(tid)) {
-    if (record.time >= names_until_) learn_names();
-    if (trace_.tasks.find(tid, name) == nullptr) return ++unnamed_, void();
-  }
-  named_.insert(tid);
+  const auto [at, fresh] = named_.try_emplace(tid, true);
+  if (fresh && tid != 0) at->second = trace_.tasks.find(tid, name) != nullptr || trace_.learn_name(tid);
+  unnamed_ += !at->second;
 }
 
 void Reading::learn_names() {
-  named_ns_ = time_.now();
-  names_until_ = trace_.now();
-  trace_.learn_names();
+  if (!looks_up_) trace_.learn_names();
 }
 
 void Reading::add(Reading& part) {
@@ -296,14 +298,12 @@ void Reading::look_at_rings() {
 
 void Reading::refresh() {
   trace_.refresh();
-  if (looks_up_ && time_.now() - named_ns_ >= names_every_ns) learn_names();  // threads execute other programs
   tell();
 }
 
 void Reading::stop() {
   if (!following_ || stopped_) return;
   stopped_ = true;
-  names_until_ = 0;  // the last events are handed out at once
   trace_.stop();
   tell();
 }
@@ -330,9 +330,8 @@ Missing Reading::missing(u64 gaps) const {
   Missing all = trace_.missing(gaps);
   all.refused -= std::min(all.refused, refused_before_);
   if (cut_) all.doubts.emplace_back(too_late);
-  if (unnamed_ != 0)
-    all.doubts.push_back("the names of some threads are unknown: the kernel had forgotten them before they were read (-e sched "
-                         "tells all names)");
+  if (unnamed_ != 0 && names_decide_)
+    all.doubts.emplace_back("the names of some threads are unknown: these had ended before their first event was read");
   const u64 recorded = ended_ && all.proved() && window_.whole() ? recorded_events() : 0;
   if (totals_.seen < recorded)
     all.doubts.push_back(counted(recorded - totals_.seen, "event that was recorded is", "events that were recorded are") +

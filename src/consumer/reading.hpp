@@ -10,7 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "analysis/filter.hpp"
@@ -119,7 +119,7 @@ class Reading {
         if (looks_up_) [[unlikely]] look_up(record, name);
       }
       if (stacks_ != nullptr && !trace_.timeline.none_near(record)) [[unlikely]] join(record);
-    } while (narrow_ && outside(record));
+    } while ((narrow_ && outside(record)) || (looks_up_ && is_unasked(record)));
     return got(record, ring(record));
   }
 
@@ -131,10 +131,12 @@ class Reading {
   bool tells_names();  // events tell names of threads, or CPUs: from then on
   bool in_order(std::string_view column);  // the column's values depend on earlier events
   bool in_order(const Filter& filter);      // those that it compares do
-  // From now on the thread of each live event of the kernel is looked up: the column, or the filter, asks for its name.
+  // To be called before the first record. The thread of each live event of the kernel has a name from now on: the column, or
+  // the filter, asks for it.
   void look_up_for(const Column& column);
   void look_up_for(const Filter& filter);
-  void look_up_names() { looks_up_ = true; }
+  void look_up_names();
+  void learn_names();  // for a picture: those of the kernel's threads that nothing else tells
   bool filters_in_order() { return filter_ && in_order(*filter_); }
   bool is_of(const Window& window, const TraceRecord& record) const;  // on one of its CPUs; a gap: perhaps
   bool chooses_cpus() const { return !window_.cpus.empty(); }
@@ -244,7 +246,9 @@ class Reading {
   bool outside(TraceRecord& record);
   void join(TraceRecord& record);
   void look_up(const TraceRecord& record, const RingName& name);
-  void learn_names();
+  bool is_unasked(const TraceRecord& record) const {
+    return record.lost == 0 && std::find(unasked_.begin(), unasked_.end(), record.number()) != unasked_.end();
+  }
   void look_at_rings();
 
   Trace trace_;
@@ -264,10 +268,10 @@ class Reading {
   u32 rings_ = 0;
   bool tells_names_ = false;  // it has rings of the kernel
   bool tells_cpus_ = false;  // it has rings of threads, and the kernel's beside them
-  bool looks_up_ = false;
-  u64 names_until_ = 0;              // events before this moment have threads whose names are known, if they ended
-  u64 unnamed_ = 0;                  // events of threads that had ended before their names could be read
-  std::unordered_set<i32> named_{};  // threads whose names were looked up
+  bool looks_up_ = false, names_decide_ = false;  // names_decide_: which events are counted
+  std::vector<u32> unasked_{};                    // numbers of events that only tell names
+  u64 unnamed_ = 0;                               // events of threads whose names are unknown
+  std::unordered_map<i32, bool> named_{};         // threads that were looked up; false: in vain
   std::function<void(const std::vector<std::string>&)> notices_;
   Time time_;
   Totals totals_;
@@ -278,8 +282,7 @@ class Reading {
   };
   std::vector<Overwritten> overwritten_{};  // by ring, since the books began
   bool following_ = false, stopped_ = false, cut_ = false, ended_ = false;
-  static constexpr u64 names_every_ns = 50'000'000;  // less than events wait for others
-  u64 end_ns_ = forever, looked_ns_ = 0, named_ns_ = 0;
+  u64 end_ns_ = forever, looked_ns_ = 0;
   size_t told_ = 0;  // problems of the timeline
   std::vector<std::string> told_doubts_{};
 };

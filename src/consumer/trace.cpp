@@ -503,10 +503,17 @@ void Trace::stop() {
   finish();
 }
 
+namespace {
+
+std::vector<std::pair<i32, std::string>> names_of_late(const TracefsInstance& kernel) {
+  return sys::cmdlines_of(sys::read_file(kernel.dir() + "/../../saved_cmdlines"));
+}
+
+}  // namespace
+
 void Trace::learn_names() {
-  const TracefsInstance* const from = tracefs();
-  if (from == nullptr) return;
-  for (auto& [tid, name] : sys::cmdlines_of(sys::read_file(from->dir() + "/../../saved_cmdlines"))) {
+  if (tracefs() == nullptr) return;
+  for (const auto& [tid, name] : names_of_late(*tracefs())) {
     const Task* const known = tasks.find(Tasks::Key{tid});
     if (tid <= 0 || name.empty() || (known != nullptr && known->name == name)) continue;  // there may be thousands
     tasks.add(Task{tid, tid, name, name});
@@ -514,10 +521,27 @@ void Trace::learn_names() {
 }
 
 bool Trace::learn_name(i32 tid) {
-  char name[17] = {};
-  sys::comm_of(tid, tid, name);
-  if (name[0] != 0) tasks.add(Task{tid, tid, name, name});
-  return name[0] != 0;
+  char living[17] = {};
+  if (sys::pids_are_the_kernels()) sys::comm_of(tid, tid, living);
+  std::string name = living;
+  if (name.empty() && tracefs() != nullptr)
+    for (auto& [other, its_name] : names_of_late(*tracefs()))
+      if (other == tid) name = std::move(its_name);
+  if (!name.empty()) tasks.add(Task{tid, tid, name, name});
+  return !name.empty();
+}
+
+std::vector<u32> Trace::tell_names() {
+  std::vector<u32> extra;
+  if (tracefs() == nullptr) return extra;
+  OpenedTrace& o = opened.back();
+  for (const char* event : {"task:task_newtask", "task:task_rename"}) {
+    const auto enabled = o.kernel->enable(EventPattern(event));
+    for (const EventInfo& e : enabled.value_or(std::vector<EventInfo>()))
+      if (formats.find(o.ids + e.number()) == nullptr) extra.push_back(o.ids + e.number());
+    if (enabled) add_events(*this, o, *enabled);
+  }
+  return extra;
 }
 
 namespace {

@@ -83,7 +83,9 @@ struct Trace {
   TracefsInstance* tracefs() const { return opened.back().kernel.get(); }  // of the kernel's live events; null: there are none
   // Names of the kernel's threads: those that it has seen of late (it keeps some 128).
   void learn_names();
-  bool learn_name(i32 tid);  // of a thread that lives now; false: it has ended
+  bool learn_name(i32 tid);  // of one that lives, or that the kernel has seen of late; false: it is unknown
+  // From now on events tell the names of the kernel's threads. Returns the numbers of those that nothing else asked for.
+  std::vector<u32> tell_names();
 };
 
 // DIR, FILE.dat or INSTANCE, or the socket of an external writer, any number of them (if none, and no events of the kernel: the

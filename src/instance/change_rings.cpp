@@ -41,6 +41,23 @@ result<void> Instance::reset() {
   return {};
 }
 
+result<void> Instance::reset(u32 number) {
+  auto ring = RS_TRY(view_ring(number));
+  const Counters before = ring.counters();
+  RS_TRY(ring.reset(words_.ring(number)));
+  begins_anew(before);
+  return {};
+}
+
+// A ring's counters start from 0: what was told of them is no longer in any sum. Refused events that were not told yet may be
+// among them; then as many of other rings are told twice.
+void Instance::begins_anew(const Counters& before) {
+  u64& told = words_.control->refused_told;
+  const u64 gone = before.dropped + before.commit_overrun;
+  for (u64 was = __atomic_load_n(&told, __ATOMIC_RELAXED); was != 0;)
+    if (__atomic_compare_exchange_n(&told, &was, was - std::min(was, gone), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
+}
+
 result<void> Instance::unmapped(const char* what) {
   for (const RingInfo& r : rings())
     if (auto ring = view_ring(r.name.ring); ring && ring->mapped() && is_served(dir_.get()))
@@ -155,7 +172,12 @@ result<void> Instance::drop_snapshot() {
 
 // Moves a ring's content into the snapshot that is open as `copy`. The caller holds the reader's lock.
 result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
-  if (r.name.cpu >= 0 && r.live) return renew(r.name.ring, ring.ring().geometry, "snapshot/per_cpu", r.name.ring);
+  const Counters before = ring.counters();
+  if (r.name.cpu >= 0 && r.live) {
+    RS_TRY(renew(r.name.ring, ring.ring().geometry, "snapshot/per_cpu", r.name.ring));
+    begins_anew(before);
+    return {};
+  }
   const std::string folder = "per_cpu/cpu" + std::to_string(r.name.ring), to = path_ + "/snapshot/" + folder;
   if (!sys::make_owned_directory(copy, folder.c_str())) return sys::fail_beneath(errno, "cannot make " + to);
   auto taken = ring.freeze(words_.ring(r.name.ring), [&]() -> result<void> {
@@ -168,6 +190,7 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
     return {};
   });
   if (!taken) (void)sys::remove_beneath(copy, folder.c_str());  // the copy is partial; the ring still holds everything
+  else begins_anew(before);
   return taken;
 }
 

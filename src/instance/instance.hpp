@@ -139,6 +139,7 @@ class Instance {
   // Empties all rings and their counters. EBUSY while a writer is in the middle of an event or another process consumes a ring;
   // mappers of a ring see the meta-page of an empty one.
   result<void> reset();
+  result<void> reset(u32 ring);  // this one
   // Rings of other sizes from now on: each thread takes a new one at its next event, each CPU gets one at once; the events in
   // the old ones stay readable. EBUSY while another process maps a ring; EINVAL for impossible sizes.
   result<void> resize(u64 buffer_size, u32 subbuf_size);
@@ -186,6 +187,7 @@ class Instance {
   void put_claimed(u32 n, u64 state, bool cleared);
   void finish_clearing();
   result<void> take_out(const RingInfo& r, RingView& ring, int copy);
+  void begins_anew(const Counters& before);
   std::string name_, path_;
   sys::Region region_;
   InstanceWords words_;

@@ -188,8 +188,7 @@ result<std::shared_ptr<Job>> Mounted::reset(Only only) {
     RS_TRY(instance_->reset());
     instance_->trim(false);
   } else if (has_ring(*only)) {
-    auto view = RS_TRY(instance_->view_ring(*only));
-    RS_TRY(view.reset(instance_->words().ring(*only)));
+    RS_TRY(instance_->reset(*only));
   }
   return nullptr;
 }

@@ -213,7 +213,7 @@ Books InstanceFeed::close(RecordingRun& run) {
   return books_;
 }
 
-void InstanceFeed::told() {
+void InstanceFeed::books_are_kept() {
   u64& word = words_.control->refused_told;
   const u64 refused = books_.all_refused();
   for (u64 was = __atomic_load_n(&word, __ATOMIC_RELAXED); was < refused;)

@@ -22,11 +22,6 @@ constexpr size_t most_names = 65536;  // names of threads that a flight recorder
 
 constexpr const char* end_of_read = "events/syscalls/sys_exit_read/trigger";
 
-bool pids_are_the_kernels() {
-  constexpr u64 first_pid_namespace = 0xEFFFFFFC;
-  return sys::pid_namespace() == first_pid_namespace;
-}
-
 // Before Linux 5.18 it switched the top-level buffer on.
 bool traceon_is_of_the_instance() {
   utsname name{};
@@ -226,7 +221,7 @@ result<void> KernelFeed::on() {
 // The kernel itself begins when the read() returns, so not even the end of that call is recorded.
 result<void> KernelFeed::on_at_exec(i32 child) {
   RS_TRY(start_thread());
-  if (pids_are_the_kernels() && traceon_is_of_the_instance() &&
+  if (sys::pids_are_the_kernels() && traceon_is_of_the_instance() &&
       instance_.write(end_of_read, "traceon if common_pid == " + std::to_string(child) + " && ret == 1", true))
     return {};
   return instance_.tracing(true);

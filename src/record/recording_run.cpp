@@ -116,9 +116,9 @@ result<void> RecordingRun::finish(u64 duration_ns) {
   missing.doubts.insert(missing.doubts.end(), of_faults.begin(), of_faults.end());
   if (!adds_up(totals())) missing.doubts.push_back(identity(totals()));
   auto finished = writer_.finish(duration_ns);
-  told_ = finished.has_value();
+  kept_ = finished.has_value();
   for (Feed* feed : feeds_)
-    if (told_) feed->told();
+    if (kept_) feed->books_are_kept();
   return failed() ? tl::unexpected<Error>(*faults_.failure()) : finished;
 }
 

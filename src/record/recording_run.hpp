@@ -34,7 +34,7 @@ class Feed {
   // The end: takes the rest unless run.failed(), and puts its rings' closing counters into the writer's meta.
   virtual Books close(RecordingRun& run) = 0;
   // After close(), when the recording with those books is complete on disk.
-  virtual void told() {}
+  virtual void books_are_kept() {}
   // Before close(): recording goes on, and the next run takes what is not read yet. The kernel's feed itself goes on there
   // (add, then on()), without a loss between the two.
   void hand_over() { handing_over_ = true; }
@@ -86,7 +86,7 @@ class RecordingRun {
   Drained take(Source& source, u32 ring, u64 most, Books& books, u64 earlier = 0, const Select& select = nullptr) {
     return drain(source, writer_, ring, most, faults_, books, earlier, select);
   }
-  bool told() const { return told_; }                            // after finish(): its books are on disk
+  bool books_are_kept() const { return kept_; }                  // after finish(): its books are on disk
   bool failed() const { return faults_.failure().has_value(); }  // the disk is full
 
   const Faults& faults() const { return faults_; }
@@ -109,7 +109,7 @@ class RecordingRun {
   std::vector<Feed*> feeds_;
   Faults faults_;
   const u64 start_ns_;
-  bool unsaved_ = false, polled_ = false, finished_ = false, another_follows_ = false, told_ = false;
+  bool unsaved_ = false, polled_ = false, finished_ = false, another_follows_ = false, kept_ = false;
   u64 save_again_ns_ = 0;  // no save before this time
 };
 

@@ -96,10 +96,10 @@ result<std::optional<Error>> Recorder::complete() {
   if (failure && !run_->failed() && !no_room(*failure)) return tl::unexpected<Error>(*failure);
   const Missing& missing = run_->missing();
   u64 lost = missing.count();
-  const bool proved = missing.proved() && run_->told();
+  const bool proved = missing.proved() && run_->books_are_kept();
   if (program_ != nullptr) {
     const Accounted now = program_->accounted();
-    if (run_->told())
+    if (run_->books_are_kept())
       told_ = now;
     else
       lost -= std::min(lost, now.overrun - told_.overrun + now.refused - told_.refused);  // the next part tells them

@@ -146,44 +146,66 @@ result<std::string> read_kept(const std::string& recording, const std::string& n
   return sys::read_beneath(dir.get(), name);
 }
 
-result<void> not_in_use(const std::string& dir) {
-  const sys::Fd opened(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (opened) RS_TRY(lock(opened.get(), dir));
-  return {};
-}
+namespace {
 
-result<void> set_aside(const std::string& dir) {
+// An older recording, and where it is to go.
+struct Older {
+  std::string path, old;
+  bool link = false;      // a symlink leads to it
+  bool replaces = false;  // a recording is at `old`
+};
+
+// None: there is no older recording.
+result<std::optional<Older>> find_older(const std::string& dir) {
   std::error_code none;
-  const bool link = std::filesystem::is_symlink(dir, none);
-  std::string path = link ? std::filesystem::canonical(dir, none).string() : dir;
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  const std::string old = path + ".old";
+  Older older;
+  older.link = std::filesystem::is_symlink(dir, none);
+  older.path = older.link ? std::filesystem::canonical(dir, none).string() : dir;
+  while (older.path.size() > 1 && older.path.back() == '/') older.path.pop_back();
+  older.old = older.path + ".old";
   struct stat st {};
-  if (none || lstat(path.c_str(), &st) != 0) return {};
+  if (none || lstat(older.path.c_str(), &st) != 0) return std::nullopt;
   const auto holds = [](const std::string& place) -> result<bool> {
     const auto opened = RS_TRY(sys::open_trusted(place, sys::Role::other));
     RS_TRY(lock(opened.get(), place));
     return !RS_TRY(files_of_recording(opened.get(), place)).empty();
   };
   if (!S_ISDIR(st.st_mode))
-    return refuse(std::errc::file_exists, "will not record into " + path + ": it is no directory; choose another one with -o");
-  if (!RS_TRY(holds(path))) return {};
-  const auto at = RS_TRY(sys::open_parent(path));
-  if (lstat(old.c_str(), &st) == 0) {
-    const auto is_one = S_ISDIR(st.st_mode) ? holds(old) : result<bool>(false);
-    if (!is_one && is_one.error().code == std::errc::device_or_resource_busy) return tl::unexpected<Error>(is_one.error());
-    if (!is_one || !*is_one)
-      return refuse(std::errc::file_exists,
-                    "will not replace " + old + ", where the older recording in " + path +
-                        " would go: it is no recording; move one of them, or choose another directory with -o");
-    const auto opened = RS_TRY(sys::open_trusted(old, sys::Role::other));
-    RS_TRY(clear_directory(opened.get(), old));
-    if (unlinkat(at.dir.get(), (at.name + ".old").c_str(), AT_REMOVEDIR) != 0) return fail(errno, "cannot remove " + old);
+    return refuse(std::errc::file_exists,
+                  "will not record into " + older.path + ": it is no directory; choose another one with -o");
+  if (!RS_TRY(holds(older.path))) return std::nullopt;
+  if (lstat(older.old.c_str(), &st) != 0) return older;
+  const auto is_one = S_ISDIR(st.st_mode) ? holds(older.old) : result<bool>(false);
+  if (!is_one && is_one.error().code == std::errc::device_or_resource_busy) return tl::unexpected<Error>(is_one.error());
+  if (!is_one || !*is_one)
+    return refuse(std::errc::file_exists,
+                  "will not replace " + older.old + ", where the older recording in " + older.path +
+                      " would go: it is no recording; move one of them, or choose another directory with -o");
+  older.replaces = true;
+  return older;
+}
+
+}  // namespace
+
+result<void> can_set_aside(const std::string& dir) {
+  (void)RS_TRY(find_older(dir));
+  return {};
+}
+
+result<void> set_aside(const std::string& dir) {
+  const auto older = RS_TRY(find_older(dir));
+  if (!older) return {};
+  const auto at = RS_TRY(sys::open_parent(older->path));
+  if (older->replaces) {
+    const auto opened = RS_TRY(sys::open_trusted(older->old, sys::Role::other));
+    RS_TRY(clear_directory(opened.get(), older->old));
+    if (unlinkat(at.dir.get(), (at.name + ".old").c_str(), AT_REMOVEDIR) != 0)
+      return fail(errno, "cannot remove " + older->old);
   }
   if (renameat(at.dir.get(), at.name.c_str(), at.dir.get(), (at.name + ".old").c_str()) != 0)
-    return fail(errno, "cannot rename the older recording " + path + " to " + old);
-  if (link && mkdirat(at.dir.get(), at.name.c_str(), 0700) != 0)
-    return fail(errno, "cannot make the directory " + path + " for the recording");
+    return fail(errno, "cannot rename the older recording " + older->path + " to " + older->old);
+  if (older->link && mkdirat(at.dir.get(), at.name.c_str(), 0700) != 0)
+    return fail(errno, "cannot make the directory " + older->path + " for the recording");
   return {};
 }
 

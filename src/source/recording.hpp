@@ -96,7 +96,7 @@ bool is_recording(const std::string& path);  // is it a directory with a meta.js
 // An older recording in `dir` becomes `dir`.old, in place of the one there. EEXIST: one of both holds anything but a recording;
 // EBUSY: one is still being written. Nothing was changed then.
 result<void> set_aside(const std::string& dir);
-result<void> not_in_use(const std::string& dir);  // EBUSY: a recording is being written into it
+result<void> can_set_aside(const std::string& dir);  // the same errors; changes nothing
 result<std::string> read_kept(const std::string& recording, const std::string& name);  // printk_formats, kallsyms
 
 struct Walk;  // a walk over a sub-buffer

@@ -349,6 +349,10 @@ bool register_fence() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_R
 
 u64 pid_namespace() noexcept { return inode_of("/proc/self/ns/pid"); }
 u64 time_namespace() noexcept { return inode_of("/proc/self/ns/time"); }
+bool pids_are_the_kernels() noexcept {
+  constexpr u64 first = 0xEFFFFFFC;
+  return pid_namespace() == first;
+}
 
 bool proc_is_ours() noexcept {
   char said[16] = "", own[16];

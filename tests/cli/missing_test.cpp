@@ -249,6 +249,15 @@ TEST_F(MissingCli, ARefusalIsToldOnce) {
   write_to("full");
   EXPECT_GT(lost_in("full", "third"), 1000u);
   EXPECT_EQ(lost_in("full", "fourth"), 0u);
+  // Counters that begin anew hide nothing.
+  const auto instance = must(Instance::open(dir + "/root/full"));
+  for (const RingInfo& ring : instance->rings()) must(instance->reset(ring.name.ring));
+  write_to("full");
+  EXPECT_GT(lost_in("full", "fifth"), 1000u);
+  must(instance->snapshot());
+  write_to("full");
+  EXPECT_GT(lost_in("full", "sixth"), 1000u);
+  EXPECT_EQ(lost_in("full", "seventh"), 0u);
 }
 TEST_F(MissingCli, ALossOfARingWhoseMemoryWasGivenBackIsToldOnce) {
   ASSERT_EQ(ringside("record -q -i given -b 16k --subbuf-size 4k --rings thread -o made -- true").code, 0);

@@ -74,7 +74,11 @@ TEST_F(TriggerCli, WhatItDoesNotOwn) {
   fs::create_directories(dir + "/cap.2/file");
   const Outcome taken = ringside("trigger 'libc:write' --libc io -n 3 -o cap -- touch ran");
   EXPECT_EQ(taken.code, 1);
-  EXPECT_TRUE(says(taken, "cap.2 is there and is no recording")) << taken.err;
+  EXPECT_TRUE(says(taken, "will not record into cap.2")) << taken.err;
+  EXPECT_FALSE(fs::exists(dir + "/ran"));
+  fs::rename(dir + "/made", dir + "/older");
+  fs::create_directories(dir + "/older.old/file");
+  EXPECT_EQ(ringside("trigger 'libc:write' --libc io -o older -- touch ran").code, 1);
   EXPECT_FALSE(fs::exists(dir + "/ran"));
 }
 
