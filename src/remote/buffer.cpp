@@ -128,18 +128,23 @@ class RingReader {
   }
 
   // A reset that was not answered in time may be carried out at any later moment. Invariant: from then until the writer has
-  // answered, no source of this ring exists, so this side neither reads the sub-buffers nor swaps by the state before.
+  // answered or is gone, no source of this ring exists, so this side neither reads the sub-buffers nor swaps by the state
+  // before.
   result<void> reset() {
     auto done = buffer_.callbacks_.reset(ring_);
-    unsettled_ = !done && done.error().code == std::errc::timed_out;
+    unsettled_ = !done && (done.error().code == std::errc::timed_out || buffer_.is_gone());
     if (done) begin_anew();
     return done;
   }
-  // Repeats it; without an error, what this side knows of the ring is right again. A refusal leaves the ring as it was.
+  // Repeats it; without an error, what this side knows of the ring is right again. A refusal leaves the ring as it was. If the
+  // writer is gone, its reader page tells whether it carried the reset out.
   result<void> settle() {
-    if (!unsettled_ || buffer_.is_gone()) return {};
-    auto done = reset();
-    return unsettled_ && !buffer_.is_gone() ? done : result<void>();
+    if (unsettled_ && !buffer_.is_gone()) {
+      auto done = reset();
+      if (unsettled_ && !buffer_.is_gone()) return done;
+    }
+    if (std::exchange(unsettled_, false) && !is_as_before()) begin_anew();
+    return {};
   }
 
   // Back to sub-buffer 0, with nothing read.
@@ -182,6 +187,11 @@ class RingReader {
   }
   static u64 time_of(const u8* page) noexcept {
     return Hardware::load(&reinterpret_cast<const abi::SubBufferHeader*>(page)->time_stamp, Order::relaxed);
+  }
+  // The reader page has neither been emptied nor begun again since this side turned to it.
+  bool is_as_before() const noexcept {
+    const u32 id = id_.load(std::memory_order_relaxed);
+    return time_of(pages_[id]) == time_ && (!footers() || position_of(id) == position_);
   }
   u64 reader_time() const noexcept {
     const u8* page = pages_[id_.load(std::memory_order_relaxed)];

@@ -109,6 +109,47 @@ TEST_P(RemoteProcess, AResetThatAStoppedWriterCarriesOutLaterBeginsTheRingAnew) 
   EXPECT_EQ(source->counters().read, numbers.size());
 }
 
+// Its answer to the reset is never read.
+TEST_P(RemoteProcess, AWriterThatIsKilledAfterALateResetLosesNoEvent) {
+  const std::string path = fresh_path();
+  WriterProcess writer(path, ~u64{0}, 50);
+  auto p = attach(path, GetParam(), 100ms);
+  auto source = must(p->buffer().source(0));
+  while (!p->enable(true)) {
+  }
+  Books before;
+  while (before.read < 3000) before.take(*source, 10);
+  source.reset();
+  while (!p->enable(true)) {  // now no request is pending
+  }
+  writer.stop();
+  const Plan& plan = p->buffer().plan();
+  const auto stamps = [&] {
+    std::vector<u64> all(plan.nr_pages);
+    for (u32 id = 0; id < plan.nr_pages; ++id)
+      all[id] = *reinterpret_cast<const volatile u64*>(p->buffer().data(0) + (id + 1) * u64{plan.subbuf_size});
+    return all;
+  };
+  const std::vector<u64> old = stamps();
+  const u64 newest = *std::max_element(old.begin(), old.end());
+  ASSERT_FALSE(p->buffer().reset(0));
+  writer.send(SIGCONT);
+  const u64 deadline = sys::now_ns() + hang_ns;
+  for (bool anew = false; !anew && sys::now_ns() < deadline; usleep(1000)) {
+    const std::vector<u64> now = stamps();
+    anew = std::all_of(now.begin(), now.end(), [&](u64 stamp) { return stamp == 0 || stamp > newest; }) &&
+           std::any_of(now.begin(), now.end(), [](u64 stamp) { return stamp != 0; });
+  }
+  writer.kill();
+  p->look_after();
+  ASSERT_TRUE(p->buffer().is_gone());
+  source = must(p->buffer().source(0));
+  Books after;
+  while (!source->ended() && sys::now_ns() < deadline) after.take(*source);
+  EXPECT_GT(after.read, 0u);
+  EXPECT_EQ(source->counters().written, after.read + after.lost);
+}
+
 TEST_P(RemoteProcess, AWriterMayBeKilledAtAnyMoment) {
   const char* const seconds = std::getenv("RINGSIDE_TEST_SECONDS");
   const int rounds = seconds != nullptr && std::atof(seconds) < 20 ? 40 : 500;

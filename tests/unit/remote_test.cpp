@@ -241,6 +241,36 @@ TEST_P(Remote, AResetThatIsAnsweredLateIsSettledBeforeTheRingIsRead) {
   EXPECT_EQ(w.buffer->resets(0), 1u);
 }
 
+// The writer died before its answer was read, with or without the reset.
+TEST_P(Remote, AResetWithoutAnAnswerIsFoundInTheRingOfADeadWriter) {
+  for (const bool carried_out : {true, false}) {
+    for (const bool in_time : {true, false}) {
+      World w(GetParam());
+      u64 next = 0, read = 0;
+      for (; next < 2000; ++next) {
+        w.write(next);
+        if (next % 100 == 99) read += drain(*must(w.buffer->source(0))).numbers.size();
+      }
+      w.answer_to_reset = [&](u32) -> result<void> {
+        if (carried_out) w.empty(0);
+        if (in_time) return refuse(std::errc::timed_out, "tester: no answer");
+        w.buffer->gone("it died");
+        return fail(EPIPE, "tester: it died");
+      };
+      EXPECT_FALSE(w.buffer->reset(0));
+      if (in_time)
+        for (; next < 2010; ++next) w.write(next);
+      w.buffer->gone("it died");
+      auto source = must(w.buffer->source(0));
+      const Seen rest = drain(*source);
+      EXPECT_EQ(rest.numbers, from_to(2000, next));
+      EXPECT_EQ(rest.lost, 0u);
+      EXPECT_EQ(source->counters().read, rest.numbers.size() + (carried_out ? 0 : read));
+      EXPECT_EQ(w.buffer->resets(0), carried_out ? 1u : 0u);
+    }
+  }
+}
+
 TEST_P(Remote, RingsAreIndependent) {
   World w(GetParam(), 4096 * 3, 3);
   for (u64 n = 0; n < 300; ++n) w.write(n, 16, n % 3);
