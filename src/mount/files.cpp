@@ -122,9 +122,11 @@ WriteResult write_subbuf_size(const Node& at, std::string_view bytes, const Clie
 Handle open_free_buffer(const Node& at, const Opening&) {
   auto file =
       std::make_unique<TextFile>(at.on, nullptr, [](std::string_view b, const Client&) -> WriteResult { return b.size(); });
-  file->at_close = [at] {
-    if (at.on->has_option("disable_on_free")) (void)at.on->triggers().tracing(false);
+  file->at_close = [at, first = true]() mutable -> result<void> {
+    if (std::exchange(first, false) && at.on->has_option("disable_on_free")) (void)at.on->triggers().tracing(false);
+    RS_TRY(instance(at).unlocked());
     (void)instance(at).resize(1, sizes(at).subbuf_size());
+    return {};
   };
   return file;
 }

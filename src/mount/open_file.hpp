@@ -67,7 +67,8 @@ class OpenFile {
   virtual bool over() const { return false; }  // no event will ever come again
   // After a read or get_reader that found nothing: another party is still being asked whether there is something.
   virtual bool undecided() const { return false; }
-  virtual void closed() {}  // its last descriptor was, whichever process had it
+  // Its last descriptor was closed, whichever process had it. EBUSY: to be called again.
+  virtual result<void> closed() { return {}; }
   // The job that its opening waits for, once; null: none.
   std::shared_ptr<Job> job() { return std::exchange(told_, true) ? nullptr : opening_; }
   RingSet& on() const { return *on_; }
@@ -91,10 +92,8 @@ class TextFile final : public OpenFile {
       : OpenFile(std::move(on)), read_(std::move(read)), write_(std::move(write)) {}
   result<std::optional<std::string>> read(u64 offset, size_t size) override;
   result<Written> write(std::string_view bytes, const Client& client) override;
-  std::function<void()> at_close;
-  void closed() override {
-    if (at_close) at_close();
-  }
+  std::function<result<void>()> at_close;
+  result<void> closed() override { return at_close ? at_close() : result<void>(); }
 
  private:
   Read read_;

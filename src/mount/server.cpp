@@ -30,6 +30,12 @@ std::string instance_in(const std::string& path) {
   return path.rfind(above, 0) == 0 ? path.substr(0, path.find('/', above.size())) : std::string();
 }
 
+// Does what the file does at its end; true: it is to be tried again.
+bool is_busy(OpenFile& file) {
+  const auto closed = file.closed();
+  return !closed && closed.error().code == std::errc::device_or_resource_busy;
+}
+
 }  // namespace
 
 result<std::unique_ptr<Server>> Server::create(const ServerOptions& options, Backing backing) {
@@ -388,8 +394,8 @@ void Server::release(u64 handle) {
       w.over = true;
     }
   File& f = found->second;
-  f.file->closed();
   const std::shared_ptr<RingSet> keep = f.file->shared();
+  if (is_busy(*f.file)) closing_[keep.get()] = std::move(f.file);
   const int backing = f.backing;
   const std::pair<const void*, u32> memory = f.memory;
   if (u32& mine = files_of_[f.uid]; mine == 0 || --mine == 0) files_of_.erase(f.uid);
@@ -409,6 +415,7 @@ void Server::interrupt(u64 token) {
 void Server::turn(bool woken) {
   u64 count = 0;
   if (woken) (void)!::read(wake_.get(), &count, sizeof count);
+  std::erase_if(closing_, [](const auto& one) { return !is_busy(*one.second); });
   for (size_t k = 0; k < jobs_.size();) {
     const int error = jobs_[k].first->error.load(std::memory_order_acquire);
     if (error < 0) {

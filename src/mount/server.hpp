@@ -177,6 +177,7 @@ class Server {
   std::map<std::string, Owner> inherited_;  // by the path of an instance, for all below it
   u64 next_inode_ = root_inode + 1, next_handle_ = 1;
   std::map<u64, File> files_;
+  std::map<const RingSet*, std::unique_ptr<OpenFile>> closing_;  // what their end does is not possible yet: one is enough
   std::map<u32, u32> files_of_, waiting_of_;  // by user
   u32 directories_ = 0;
   std::shared_ptr<Streams> streams_ = std::make_shared<Streams>();

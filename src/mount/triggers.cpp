@@ -202,20 +202,34 @@ bool Triggers::use_up(const Armed& armed) {
   return false;
 }
 
-void Triggers::act(Instance& instance, const Trigger& trigger, u64 time) {
-  if (trigger.act == Trigger::Act::snapshot) {
-    (void)instance.snapshot();
-  } else if (trigger.switches_event()) {
-    (void)instance.enable(trigger.system + ":" + trigger.event, trigger.act == Trigger::Act::enable_event);
-  } else {
-    const bool on = trigger.act == Trigger::Act::traceon;
-    const std::lock_guard lock(mutex_);
-    if (waits_for_on() || soft_off_)
-      switch_to(on, time);
-    else
-      (void)instance.tracing(on);
-  }
+void Triggers::give_back(const Armed& armed) {
+  const std::lock_guard lock(mutex_);
+  for (Armed& a : armed_)
+    if (a.system == armed.system && a.event == armed.event && a.trigger.same_kind(armed.trigger) && a.trigger.left)
+      ++*a.trigger.left;
+}
+
+void Triggers::run(Instance& instance, const Armed& armed, u64 time) {
+  if (!use_up(armed)) return;
+  const auto done = act(instance, armed.trigger, time);
+  if (!done && done.error().code == std::errc::device_or_resource_busy) give_back(armed);
   acted_();
+}
+
+result<void> Triggers::act(Instance& instance, const Trigger& trigger, u64 time) {
+  if (trigger.act == Trigger::Act::snapshot) {
+    RS_TRY(instance.snapshot());
+    return {};
+  }
+  if (trigger.switches_event()) {
+    RS_TRY(instance.enable(trigger.system + ":" + trigger.event, trigger.act == Trigger::Act::enable_event));
+    return {};
+  }
+  const bool on = trigger.act == Trigger::Act::traceon;
+  const std::lock_guard lock(mutex_);
+  if (!waits_for_on() && !soft_off_) return instance.tracing(on);
+  switch_to(on, time);
+  return {};
 }
 
 void Triggers::marker(const std::string& event, const TraceRecord& record, const RingName& ring, const Formats& formats,
@@ -231,7 +245,7 @@ void Triggers::marker(const std::string& event, const TraceRecord& record, const
       auto filter = Filter::compile(a.trigger.filter, formats, tasks);
       if (!filter || !filter->matches(record, ring)) continue;
     }
-    if (use_up(a)) act(instance_, a.trigger, record.time);
+    run(instance_, a, record.time);
   }
 }
 
@@ -278,7 +292,7 @@ void Triggers::watch(const std::vector<Armed>& armed) {
                   filters[i] = std::move(*filter);
               if (!filters[i] || !filters[i]->matches(record, ring)) continue;
             }
-            if (use_up(a)) act(**own, a.trigger, record.time);
+            run(**own, a, record.time);
           }
         },
         [&] { return over_.load(); });

@@ -57,7 +57,8 @@ class Triggers {
   std::string text(const std::string& system, const std::string& event);
   bool has_marker(const std::string& event) const;  // is there any of this event of ftrace?
   bool snapshots();  // is there any that takes one?
-  // Runs the triggers of a marker that was just written. An error: one of them failed.
+  // Runs the triggers of a marker that was just written. One whose action finds the instance busy keeps its count: the next
+  // marker runs it again.
   void marker(const std::string& event, const TraceRecord& record, const RingName& ring, const Formats& formats,
               const Tasks& tasks);
 
@@ -82,7 +83,9 @@ class Triggers {
   void rewatch();
   void watch(const std::vector<Armed>& armed);
   bool use_up(const Armed& armed);
-  void act(Instance& instance, const Trigger& trigger, u64 time);
+  void give_back(const Armed& armed);
+  void run(Instance& instance, const Armed& armed, u64 time);
+  result<void> act(Instance& instance, const Trigger& trigger, u64 time);
   void switch_to(bool on, u64 time);
 
   Instance& instance_;

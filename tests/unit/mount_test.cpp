@@ -392,13 +392,55 @@ TEST_F(MountServer, OthersLeavePlacesForTracesOfRootAndTheMountsUser) {
   EXPECT_EQ(begin(70002).second, EBUSY);
 }
 
+// Has an instance's lock, as a process does that is stopped in the middle of a change.
+struct LockHolder {
+  explicit LockHolder(const std::string& instance) : fd(::open((instance + "/instance").c_str(), O_RDWR | O_CLOEXEC)) {
+    struct flock first {};
+    first.l_type = F_WRLCK;
+    first.l_len = 1;
+    EXPECT_EQ(fcntl(fd.get(), F_OFD_SETLK, &first), 0);
+  }
+  void let_go() { fd = sys::Fd(); }
+  sys::Fd fd;
+};
+
+TEST_F(MountServer, ATriggerThatFindsTheInstanceBusyKeepsItsCount) {
+  start();
+  const u64 trigger = open("events/ftrace/print/trigger", O_WRONLY), marker = open("trace_marker", O_WRONLY);
+  const auto taken = [&] { return std::filesystem::exists(dir + "/web/snapshot/instance"); };
+  EXPECT_TRUE(server->write(marker, "the process that writes markers runs now", me));
+  EXPECT_TRUE(server->write(trigger, "snapshot:1", me));
+  LockHolder holder(dir + "/web");
+  EXPECT_TRUE(server->write(marker, "busy", me));
+  EXPECT_FALSE(taken());
+  holder.let_go();
+  EXPECT_TRUE(server->write(marker, "again", me));
+  EXPECT_TRUE(taken());
+  Answer shown;
+  read(open("events/ftrace/print/trigger"), shown, true);
+  EXPECT_EQ(shown.data, "snapshot:count=0\n");
+}
+
+TEST_F(MountServer, FreeBufferWaitsForAStoppedHolderOfTheInstancesLock) {
+  start();
+  const auto size = [&] { return geometry_of(must(Instance::open("web"))->control()).data_size(); };
+  const u64 before = size();
+  LockHolder holder(dir + "/web");
+  for (int k = 0; k < 3; ++k) server->release(open("free_buffer", O_WRONLY));
+  server->turn();
+  EXPECT_EQ(size(), before);
+  holder.let_go();
+  server->turn();
+  const u64 freed = size();
+  EXPECT_LT(freed, before);
+  EXPECT_TRUE(server->write(open("buffer_size_kb", O_WRONLY), "64", me));
+  server->turn();
+  EXPECT_GT(size(), freed) << "it acts once";
+}
+
 TEST_F(MountServer, AStoppedHolderOfTheInstancesLockIsNotWaitedForTwice) {
   start();
-  const sys::Fd holder(::open((dir + "/web/instance").c_str(), O_RDWR | O_CLOEXEC));
-  struct flock first {};
-  first.l_type = F_WRLCK;
-  first.l_len = 1;
-  ASSERT_EQ(fcntl(holder.get(), F_OFD_SETLK, &first), 0);
+  LockHolder holder(dir + "/web");
   const u64 enable = open("events/enable", O_WRONLY), size = open("buffer_size_kb", O_WRONLY),
             marker = open("trace_marker", O_WRONLY);
   for (int k = 0; k < 100; ++k) {
@@ -406,8 +448,7 @@ TEST_F(MountServer, AStoppedHolderOfTheInstancesLockIsNotWaitedForTwice) {
     EXPECT_EQ(server->write(size, "64", me).error().code.value(), EBUSY);
     EXPECT_EQ(server->write(marker, "x", me).error().code.value(), EBUSY);
   }
-  first.l_type = F_UNLCK;
-  ASSERT_EQ(fcntl(holder.get(), F_OFD_SETLK, &first), 0);
+  holder.let_go();
   EXPECT_TRUE(server->write(enable, "1", me));
   EXPECT_TRUE(server->write(size, "64", me));
 }
