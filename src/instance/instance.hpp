@@ -75,8 +75,8 @@ class Instance {
   static result<void> remove(const std::string& name, bool force = false);
 
   ~Instance();
-  // For a thread that serves others: a change gives up with EBUSY if another process, perhaps a stopped one, is in the middle
-  // of one. It is waited for shortly, and once only as long as it stands there.
+  // For a thread that serves others: a change gives up with EBUSY if another process, perhaps a stopped one, holds the
+  // instance's lock. The first change waits 100 ms for it. After that has failed, changes do not wait until one has got it.
   void impatient() noexcept { impatient_ = true; }
   result<void> unlocked();  // no process is in the middle of a change
   const std::string& name() const { return name_; }

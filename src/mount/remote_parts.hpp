@@ -24,12 +24,12 @@ struct Remote::Ring {
   u64 runs = 0;  // counts the worker's
   int error = 0;
   u64 taken = 0;  // events
-  u64 resets = 0;  // Buffer::resets when this life of the ring began
+  u64 resets = 0;  // Buffer::resets, when this ring last began anew
   mutable Counters counters;
 
   abi::MetaPage& words() { return *reinterpret_cast<abi::MetaPage*>(meta.data()); }
   bool has_view() const { return view && !stale; }
-  // The writer has emptied the ring: all that is known of it is of its earlier life. A view may have been consumed since then,
+  // The writer has emptied the ring, and this side still has its state before that. A view may have been consumed since then,
   // so the two words for mappers are cleared once more; no swap is under way.
   void begin_anew() {
     stale = view.has_value();
