@@ -337,8 +337,9 @@ result<u64> Server::count(const std::string& sql) {
 }
 
 result<void> Server::begin_session(const std::string& name) {
-  const std::string known = RS_TRY(post(fmt::format("session_id={}&session_timeout={}", escaped(name), session_seconds),
-                                        "SELECT count() FROM system.settings WHERE name = 'async_insert'", false));
+  const std::string known =
+      RS_TRY(post(fmt::format("session_id={}&session_timeout={}", escaped(name), session_seconds),
+                  "SELECT count() FROM system.settings WHERE name = 'async_insert' FORMAT TabSeparated", false));
   if (known != "0\n" && known != "1\n")
     return refuse(std::errc::bad_message, who() + " begins no session: it answers \"" + short_text(known) +
                                               "\", not 0 or 1; is it a ClickHouse server?");

@@ -334,6 +334,16 @@ TEST_F(Ship, AServerThatMayKeepInsertsForLaterIsToldNotTo) {
   EXPECT_EQ(way.with_alias(), way.inserts());
 }
 
+// The way asks for another format than the server's own, as a server's configuration may.
+TEST_F(Ship, AServerMayHaveAnotherDefaultFormat) {
+  const u64 events = part(1);
+  const BadWay way(server().http(), {}, {"session_timeout=60", "default_format=XML"});
+  const Outcome o = ringside("ship --spool spool clickhouse://127.0.0.1:" + std::to_string(way.port()) + "/" + database);
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(rows(), events);
+  EXPECT_EQ(way.with_alias(), way.inserts());
+}
+
 // Agents and the server are killed at random moments; in the end each event is there once.
 TEST_F(Ship, EachEventArrivesOnceWhateverIsKilled) {
   const char* const wanted = getenv("RINGSIDE_SHIP_KILLS");
