@@ -141,6 +141,8 @@ result<bool> Sender::send_once(Batch& batch, u64 number, const Sending& begun) {
     RS_TRY(spool_.refused(number));
   else if (batch.events)
     RS_TRY(spool_.arrived(number, batch.rows));
+  else if (batch.table == "losses" && batch.rows != 0)
+    RS_TRY(spool_.told(batch.to_ns));
   return arrived;
 }
 

@@ -46,6 +46,7 @@ u64 bytes_in(const std::string& dir) {
 }
 
 constexpr u64 room_bytes = u64{1} << 18;
+constexpr u64 save_every_ns = 1'000'000'000;
 // Added to the number of the next batch if it is not known which ones the server has.
 constexpr u64 beyond_doubt = 1'000'000'000;
 
@@ -83,11 +84,11 @@ std::string Spool::path_of(u64 part) const {
   return dir_ + "/" + (at != parts_.end() ? at->second.name : new_name(part));
 }
 
-result<std::unique_ptr<Spool>> Spool::open(const std::string& dir, u64 most_bytes) {
+result<std::unique_ptr<Spool>> Spool::open(const std::string& dir, u64 most_bytes, std::function<u64()> now) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   if (error) return fail(error.value(), "cannot make the spool " + dir);
-  std::unique_ptr<Spool> spool(new Spool(dir, most_bytes));
+  std::unique_ptr<Spool> spool(new Spool(dir, most_bytes, std::move(now)));
   spool->folder_ = sys::Fd(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!spool->folder_) return fail(errno, "cannot open the spool " + dir);
   spool->lock_ = sys::Fd(openat(spool->folder_.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -97,6 +98,10 @@ result<std::unique_ptr<Spool>> Spool::open(const std::string& dir, u64 most_byte
                   "another agent uses the spool " + dir + "; give each one its own with --spool");
   RS_TRY(spool->load());
   return spool;
+}
+
+Spool::~Spool() {
+  if (unsaved_) (void)save();
 }
 
 Spool::Part Spool::look_at(const std::string& name) const {
@@ -136,10 +141,12 @@ void Spool::settle_removed() {
   next_batch_ += beyond_doubt;
 }
 
-// What the part on its way was to tell the server, the next one tells.
+// The next part tells the server of the losses that the part on its way has not told.
 void Spool::take_back_dropped() {
-  dropped_.insert(dropped_.begin(), sending_->dropped.begin(), sending_->dropped.end());
-  sending_->dropped.clear();
+  std::vector<Sending::Dropped>& untold = sending_->dropped;
+  std::erase_if(untold, [&](const Sending::Dropped& one) { return static_cast<i64>(one.to_ns) < sending_->told_before; });
+  dropped_.insert(dropped_.begin(), untold.begin(), untold.end());
+  untold.clear();
 }
 
 // After a long absence the server is told of many dropped parts as of one.
@@ -193,7 +200,8 @@ result<void> Spool::read_state() {
                          dropped_in(s->at("dropped_parts")),
                          s->value("refused", std::set<u64>{}),
                          s->value("arrived_to", u64{0}),
-                         s->value("arrived", u64{0})};
+                         s->value("arrived", u64{0}),
+                         s->value("told_before", i64{0})};
   } catch (const std::exception& e) {
     return refuse(std::errc::bad_message,
                   dir_ + "/state.json cannot be understood: " + e.what() +
@@ -278,7 +286,15 @@ result<void> Spool::save() {
     saved = write_state();
   }
   if (saved && !room_) keep_room();
+  if (saved) unsaved_ = false;
+  saved_ns_ = now_();
   return saved;
+}
+
+// Else what is saved is older than what is known, and load() finds out the rest.
+result<void> Spool::save_if_there_is_room() {
+  auto saved = save();
+  return saved || no_room(saved.error()) ? result<void>() : saved;
 }
 
 void Spool::keep_room() {
@@ -295,7 +311,6 @@ result<void> Spool::settle() {
   return {};
 }
 
-// Else what is saved is older than what is known, and load() finds out the rest.
 result<void> Spool::settle_if_there_is_room() {
   auto settled = settle();
   return settled || no_room(settled.error()) ? result<void>() : settled;
@@ -321,7 +336,8 @@ result<void> Spool::write_state() {
                     {"dropped_parts", list(sending_->dropped)},
                     {"refused", sending_->refused},
                     {"arrived_to", sending_->arrived_to},
-                    {"arrived", sending_->arrived}};
+                    {"arrived", sending_->arrived},
+                    {"told_before", sending_->told_before}};
   const std::string path = dir_ + "/state.json";
   auto file = RS_TRY(sys::NewFile::create(folder_.get(), "state.json", path));
   RS_TRY(sys::write_text(file.fd(), path, j.dump(1, ' ', false, json::error_handler_t::replace) + "\n"));
@@ -404,7 +420,7 @@ result<std::optional<u64>> Spool::drop() {
   tell_dropped({part.from_ns, part.to_ns, part.events, why::spool_full, part.lost, part.proved});
   parts_.erase(oldest);
   gone_.insert(number);
-  if (const auto saved = save(); !saved && !no_room(saved.error())) return tl::unexpected<Error>(saved.error());
+  RS_TRY(save_if_there_is_room());
   RS_TRY(remove(part.name));  // that makes room
   gone_.erase(number);
   RS_TRY(settle_if_there_is_room());
@@ -457,14 +473,20 @@ result<u64> Spool::next_attempt() {
   return sending_->attempt;
 }
 
-// A disk without room keeps an older state, by which these events count as not sent if the part goes before its end.
+// By an older state these events count as not sent, if the agent is killed and the part goes before its end.
 result<void> Spool::arrived(u64 batch, u64 events) {
   const std::lock_guard held(mutex_);
   if (batch <= sending_->arrived_to) return {};
   sending_->arrived_to = batch;
   sending_->arrived += events;
-  auto saved = save();
-  return saved || no_room(saved.error()) ? result<void>() : saved;
+  unsaved_ = true;
+  return now_() - saved_ns_ < save_every_ns ? result<void>() : save_if_there_is_room();
+}
+
+result<void> Spool::told(i64 to_ns) {
+  const std::lock_guard held(mutex_);
+  sending_->told_before = to_ns + 1;
+  return save_if_there_is_room();
 }
 
 result<void> Spool::refused(u64 batch) {

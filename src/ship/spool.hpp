@@ -13,6 +13,7 @@
 // One agent at a time uses a spool, with two threads: one adds parts, the other sends them.
 #pragma once
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -59,13 +60,15 @@ struct Sending {
   std::vector<Dropped> dropped{};   // events that went since the part before: rows of the table `losses`
   std::set<u64> refused{};          // batches that the server does not take
   u64 arrived_to = 0, arrived = 0;  // the last batch of events that the server has for certain; the events up to it
+  i64 told_before = 0;              // the server has the rows of `dropped` that end before this time
 };
 
 class Spool {
  public:
   // Makes the directory if it is not there. Recordings that a killed agent left there become parts. EBUSY: another agent uses
   // it.
-  static result<std::unique_ptr<Spool>> open(const std::string& dir, u64 most_bytes);
+  static result<std::unique_ptr<Spool>> open(const std::string& dir, u64 most_bytes, std::function<u64()> now = sys::now_ns);
+  ~Spool();
 
   const std::string& agent() const { return agent_; }  // 16 hexadecimal digits
   std::string now() const { return dir_ + "/now"; }
@@ -89,7 +92,9 @@ class Spool {
   std::optional<Sending> begun() const;
   result<void> begin(const Sending& sending);
   result<u64> next_attempt();
+  // A batch of events is on the server. Saved once a second: after a kill the next sender asks the server for the rest.
   result<void> arrived(u64 batch, u64 events);
+  result<void> told(i64 to_ns);  // the rows of `losses` up to this time are on the server
   result<void> refused(u64 batch);
   // It is on the server, in `batches` batches, without those that it refused.
   result<void> sent(u64 shipped, u64 filtered, u64 refused, u64 batches);
@@ -102,7 +107,8 @@ class Spool {
     u64 events = 0, bytes = 0, from_ns = 0, to_ns = 0, lost = 0;
     bool proved = true;
   };
-  Spool(std::string dir, u64 most_bytes) : dir_(std::move(dir)), most_bytes_(most_bytes) {}
+  Spool(std::string dir, u64 most_bytes, std::function<u64()> now)
+      : dir_(std::move(dir)), most_bytes_(most_bytes), now_(std::move(now)) {}
   result<void> load();
   // The steps of load().
   result<void> read_state();
@@ -110,6 +116,7 @@ class Spool {
   result<void> take_in_unfinished();
   void count_new_parts();
   result<void> save();
+  result<void> save_if_there_is_room();
   result<void> write_state();
   void keep_room();
   result<void> settle();
@@ -128,6 +135,9 @@ class Spool {
 
   std::string dir_;
   u64 most_bytes_;
+  std::function<u64()> now_;
+  u64 saved_ns_ = 0;
+  bool unsaved_ = false;  // batches have arrived since then
   sys::Fd folder_, lock_;
   bool room_ = false;  // SPOOL/room is there
   mutable std::mutex mutex_;

@@ -83,6 +83,51 @@ TEST_F(Ship, DroppedEventsAreToldByALaterPart) {
   }
 }
 
+// The rows of `losses` were on the server when the part that told them went.
+TEST_F(Ship, DroppedEventsThatAPartHasToldAreNotToldAgain) {
+  for (const bool removed : {false, true}) {
+    for (int n = 1; n <= 3; ++n) part(n);
+    must(must(ship::Spool::open(dir + "/spool", u64{1} << 30))->drop_oldest());
+    const auto client = server().client(database);
+    must(client->ask("DROP TABLE IF EXISTS losses"));
+    must(client->ask("DROP TABLE IF EXISTS parts"));
+    must(client->ask("CREATE TABLE parts (other String) ENGINE = Log"));  // it takes no more columns, so the last batch fails
+    EXPECT_EQ(ringside("ship --spool spool " + url()).code, 1);
+    EXPECT_EQ(lost("spool full"), 800u);
+    EXPECT_EQ(state()["sending"]["part"], 2u);
+    if (removed)
+      fs::remove_all(path_of_part(2));
+    else
+      damage(2);
+    must(client->ask("DROP TABLE parts"));
+    const Outcome o = ringside("ship --spool spool " + url());
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(lost("spool full"), 800u);
+    EXPECT_EQ(state()["dropped"], 800u);
+    EXPECT_EQ(state()["shipped"], 1600u);
+    fs::remove_all(dir + "/spool");
+  }
+}
+
+// An fsync for each of a part's hundreds of batches would take longer than sending them.
+TEST_F(Ship, TheStateIsSavedOnceASecondWhileAPartIsSent) {
+  part(1);
+  u64 now = 1;
+  const auto arrived = [&] { return state()["sending"]["arrived"].get<u64>(); };
+  {
+    const auto spool = must(ship::Spool::open(dir + "/spool", u64{1} << 30, [&] { return now; }));
+    must(spool->begin({1, spool->first_batch(), 0, {}}));
+    for (u64 batch = 1; batch <= 10; ++batch) must(spool->arrived(batch, 5));
+    EXPECT_EQ(arrived(), 0u);
+    now += 1'000'000'000;
+    must(spool->arrived(11, 5));
+    EXPECT_EQ(arrived(), 55u);
+    must(spool->arrived(12, 5));
+    EXPECT_EQ(arrived(), 55u);
+  }
+  EXPECT_EQ(arrived(), 60u);
+}
+
 // Some of its batches had arrived before.
 TEST_F(Ship, EventsThatHaveArrivedAreShippedWhateverBecomesOfTheirPart) {
   enum class Fate { removed, damaged, damaged_meanwhile };
