@@ -183,7 +183,9 @@ void Remote::ask(Ring& r, std::unique_lock<std::mutex>& lock) {
 
 u64 Remote::unread(const Ring& r) const {
   if (r.has_view()) return 1;
-  return r.ended || r.source == nullptr ? 0 : r.source->counters().unread;
+  const remote::Buffer& buffer = life_->buffer();
+  // Without a source, a reset is pending.
+  return r.ended || (r.source == nullptr && !buffer.is_gone()) ? 0 : buffer.counters(r.name.ring).unread;
 }
 
 int Remote::attach() {

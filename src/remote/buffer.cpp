@@ -273,6 +273,7 @@ class RingReader {
 
   // The counters of a ring whose writer is gone: all that salvage() has given and will give.
   Counters left_behind(Counters n) {
+    (void)settle();
     if (!salvaging_) begin_salvage();
     const u32 end = commit_of(pages_[id_]), read = std::min<u32>(read_, end);
     n.read = read_before_ + count_events(pages_[id_], read);

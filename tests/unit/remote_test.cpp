@@ -261,6 +261,7 @@ TEST_P(Remote, AResetWithoutAnAnswerIsFoundInTheRingOfADeadWriter) {
       if (in_time)
         for (; next < 2010; ++next) w.write(next);
       w.buffer->gone("it died");
+      EXPECT_EQ(w.buffer->counters(0).unread, next - 2000);
       auto source = must(w.buffer->source(0));
       const Seen rest = drain(*source);
       EXPECT_EQ(rest.numbers, from_to(2000, next));
