@@ -42,7 +42,7 @@ void raise_file_limit() {
 }
 
 result<Child> Child::start(const std::vector<std::string>& command, const Environment& environment,
-                           const std::function<result<void>(pid_t)>& prepare, const std::string& said) {
+                           const std::function<result<void>(pid_t)>& prepare, int said) {
   // The pipe closes by itself when exec succeeds; otherwise it brings errno. The child waits for the other one's end.
   int fds[2], gate[2];
   if (pipe2(fds, O_CLOEXEC) != 0) return fail(errno, "cannot make a pipe to start " + command.front());
@@ -76,7 +76,7 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
     }
     sigprocmask(SIG_SETMASK, &before, nullptr);
     if (files_before.rlim_max != 0) setrlimit(RLIMIT_NOFILE, &files_before);
-    if (!said.empty()) (void)!dup2(open(said.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDERR_FILENO);
+    if (said >= 0) (void)!dup2(said, STDERR_FILENO);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     hold = sys::Fd();
     prctl(PR_SET_NAME, std::filesystem::path(command.front()).filename().c_str());  // as after its execve

@@ -18,9 +18,9 @@ class Child {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
   // Fails when the command cannot be executed (ENOENT, EACCES, ...), or with the error of `prepare`, which gets the child's PID
-  // while that sleeps. All that the child does afterwards is to execute the command. said: a file for its stderr.
+  // while that sleeps. All that the child does afterwards is to execute the command. said: an open file for its stderr.
   static result<Child> start(const std::vector<std::string>& command, const Environment& environment,
-                             const std::function<result<void>(pid_t)>& prepare = nullptr, const std::string& said = "");
+                             const std::function<result<void>(pid_t)>& prepare = nullptr, int said = -1);
   // Its exit code once it has ended, 128 + N after signal N.
   std::optional<int> ended();
   void pass_on(int signal) const;

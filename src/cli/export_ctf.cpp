@@ -1,10 +1,11 @@
 #include "cli/export_ctf.hpp"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 
 #include "cli/child.hpp"
 #include "cli/options.hpp"
@@ -57,16 +58,26 @@ std::string ctf_version() {
   return known && (major > 2 || (major == 2 && minor >= 1)) ? ",ctf-version=\"1.8\"" : "";
 }
 
-// Removed unless it is put in place.
-struct TemporaryFiles {
-  std::string dir, totals, said;
-  ~TemporaryFiles() {
+// A new directory beside the trace, in which it is made.
+struct TemporaryDirectory {
+  std::string dir;
+  std::string trace() const { return dir + "/trace"; }
+  ~TemporaryDirectory() {
     std::error_code none;
     fs::remove_all(dir, none);
-    fs::remove(totals, none);
-    fs::remove(said, none);
   }
 };
+
+// A file without a name. flags: MFD_CLOEXEC, or 0 for one that babeltrace2 inherits.
+result<sys::Fd> nameless_file(const char* what, unsigned flags) {
+  sys::Fd fd(memfd_create(what, flags));
+  return fd ? result<sys::Fd>(std::move(fd)) : fail(errno, "cannot make a file in memory");
+}
+
+result<std::string> content(const sys::Fd& file) {
+  if (lseek(file.get(), 0, SEEK_SET) != 0) return fail(errno, "cannot read a file in memory");
+  return sys::read_text(file.get(), "a file in memory");
+}
 
 }  // namespace
 
@@ -90,15 +101,19 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   }
   std::string name = to;
   while (name.size() > 1 && name.back() == '/') name.pop_back();
-  const std::string own = std::to_string(getpid());
-  const TemporaryFiles part{name + ".part" + own, name + ".totals" + own, name + ".said" + own};
+  const sys::Fd said = RS_TRY(nameless_file("said", MFD_CLOEXEC)), totals = RS_TRY(nameless_file("totals", 0));
   catch_signals();  // from here on there are things to clean up
+  TemporaryDirectory part{name + ".partXXXXXX"};
+  if (mkdtemp(part.dir.data()) == nullptr) return fail(errno, "cannot make a directory beside " + to);
   auto child = Child::start(
       {"babeltrace2", "--log-level=F", "--plugin-path=" + plugin, "--component=source.ringside.rings",
        "--params=inputs=" + quoted(where) + ",events=" + quoted(events) + ",filter=" + quoted(filter) +
-           ",totals=" + quoted(part.totals),
-       "--component=sink.ctf.fs", "--params=path=" + quoted(part.dir) + ",assume-single-trace=yes,quiet=yes" + ctf_version()},
-      {}, nullptr, part.said);
+           ",totals=" + quoted("/proc/self/fd/" + std::to_string(totals.get())),
+       "--component=sink.ctf.fs",
+       "--params=path=" + quoted(part.trace()) + ",assume-single-trace=yes,quiet=yes" + ctf_version()},
+      {}, nullptr, said.get());
+  const auto interrupted = [&] { return refuse(std::errc::interrupted, to + " was not written: interrupted"); };
+  if (!child && asked_to_stop()) return interrupted();
   if (!child)
     return refuse(std::errc::no_such_file_or_directory,
                   child.error().sentence + "; CTF is written by babeltrace2: install the package of that name");
@@ -107,21 +122,22 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   bool stopping = false;
   for (; !(code = child->ended()); usleep(20'000)) {
     if (asked_to_stop() && !std::exchange(stopping, true)) child->pass_on_stop();
-    progress.update([&](double seconds) { return fmt::format("{}, {:.0f} s", format_size(size_of(part.dir)), seconds); });
+    progress.update([&](double seconds) { return fmt::format("{}, {:.0f} s", format_size(size_of(part.trace())), seconds); });
   }
   progress.clear();
-  if (stopping) return refuse(std::errc::io_error, to + " was not written: interrupted");
+  if (stopping) return interrupted();
   if (*code > 128)
     return refuse(std::errc::io_error, to + " was not written: signal " + std::to_string(*code - 128) + " ended babeltrace2");
-  if (*code != 0) return refuse(std::errc::io_error, "babeltrace2 could not write " + to + ": " + last_line(part.said));
-  std::ifstream told(part.totals);
+  if (*code != 0)
+    return refuse(std::errc::io_error, "babeltrace2 could not write " + to + ": " + last_line(RS_TRY(content(said))));
+  std::istringstream told(RS_TRY(content(totals)));
   u64 written = 0, lost = 0;
   if (!(told >> written >> lost))
     return refuse(std::errc::io_error, "babeltrace2 did not read to the end, so " + to + " was not written");
-  if (!fs::exists(part.dir + "/metadata", none))
+  if (!fs::exists(part.trace() + "/metadata", none))
     return refuse(std::errc::no_message,
                   "there are no events to write, and a CTF trace without events is none; " + to + " was not written");
-  fs::rename(part.dir, name, none);
+  fs::rename(part.trace(), name, none);
   if (none) return fail(none.value(), "cannot put " + to + " in place");
   std::string doubt;
   bool problems = false;

@@ -9,9 +9,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <vector>
 
 #include "consumer/installed.hpp"
+#include "sys/sys.hpp"
 
 extern char** environ;
 
@@ -43,8 +45,8 @@ bool has_metadata(const fs::path& dir, int depth, int& left) {
 
 }  // namespace
 
-std::string last_line(const std::string& path) {
-  std::ifstream in(path);
+std::string last_line(const std::string& said) {
+  std::istringstream in(said);
   std::string line, last;
   while (std::getline(in, line)) {
     const size_t text = line.find_first_not_of(' ');
@@ -94,7 +96,8 @@ result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::strin
     return refuse(
         std::errc::bad_message,
         "babeltrace2 cannot read the CTF trace " + ctf +
-            (WIFSIGNALED(status) ? " (signal " + std::to_string(WTERMSIG(status)) + ")" : "") + ": " + last_line(said) +
+            (WIFSIGNALED(status) ? " (signal " + std::to_string(WTERMSIG(status)) + ")" : "") + ": " +
+            last_line(sys::read_file(said).value_or("")) +
             (plugin.empty() ? "; ringside's plugin for it was not found: it is built where libbabeltrace2-dev is installed"
                             : ""));
   return made;
