@@ -78,7 +78,7 @@ uint64_t ringside_consumer_lost(const struct ringside_consumer* consumer);    //
 // All that was lost: in gaps, refused by the rings, or not recorded. Complete once next() has ended. *proved (NULL is fine): no
 // more can be missing; else the problems say why.
 uint64_t ringside_consumer_missing(struct ringside_consumer* consumer, bool* proved);
-// The n-th problem so far; NULL: there are fewer.
+// The n-th problem; NULL: there are fewer. Those that are known at a call with n = 0, which begins the list anew.
 const char* ringside_consumer_problem(struct ringside_consumer* consumer, size_t n);
 
 // Counts by one column or two ("task", or "task,event"), and quantiles of a value (NULL: none).

@@ -16,6 +16,7 @@ struct ringside_consumer {
   bool has_event = false;  // next() has handed it out
   std::deque<Consumer::Column> columns{};
   std::string text{};
+  std::vector<std::string> problems{};  // when ringside_consumer_problem() began with them
   unsigned users = 1;  // itself, until it is closed, and what was made of it
   bool closed = false;
 };
@@ -183,6 +184,7 @@ uint64_t ringside_consumer_events(const ringside_consumer* c) { return c->consum
 uint64_t ringside_consumer_lost(const ringside_consumer* c) { return c->consumer.lost(); }
 
 uint64_t ringside_consumer_missing(ringside_consumer* c, bool* proved) {
+  if (proved != nullptr) *proved = false;
   return guarded(nullptr, 0, [&] {
     const Consumer::Missing missing = c->consumer.missing();
     if (proved != nullptr) *proved = missing.doubts.empty();
@@ -192,10 +194,8 @@ uint64_t ringside_consumer_missing(ringside_consumer* c, bool* proved) {
 
 const char* ringside_consumer_problem(ringside_consumer* c, size_t n) {
   return guarded(nullptr, 0, [&]() -> const char* {
-    const auto problems = c->consumer.problems();
-    if (n >= problems.size()) return nullptr;
-    c->text = problems[n];
-    return c->text.c_str();
+    if (n == 0) c->problems = c->consumer.problems();
+    return n < c->problems.size() ? c->problems[n].c_str() : nullptr;
   });
 }
 

@@ -116,7 +116,8 @@ std::string as_utf8(std::string_view bytes) {
 void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) {
   append(out, "{\"ts\":");
   append_integer(static_cast<i64>(time), false, out);
-  fmt::format_to(std::back_inserter(out), ",\"cpu\":null,\"lost\":{},\"refused\":{},\"unrecorded\":{},\"doubts\":[",
+  append(out, ",\"cpu\":null,\"ring\":null");
+  fmt::format_to(std::back_inserter(out), ",\"lost\":{},\"refused\":{},\"unrecorded\":{},\"doubts\":[",
                  missing.refused + missing.unrecorded, missing.refused, missing.unrecorded);
   for (const std::string& doubt : missing.doubts) {
     if (&doubt != &missing.doubts.front()) out.push_back(',');
