@@ -1,8 +1,4 @@
 // ringside export: events in the formats of other tools.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "cli/export.hpp"
 #include "cli/export_ctf.hpp"
 #include "cli/options.hpp"
@@ -42,41 +38,36 @@ Format format_of(const ExportOptions& options) {
                    " tells no format; use an ending .dat, .pftrace, .json, .csv or .ctf (a directory), or --format"};
 }
 
-// A file that appears whole or not at all; a device or a FIFO is written into.
+// A file that appears whole or not at all; a special one is written into.
 class WholeFile {
  public:
-  static result<std::unique_ptr<WholeFile>> create(const std::string& path) {
-    const sys::Output to = RS_TRY(sys::Output::at(path));
-    std::unique_ptr<WholeFile> file(new WholeFile(to.path));
-    file->done_ = to.special;
-    file->fd_ = to.special
-                    ? sys::Fd(::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC))
-                    : sys::Fd(::open(file->part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!file->fd_ || (to.mode && fchmod(file->fd_.get(), *to.mode) != 0)) return fail(errno, "cannot write " + path);
-    sys::survive_file_limit();
-    return file;
+  // None: a FIFO that nobody reads yet.
+  static result<std::unique_ptr<WholeFile>> try_create(const std::string& path) {
+    auto file = RS_TRY(sys::NewFile::into(path, 0644, false));
+    return file.fd() < 0 ? nullptr : std::unique_ptr<WholeFile>(new WholeFile(path, std::move(file)));
   }
-  ~WholeFile() {
-    if (!done_) unlink(part_.c_str());
+  // Waits for the reader of a FIFO.
+  static result<std::unique_ptr<WholeFile>> create(const std::string& path) {
+    for (;;) {
+      if (auto file = RS_TRY(try_create(path)); file != nullptr) return file;
+      if (asked_to_stop())
+        return refuse(std::errc::interrupted, path + " was not written: interrupted, and no program reads this FIFO");
+      sleep_ns(20'000'000);
+    }
   }
   result<void> write(std::string_view bytes) {
     bytes_ += bytes.size();
-    return sys::write_text(fd_.get(), path_, std::string(bytes));
+    return sys::write_text(file_.fd(), path_, std::string(bytes));
   }
-  result<void> finish() {
-    if (done_) return {};
-    if (rename(part_.c_str(), path_.c_str()) != 0) return fail(errno, "cannot write " + path_);
-    done_ = true;
-    return {};
-  }
+  result<void> appear_now() { return file_.take_name(); }
+  result<void> finish() { return file_.put_in_place(); }
   u64 bytes() const { return bytes_; }
 
  private:
-  explicit WholeFile(const std::string& path) : path_(path), part_(path + ".part" + std::to_string(getpid())) {}
-  std::string path_, part_;
-  sys::Fd fd_;
+  WholeFile(std::string path, sys::NewFile file) : path_(std::move(path)), file_(std::move(file)) {}
+  std::string path_;
+  sys::NewFile file_;
   u64 bytes_ = 0;
-  bool done_ = false;  // nothing is to be put in place
 };
 
 // What a format makes of records.
@@ -281,11 +272,16 @@ result<int> export_events(const ExportOptions& options, Format format) {
 }
 
 // A trace.dat keeps what a reading of the whole recording finds.
-result<std::vector<std::string>> problems_of(const std::string& recording) {
+result<std::vector<std::string>> problems_of(const std::string& recording, bool quiet) {
   Reading::Options open = reading_of({recording}, "");
   open.notices = [](const std::vector<std::string>&) {};  // the file has them, too
   const auto reading = RS_TRY(Reading::open(std::move(open)));
-  reading->take_rest([](const auto&...) {});
+  Progress progress(quiet);
+  u64 n = 0;
+  reading->take_rest([&](const auto&...) {
+    if (++n % 4096 == 0)
+      progress.update([&](double seconds) { return fmt::format("{} read, {:.0f} s", counted(n, "event"), seconds); });
+  });
   (void)reading->complete();
   std::vector<std::string> problems;
   (void)reading->each_new_problem([&](const std::string& problem) { problems.push_back(problem); });
@@ -313,8 +309,9 @@ result<int> run_export(const ExportOptions& options) {
   if (!where.is(Where::Kind::recording) && !where.is(Where::Kind::nothing))
     return refuse(std::errc::invalid_argument, where.text + " is " + where.what() +
                                                    ", not a recording; only what ringside record has made becomes a trace.dat");
-  std::vector<std::string> problems = RS_TRY(problems_of(from));
-  auto written = RS_TRY(export_recording(from, options.to, options.only, &problems));
+  catch_signals();  // an unfinished file is removed
+  std::vector<std::string> problems = RS_TRY(problems_of(from, options.quiet));
+  auto written = RS_TRY(export_recording(from, options.to, options.only, &problems, asked_to_stop));
   say(counted(written.sub_buffers, "sub-buffer") + ", " + format_size(written.bytes) + "; look with: trace-cmd report " +
       options.to);
   for (const std::string& problem : problems) say(problem);
@@ -333,6 +330,7 @@ class GrowingFile final : public GrowingExport {
     constexpr u64 most_ns = 10'000'000, put_out_every_ns = 200'000'000;
     if (taken_until == 0) return {};
     reading_->grow(now, taken_until);
+    if (!RS_TRY(may_take())) return {};
     const u64 begin = sys::now_ns();
     RS_TRY(take([&] { return sys::now_ns() - begin > most_ns; }));
     if (sink_ == nullptr || begin - put_out_ns_ < put_out_every_ns) return {};
@@ -342,19 +340,28 @@ class GrowingFile final : public GrowingExport {
   result<int> finish(const RecordingMeta& now) override {
     reading_->grow(now, sys::now_ns());
     reading_->stop();
+    if (sink_ == nullptr) RS_TRY(begin(WholeFile::create(to_)));
     RS_TRY(take([] { return false; }));
-    const bool begun = sink_ != nullptr;
-    if (!begun) RS_TRY(begin());
-    RS_TRY(cli::finish(*sink_, *reading_, begun));
+    RS_TRY(cli::finish(*sink_, *reading_, begun_));
     return say_faults(*reading_, format_, *sink_);
   }
 
  private:
-  result<void> begin() {
-    file_ = RS_TRY(WholeFile::create(to_));
-    RS_TRY(file_->finish());
+  result<void> begin(result<std::unique_ptr<WholeFile>> file) {
+    file_ = RS_TRY(std::move(file));
+    RS_TRY(file_->appear_now());
     sink_ = make_sink(format_, *file_, *reading_, true);
     return {};
+  }
+  // A special file is opened before the first event. False: nobody reads the FIFO yet, and the events wait in the recording.
+  result<bool> may_take() {
+    if (sink_ != nullptr) return true;
+    const auto to = RS_TRY(sys::Output::at(to_));
+    if (!to.special) return true;
+    auto file = RS_TRY(WholeFile::try_create(to_));
+    if (file == nullptr) return false;
+    RS_TRY(begin(std::move(file)));
+    return true;
   }
   template <class Enough>
   result<void> take(const Enough& enough) {
@@ -363,10 +370,8 @@ class GrowingFile final : public GrowingExport {
       const Reading::Got got = reading_->next(record);
       if (got == Reading::Got::nothing) break;
       if (got == Reading::Got::other) continue;
-      if (sink_ == nullptr) {
-        RS_TRY(begin());
-        RS_TRY(sink_->begin(record.time));
-      }
+      if (sink_ == nullptr) RS_TRY(begin(WholeFile::create(to_)));
+      if (!std::exchange(begun_, true)) RS_TRY(sink_->begin(record.time));
       RS_TRY(sink_->add(record, reading_->ring(record)));
     }
     return {};
@@ -377,6 +382,7 @@ class GrowingFile final : public GrowingExport {
   std::unique_ptr<Reading> reading_;
   std::unique_ptr<WholeFile> file_{};  // from the first event on
   std::unique_ptr<Sink> sink_{};
+  bool begun_ = false;  // there was an event
   u64 put_out_ns_ = 0;
 };
 
@@ -393,7 +399,9 @@ std::unique_ptr<GrowingExport> GrowingExport::of(const std::string& dir, const s
   return std::make_unique<GrowingFile>(file, Reading::open_growing(dir, now));
 }
 
-result<int> export_recorded(const std::string& dir, const std::string& file) {
+result<int> export_recorded(const std::string& dir, const std::string& file, bool again) {
+  const auto to = RS_TRY(sys::Output::at(file));
+  if (again && to.special) return refuse(std::errc::io_error, file + " has a part of the events: it cannot begin anew");
   ExportOptions options;
   options.where = {dir};
   options.to = file;

@@ -10,9 +10,9 @@ namespace ringside::cli {
 
 // Whether the name tells a format that `record --to` makes other than a trace.dat: .pftrace, .json, .csv.
 bool tells_another_format(const std::string& file);
-// Writes the recording `dir` into such a file. It does not end at Ctrl-C, which has ended the recording.
-result<int> export_recorded(const std::string& dir, const std::string& file);
-
+// Writes the recording `dir` into such a file. It does not end at Ctrl-C, which has ended the recording. again: a GrowingExport
+// has failed; what it has written into a special file stays there, and an error says so.
+result<int> export_recorded(const std::string& dir, const std::string& file, bool again);
 
 // Such a file that grows with its recording: at any moment it holds the events up to about half a second ago, in order. The
 // recording is in files, so what this one has not taken yet needs no memory.

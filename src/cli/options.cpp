@@ -229,11 +229,7 @@ Reading::Options reading_of(std::vector<std::string> where, std::string filter) 
 
 result<void> write_file(const std::string& path, const std::string& data, const std::string& option) {
   const auto write = [&]() -> result<void> {
-    if (const sys::Output to = RS_TRY(sys::Output::at(path)); to.special) {
-      const sys::Fd fd(::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC));
-      return fd ? sys::write_text(fd.get(), path, data) : fail(errno, "cannot open " + path);
-    }
-    auto file = RS_TRY(sys::NewFile::replace(path, 0644));
+    auto file = RS_TRY(sys::NewFile::into(path, 0644));
     RS_TRY(sys::write_text(file.fd(), path, data));
     return file.put_in_place();
   };

@@ -266,7 +266,7 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
 result<void> assemble(const RecordOptions& options, GrowingExport* file, const RecordingMeta& recorded) {
   const auto write = [&]() -> result<void> {
     if (file != nullptr) RS_TRY(file->finish(recorded));
-    else if (tells_another_format(options.to)) RS_TRY(export_recorded(options.out, options.to));
+    else if (tells_another_format(options.to)) RS_TRY(export_recorded(options.out, options.to, grows(options)));
     else RS_TRY(export_recording(options.out, options.to, ""));
     return {};
   };

@@ -1,6 +1,7 @@
 #include "export/recording_as_dat.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "source/recording.hpp"
 #include "sys/try.hpp"
@@ -8,7 +9,7 @@
 namespace ringside {
 
 result<TraceDatSize> export_recording(const std::string& dir, const std::string& to, const std::string& only,
-                                      std::vector<std::string>* problems) {
+                                      std::vector<std::string>* problems, std::function<bool()> stop) {
   auto meta = RS_TRY(RecordingMeta::read(dir));
   std::vector<std::string> found;
   auto sources = RS_TRY(open_recording(dir, meta, problems != nullptr ? &found : nullptr));
@@ -25,6 +26,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   TraceDat dat;
   dat.clock = meta.clock;
   dat.missing = meta.missing;
+  dat.stop = std::move(stop);
   if (problems != nullptr) dat.missing.doubts.insert(dat.missing.doubts.end(), problems->begin(), problems->end());
   if (!meta.complete) dat.missing.doubts.emplace_back(recorder_did_not_finish);
   dat.unordered = std::any_of(meta.rings.begin(), meta.rings.end(), [](const RecordedRing& ring) { return ring.unordered; });

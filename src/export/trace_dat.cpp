@@ -162,7 +162,8 @@ struct Placed {
 
 class DatWriter {
  public:
-  DatWriter(int fd, const std::string& path, const Ids& ids) : fd_(fd), path_(path), ids_(ids) {}
+  DatWriter(int fd, const std::string& path, const Ids& ids, const std::function<bool()>& stop)
+      : fd_(fd), path_(path), ids_(ids), stop_(stop) {}
 
   result<TraceDatSize> version_6(TraceDat& dat, u32 page) {
     const u32 cpus = give_cpus(dat);
@@ -305,15 +306,18 @@ class DatWriter {
     return true;
   }
 
-  // The file system copies (or only shares: XFS, Btrfs). False: it cannot; the caller writes all of it again.
+  bool stopped() const { return stop_ && stop_(); }
+
+  // The file system copies (or only shares: XFS, Btrfs). False: it cannot, or was stopped; the caller writes all of it again.
   bool copy(const SubBufferFile& whole, const sys::Fd& file) const {
+    constexpr u64 most = 256 << 20;  // between two looks at stop
     loff_t from = 0, to = static_cast<loff_t>(at_);
-    while (static_cast<u64>(from) < whole.size) {
-      const ssize_t n = copy_file_range(file.get(), &from, fd_, &to, whole.size - static_cast<u64>(from), 0);
+    while (static_cast<u64>(from) < whole.size && !stopped()) {
+      const ssize_t n = copy_file_range(file.get(), &from, fd_, &to, std::min(most, whole.size - static_cast<u64>(from)), 0);
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return false;
     }
-    return true;
+    return static_cast<u64>(from) == whole.size;
   }
 
   // Sorts a buffer's rings by CPU number, a CPU's older rings first; returns the numbers. A number that no file can have is
@@ -361,6 +365,7 @@ class DatWriter {
         at_ += whole->size;
       } else {
         for (;;) {
+          if (stopped()) return refuse(std::errc::interrupted, path_ + " was not written: interrupted");
           auto view = RS_TRY(ring->next());
           if (!view) break;
           // Header, data and the number of missed events; the rest is a hole. A smaller sub-buffer is stored with room at its
@@ -421,6 +426,7 @@ class DatWriter {
   int fd_;
   const std::string& path_;
   const Ids& ids_;
+  const std::function<bool()>& stop_;
   std::vector<u8> gap_;
   std::vector<u64> copy_;  // of a sub-buffer
   u64 at_ = 0;             // where the next sub-buffer goes
@@ -434,7 +440,7 @@ result<TraceDatSize> write_trace_dat(const std::string& path, TraceDat& dat) {
   auto file = RS_TRY(sys::NewFile::replace(path));
   u32 page = page_size;
   for (const auto& buffer : dat.buffers) page = std::max(page, DatWriter::page_of(buffer));
-  DatWriter writer(file.fd(), path, ids);
+  DatWriter writer(file.fd(), path, ids, dat.stop);
   auto size = dat.buffers.size() <= 1 ? writer.version_6(dat, page) : writer.version_7(dat, page);
   if (!size) return size;
   RS_TRY(file.put_in_place());

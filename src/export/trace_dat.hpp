@@ -8,6 +8,7 @@
 // none above 32,767. The number of a thread's ring becomes the CPU number that trace-cmd shows. The first of several buffers
 // has no name: it is the file's own, and KernelShark opens no file without one.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,6 +31,7 @@ struct TraceDat {
   std::vector<TraceDatBuffer> buffers;
   Missing missing{};       // told among the statistics: trace-cmd report --stat shows it
   bool unordered = false;  // the times of some ring go back
+  std::function<bool()> stop{};  // true: the file is not wanted
 };
 
 struct TraceDatSize {

@@ -2,15 +2,19 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "sys/try.hpp"
 
@@ -103,6 +107,19 @@ void give_to_owner(int fd, int dir) noexcept {
 
 result<std::string> read_all(const Fd& fd, const std::string& path) {
   return fd ? read_text(fd.get(), path) : fail_beneath(errno, "cannot open " + path);
+}
+
+bool is_on_procfs(int dir) noexcept {
+  struct statfs fs {};
+  return fstatfs(dir, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
+}
+
+// Of a link in /proc/self/fd, by any path; -1: it is elsewhere.
+int own_descriptor(const Entry& link) noexcept {
+  struct stat dir {}, own {};
+  const bool ours = fstat(link.dir.get(), &dir) == 0 && stat("/proc/self/fd", &own) == 0 && dir.st_dev == own.st_dev &&
+                    dir.st_ino == own.st_ino;
+  return ours ? std::atoi(link.name.c_str()) : -1;
 }
 
 bool remove_at(int dir, const char* name, int depth) noexcept;
@@ -268,26 +285,65 @@ result<void> copy_owned(int from, const char* file, int to, const char* copy) {
 result<Output> Output::at(std::string path) {
   const std::string named = path;
   for (int links = 0;; ++links) {
-    struct stat own {}, st {};
-    if (lstat(path.c_str(), &own) != 0) return Output{path};  // it is new, or making it fails
-    if (S_ISDIR(own.st_mode)) return fail(EISDIR, "cannot write " + named);
-    if (S_ISREG(own.st_mode)) return Output{path, own.st_mode & 07777};
-    if (!S_ISLNK(own.st_mode)) return Output{path, std::nullopt, true};
-    const bool believed = own.st_uid == 0 || own.st_uid == geteuid();
-    if (!believed || links == 40) return fail_beneath(believed ? ELOOP : EPERM, "will not follow the symlink " + path);
-    // One of /proc leads to a pipe that has no path.
-    if (stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return Output{path, std::nullopt, true};
-    char text[PATH_MAX];
-    const ssize_t n = readlink(path.c_str(), text, sizeof text);
-    if (n <= 0) return fail(errno, "cannot follow the symlink " + path);
-    path.replace(text[0] == '/' ? 0 : path.rfind('/') + 1, std::string::npos, text, static_cast<size_t>(n));
+    if (path.ends_with('/')) return fail(EISDIR, "cannot write " + named);
+    Output to;
+    to.entry = RS_TRY(open_parent(path));
+    to.path = path;
+    const int dir = to.entry.dir.get();
+    const char* const name = to.entry.name.c_str();
+    if (fstatat(dir, name, &to.found, AT_SYMLINK_NOFOLLOW) != 0) return to;  // it is new, or making it fails
+    if (S_ISREG(to.found.st_mode)) {
+      if (to.found.st_uid == geteuid()) to.mode = to.found.st_mode & 0777;
+      return to;
+    }
+    if (S_ISLNK(to.found.st_mode)) {
+      const bool believed = to.found.st_uid == 0 || to.found.st_uid == geteuid();
+      if (!believed || links == 40) return fail_beneath(believed ? ELOOP : EPERM, "will not follow the symlink " + path);
+      if (!is_on_procfs(dir)) {
+        char text[PATH_MAX];
+        const ssize_t n = readlinkat(dir, name, text, sizeof text);
+        if (n <= 0) return fail(errno, "cannot follow the symlink " + path);
+        path.replace(text[0] == '/' ? 0 : path.rfind('/') + 1, std::string::npos, text, static_cast<size_t>(n));
+        continue;
+      }
+      // It leads to an open file, which may have no path.
+      if (fstatat(dir, name, &to.found, 0) != 0) return fail(errno, "cannot write " + named);
+      to.linked = true;
+      to.descriptor = own_descriptor(to.entry);
+      if (S_ISREG(to.found.st_mode) && to.descriptor < 0)
+        return refuse(std::errc::invalid_argument,
+                      "cannot write " + named + ": it is a file that another process has open; name the file itself");
+    }
+    if (S_ISDIR(to.found.st_mode)) return fail(EISDIR, "cannot write " + named);
+    to.path = named;
+    to.special = true;
+    return to;
   }
+}
+
+result<Fd> Output::open(bool wait) const {
+  survive_broken_pipes();
+  if (descriptor >= 0) {  // with its offset: others have written there, or will
+    Fd same(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    return same ? result<Fd>(std::move(same)) : fail(errno, "cannot write " + path);
+  }
+  const int flags = O_WRONLY | O_NOCTTY | O_CLOEXEC | (linked ? 0 : O_NOFOLLOW) | (wait ? 0 : O_NONBLOCK);
+  Fd fd(openat(entry.dir.get(), entry.name.c_str(), flags));
+  if (!fd && errno == ENXIO && !wait && S_ISFIFO(found.st_mode)) return fd;
+  struct stat st {};
+  if (!fd || fstat(fd.get(), &st) != 0) return fail(errno, "cannot write " + path);
+  if (st.st_dev != found.st_dev || st.st_ino != found.st_ino || st.st_rdev != found.st_rdev ||
+      (st.st_mode & S_IFMT) != (found.st_mode & S_IFMT))
+    return refuse(std::errc::device_or_resource_busy, "cannot write " + path + ": another file has just taken its place");
+  if (!wait && fcntl(fd.get(), F_SETFL, 0) != 0) return fail(errno, "cannot write " + path);
+  return fd;
 }
 
 tl::unexpected<Error> Output::refused() const {
   return refuse(std::errc::invalid_argument,
                 "cannot write " + path +
-                    ": it is a device, a FIFO or a socket, and this format needs a file, which would replace it; name a file");
+                    ": it is a device, a FIFO or a socket, or leads to an open file, and this format needs a file, which would "
+                    "replace it; name a file");
 }
 
 result<NewFile> NewFile::create(const std::string& path, mode_t mode) {
@@ -296,11 +352,26 @@ result<NewFile> NewFile::create(const std::string& path, mode_t mode) {
   return create(std::move(at.dir), dir, at.name, path, mode);
 }
 
+result<NewFile> NewFile::replace(Output to, mode_t mode) {
+  const int dir = to.entry.dir.get();
+  auto file = RS_TRY(create(std::move(to.entry.dir), dir, to.entry.name, to.path, mode, ".part" + std::to_string(getpid())));
+  if (to.mode && fchmod(file.fd(), *to.mode) != 0) return fail(errno, "cannot give a new file the mode of " + to.path);
+  return result<NewFile>(std::move(file));
+}
+
 result<NewFile> NewFile::replace(const std::string& path, mode_t mode) {
-  const Output to = RS_TRY(Output::at(path));
+  auto to = RS_TRY(Output::at(path));
   if (to.special) return to.refused();
-  auto file = RS_TRY(create(to.path, mode));
-  if (to.mode && fchmod(file.fd(), *to.mode) != 0) return fail(errno, "cannot give " + path + ".new the mode of " + path);
+  return replace(std::move(to), mode);
+}
+
+result<NewFile> NewFile::into(const std::string& path, mode_t mode, bool wait) {
+  auto to = RS_TRY(Output::at(path));
+  if (!to.special) return replace(std::move(to), mode);
+  NewFile file;
+  file.fd_ = RS_TRY(to.open(wait));
+  file.named_ = true;
+  file.path_ = path;
   return result<NewFile>(std::move(file));
 }
 
@@ -308,29 +379,36 @@ result<NewFile> NewFile::create(int dir, const std::string& name, const std::str
   return create({}, dir, name, path, 0600);
 }
 
-result<NewFile> NewFile::create(Fd own, int dir, const std::string& name, const std::string& path, mode_t mode) {
+result<NewFile> NewFile::create(Fd own, int dir, const std::string& name, const std::string& path, mode_t mode,
+                                const std::string& ending) {
   NewFile file;
   file.own_ = std::move(own);
   file.dir_ = dir;
   file.name_ = name;
+  file.fresh_ = name + ending;
   file.path_ = path;
-  const std::string fresh = name + ".new";
-  if (unlinkat(dir, fresh.c_str(), 0) != 0 && errno != ENOENT) return fail(errno, "cannot replace " + path + ".new");
-  file.fd_ = open_beneath(dir, fresh.c_str(), O_RDWR | O_CREAT | O_EXCL, mode);
-  if (!file.fd_) return fail(errno, "cannot make " + path + ".new");
+  if (unlinkat(dir, file.fresh_.c_str(), 0) != 0 && errno != ENOENT) return fail(errno, "cannot replace " + path + ending);
+  file.fd_ = open_beneath(dir, file.fresh_.c_str(), O_RDWR | O_CREAT | O_EXCL, mode);
+  if (!file.fd_) return fail(errno, "cannot make " + path + ending);
   return result<NewFile>(std::move(file));
 }
 
 NewFile::~NewFile() {
-  if (fd_) unlinkat(dir_, (name_ + ".new").c_str(), 0);
+  if (fd_ && !named_) unlinkat(dir_, fresh_.c_str(), 0);
+}
+
+result<void> NewFile::take_name() {
+  if (std::exchange(named_, true) || renameat(dir_, fresh_.c_str(), dir_, name_.c_str()) == 0) return {};
+  const int error = errno;
+  unlinkat(dir_, fresh_.c_str(), 0);
+  return fail(error, "cannot put " + path_ + " in place");
 }
 
 result<void> NewFile::put_in_place() {
-  const std::string fresh = name_ + ".new";
   // Some file systems report a lack of room only when the file is closed.
-  if (close(fd_.release()) == 0 && renameat(dir_, fresh.c_str(), dir_, name_.c_str()) == 0) return {};
+  if (close(fd_.release()) == 0) return take_name();
   const int error = errno;
-  unlinkat(dir_, fresh.c_str(), 0);
+  if (!named_) unlinkat(dir_, fresh_.c_str(), 0);
   return fail(error, "cannot put " + path_ + " in place");
 }
 

@@ -15,6 +15,7 @@
 // open waits, as a FIFO's would.
 #pragma once
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <optional>
 
@@ -56,10 +57,18 @@ result<void> copy_owned(int from, const char* file, int to, const char* copy);
 
 // Where a file that the user names goes: behind the symlinks at the end of its path, which must belong to root or this user.
 struct Output {
+  Entry entry;                   // behind the symlinks
   std::string path;
-  std::optional<mode_t> mode{};  // of the file that is there, and is replaced
-  bool special = false;          // a device, a FIFO, a socket: it is never replaced, but may be written into
+  std::optional<mode_t> mode{};  // of this user's file that is there, and is replaced
+  // A device, a FIFO, a socket, or an open file that a link on procfs leads to: it is never replaced, but may be written into.
+  bool special = false;
+  bool linked = false;           // by procfs
+  int descriptor = -1;           // the one of this process that it leads to
+  struct stat found {};          // a special one
   static result<Output> at(std::string path);
+  // A special one, as it was found; a file is not cut. Empty: a FIFO that nobody reads yet, without `wait`. From now on a write
+  // into a broken pipe fails.
+  result<Fd> open(bool wait = true) const;
   tl::unexpected<Error> refused() const;  // of a special one, by a format that needs a file
 };
 
@@ -68,20 +77,27 @@ class NewFile {
  public:
   static result<NewFile> create(const std::string& path, mode_t mode = 0600);
   static result<NewFile> create(int dir, const std::string& name, const std::string& path);  // `path`: for the error
-  // In the place of an Output's file, whose mode it keeps. An error where that is special.
+  // In the place of an Output's file, whose mode it keeps. Until then it is NAME.partPID: several processes may write one. An
+  // error where that is special.
   static result<NewFile> replace(const std::string& path, mode_t mode = 0600);
+  // The same, or a special one, opened, which has its name. fd() < 0: see Output::open.
+  static result<NewFile> into(const std::string& path, mode_t mode, bool wait = true);
   NewFile(NewFile&&) = default;
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();
   int fd() const noexcept { return fd_.get(); }
-  result<void> put_in_place();
+  result<void> take_name();     // before it is complete
+  result<void> put_in_place();  // and close it
 
  private:
   NewFile() = default;
-  static result<NewFile> create(Fd own, int dir, const std::string& name, const std::string& path, mode_t mode);
+  static result<NewFile> create(Fd own, int dir, const std::string& name, const std::string& path, mode_t mode,
+                                const std::string& ending = ".new");
+  static result<NewFile> replace(Output to, mode_t mode);
   Fd own_, fd_;  // the directory, if this object closes it
   int dir_ = -1;
-  std::string name_, path_;
+  bool named_ = false;
+  std::string name_, fresh_, path_;
 };
 
 // The names in a directory, except "." and "..".

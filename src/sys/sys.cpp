@@ -257,14 +257,19 @@ std::vector<std::pair<i32, std::string>> cmdlines_of(const result<std::string>& 
   return all;
 }
 
-void survive_file_limit() {
+namespace {
+void survive(int signal) {
   struct sigaction action {}, old {};
-  sigaction(SIGXFSZ, nullptr, &old);
+  sigaction(signal, nullptr, &old);
   if (old.sa_handler != SIG_DFL) return;
   action.sa_handler = [](int) {};
   action.sa_flags = SA_RESTART;
-  sigaction(SIGXFSZ, &action, nullptr);
+  sigaction(signal, &action, nullptr);
 }
+}  // namespace
+
+void survive_file_limit() { survive(SIGXFSZ); }
+void survive_broken_pipes() { survive(SIGPIPE); }
 
 bool free_part(int fd, u64 offset, u64 size) noexcept {
   return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(size)) == 0;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "binary.hpp"
+#include "export/recording_as_dat.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "perfetto_reader.hpp"
 #include "random_recording.hpp"
@@ -279,6 +280,39 @@ TEST_F(RecordLive, LinesGoIntoAFifo) {
   EXPECT_EQ(events_in_order(test::slurp(dir + "/got")), recorded(o.err)) << o.err;
 }
 
+// It is opened again and again while the recording goes on, and at its end until an interrupt.
+TEST_F(RecordLive, AFifoWithoutAReaderHoldsNothingUp) {
+  const std::string record = RINGSIDE_BUILD_DIR "/ringside record --libc malloc --to out.json -- ";
+  const Outcome late =
+      run("mkfifo out.json; " + record + "sh -c 'ls /etc; touch ran' >/dev/null & P=$!; until [ -e ran ] || ! kill -0 $P; do "
+          "sleep 0.02; done; cat out.json >got; wait $P");
+  ASSERT_EQ(late.code, 0) << late.err;
+  EXPECT_GT(recorded(late.err), 0u) << late.err;
+  EXPECT_EQ(events_in_order(test::slurp(dir + "/got")), recorded(late.err)) << late.err;
+  const Outcome none =
+      run("timeout --foreground 60 " + record + "ls /etc >/dev/null & P=$!; until grep -qs 'complete\": *true' "
+          "out.json.parts/meta.json || ! kill -0 $P; do sleep 0.02; done; kill -TERM $P; wait $P");
+  EXPECT_EQ(none.code, 1) << none.err;
+  EXPECT_NE(none.err.find("out.json was not written: interrupted, and no program reads this FIFO; what was recorded is in "
+                          "out.json.parts"),
+            std::string::npos)
+      << none.err;
+  EXPECT_TRUE(std::filesystem::is_fifo(dir + "/out.json"));
+  EXPECT_GT(report("out.json.parts").size(), 0u);
+}
+
+TEST_F(RecordLive, AFifosReaderThatLeavesEndsNoRecording) {
+  const Outcome o = run("mkfifo out.json; head -c 1 out.json >got & H=$!; " RINGSIDE_BUILD_DIR
+                        "/ringside record --libc malloc --to out.json -- sh -c 'ls /etc; until [ -e go ]; do sleep 0.02; done; "
+                        "ls /usr' >/dev/null & P=$!; until [ -s got ] || ! kill -0 $P; do sleep 0.02; done; kill $H; wait $H; "
+                        "touch go; wait $P");
+  EXPECT_EQ(o.code, 1) << o.err;
+  EXPECT_NE(o.err.find("out.json: Broken pipe; the recording goes on in out.json.parts"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("out.json has a part of the events"), std::string::npos) << o.err;
+  EXPECT_EQ(report("out.json.parts").size(), recorded(o.err.substr(o.err.find(" events, ") - 12))) << o.err;
+  EXPECT_EQ(ringside("list --json").out, "[]\n");
+}
+
 TEST_F(RecordLive, PerfettoLoadsItAtEveryMoment) {
   if (auto kernel = tracefs_dir(); !kernel) GTEST_SKIP() << kernel.error().sentence;
   const Outcome o = record("-e raw_syscalls -b 16M --stack", "out.pftrace", "cp out.pftrace early.pftrace");
@@ -354,6 +388,66 @@ TEST_F(ExportTo, WhatIsNoFileStays) {
     EXPECT_GT(fs::file_size(dir + "/far/real." + name), 100u) << name;
   }
   EXPECT_EQ(static_cast<unsigned>(fs::status(dir + "/far/real.json").permissions()), 0640u);
+}
+
+// A descriptor is written into where it stands, also where it is a file's.
+TEST_F(ExportTo, OpenFilesKeepWhatIsAroundIt) {
+  test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::program);
+  ASSERT_EQ(ringside("export data -o out.csv").code, 0);
+  const std::string tool = RINGSIDE_BUILD_DIR "/ringside ";
+  for (const char* const name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
+    ASSERT_EQ(run("((echo HEADER; " + tool + "export data --format csv -o " + name + "; echo TRAILER) >all)").code, 0) << name;
+    EXPECT_EQ(test::slurp(dir + "/all"), "HEADER\n" + test::slurp(dir + "/out.csv") + "TRAILER\n") << name;
+  }
+  const Outcome dat = run("((echo HEADER; " + tool + "export data --format dat -o /dev/stdout; echo TRAILER) >all)");
+  EXPECT_NE(dat.err.find("/dev/stdout: it is a device"), std::string::npos) << dat.err;
+  EXPECT_EQ(test::slurp(dir + "/all"), "HEADER\nTRAILER\n");
+  const Outcome another = run("echo HEADER >all; " + tool + "export data --format csv -o /proc/$$/fd/3 3>>all");
+  EXPECT_EQ(another.code, 1);
+  EXPECT_EQ(test::slurp(dir + "/all"), "HEADER\n");
+}
+
+// What another user has put there is not written through, and gives root's file no mode.
+TEST_F(ExportTo, AnotherUsersFilesLeadNowhere) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make files of another user";
+  namespace fs = std::filesystem;
+  test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::program);
+  ASSERT_EQ(run("mkfifo fifo; ln -s fifo theirs.json; chown -h 65533 theirs.json; ln -s theirs.json link.json; touch old.json; "
+                "chown 65533 old.json; chmod 4777 old.json")
+                .code,
+            0);
+  for (const char* const name : {"theirs.json", "link.json"}) {
+    const Outcome o = run("timeout 30 " RINGSIDE_BUILD_DIR "/ringside export data -o " + std::string(name));
+    EXPECT_EQ(o.code, 1);
+    EXPECT_NE(o.err.find("will not follow the symlink theirs.json"), std::string::npos) << o.err;
+  }
+  ASSERT_EQ(ringside("export data -o old.json").code, 0);
+  EXPECT_EQ(static_cast<unsigned>(fs::status(dir + "/old.json").permissions()) & ~0644u, 0u);
+}
+
+// What babeltrace2 says, and counts, goes into no file that another user may have led elsewhere.
+TEST_F(ExportTo, ACtfTraceIsMadeBesideNoNamesThatCanBeGuessed) {
+  test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::program);
+  if (run("babeltrace2 --version").code == 127) GTEST_SKIP() << "babeltrace2 is not installed";
+  const Outcome o =
+      run("echo mine >mine; sh -c 'for n in said totals part; do ln -s mine out.ctf.$n$$; done; "
+          "exec " RINGSIDE_BUILD_DIR "/ringside export data -o out.ctf'");
+  if (o.err.find("libbabeltrace2-dev") != std::string::npos) GTEST_SKIP() << o.err;
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(test::slurp(dir + "/mine"), "mine\n");
+  EXPECT_TRUE(std::filesystem::exists(dir + "/out.ctf/metadata"));
+  EXPECT_EQ(run("ls -d out.ctf.* | wc -l").out, "3\n") << "only the links are left";
+}
+
+TEST_F(ExportTo, ATraceDatThatIsStoppedLeavesNothing) {
+  test::random_recording(dir + "/data", ClockInfo{}, 2, 4096, Of::program);
+  ASSERT_EQ(run("echo old >out.dat").code, 0);
+  int looks = 0;
+  const auto written = export_recording(dir + "/data", dir + "/out.dat", "", nullptr, [&] { return ++looks == 2; });
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.error().sentence.find("out.dat was not written: interrupted"), std::string::npos);
+  EXPECT_EQ(test::slurp(dir + "/out.dat"), "old\n");
+  EXPECT_EQ(run("ls -d out.dat*").out, "out.dat\n");
 }
 
 // A filter that no event passes does not keep it from looking at signals. Many names of one recording make it long.
