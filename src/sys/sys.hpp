@@ -81,7 +81,7 @@ std::vector<std::pair<i32, std::string>> cmdlines_of(const result<std::string>& 
 // From now on, a write beyond RLIMIT_FSIZE fails with EFBIG instead of killing the process. Executed programs do not inherit
 // this.
 void survive_file_limit();
-// The same for a pipe that nobody reads any more: EPIPE.
+// The same for a pipe without a reader: EPIPE.
 void survive_broken_pipes();
 
 // False, errno EFBIG: `size` is beyond the process's RLIMIT_FSIZE, where the kernel would kill it with SIGXFSZ. Signal-safe.

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
@@ -130,6 +131,32 @@ TEST_P(BeneathTest, NewFilesBelongToTheOwner) {
   ASSERT_EQ(chmod((dir + "/in/mine/file").c_str(), 0620), 0);
   EXPECT_FALSE(open_owned(at.get(), "mine/file", O_RDONLY));
   EXPECT_FALSE(fs::exists(dir + "/out/made"));
+}
+
+TEST_P(BeneathTest, AnOutputIsOpenedAsItWasFound) {
+  const std::string fifo = dir + "/in/fifo", other = dir + "/in/other", file = dir + "/out/file";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const auto to = Output::at(fifo);
+  ASSERT_TRUE(to && to->special);
+  const auto unread = to->open(false);
+  ASSERT_TRUE(unread) << unread.error().sentence;
+  EXPECT_FALSE(*unread) << "nobody reads it";
+  {
+    const Fd reader(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    const auto opened = to->open(false);
+    ASSERT_TRUE(opened && *opened);
+    EXPECT_EQ(fcntl(opened->get(), F_GETFL) & O_NONBLOCK, 0);
+  }
+  link(file, "led");
+  ASSERT_EQ(mkfifo(other.c_str(), 0600), 0);
+  const Fd reader(::open(other.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  for (const std::string& instead : {dir + "/in/led", file, other}) {
+    ASSERT_EQ(renameat2(AT_FDCWD, instead.c_str(), AT_FDCWD, fifo.c_str(), RENAME_EXCHANGE), 0);
+    EXPECT_FALSE(to->open(false)) << instead;
+    ASSERT_EQ(renameat2(AT_FDCWD, instead.c_str(), AT_FDCWD, fifo.c_str(), RENAME_EXCHANGE), 0);
+  }
+  std::ifstream outside(file);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(outside), {}), "outside");
 }
 
 TEST_P(BeneathTest, RemovesOnlyFilesInside) {
