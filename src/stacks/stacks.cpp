@@ -70,8 +70,11 @@ void Stacks::find(u32 id, Kind& kind) const {
   }
 }
 
+// The common flags, preempt count and thread are equal, but for the wish to reschedule: an interrupt between the two may set it.
 bool Stacks::together(Bytes event, Bytes stack) {
-  return event.size >= 8 && stack.size >= 8 && std::memcmp(event.data + 2, stack.data + 2, 6) == 0;
+  constexpr u8 reschedule = 0x02 | 0x04 | 0x20;  // lazily, at once, by the preempt count
+  return event.size >= 8 && stack.size >= 8 && ((event.data[2] ^ stack.data[2]) & ~reschedule) == 0 &&
+         std::memcmp(event.data + 3, stack.data + 3, 5) == 0;
 }
 
 Stacks::Addresses Stacks::add(const u8* words, size_t count) {

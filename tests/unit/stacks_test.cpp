@@ -343,6 +343,8 @@ TEST_F(Joined, TheKernelsStackIsThatOfTheEventInFrontOfIt) {
       stack = Payload(4, 55).put(i32{2}).put(u32{0}).put(u64{0xffffffff81000110}).put(u64{0xffffffff81000020}).put(u64{0xdead});
   EXPECT_TRUE(Stacks::together(event, stack));
   EXPECT_FALSE(Stacks::together(Payload(9, 56), stack));
+  EXPECT_TRUE(Stacks::together(event, Payload(4, 55, 4))) << "an interrupt has asked to reschedule in between";
+  EXPECT_FALSE(Stacks::together(event, Payload(4, 55, 8))) << "it is the interrupt's";
   const u32 n = take(event, kernel, {stack, {}});
   EXPECT_THAT(stacks.functions(n), ElementsAre("inner", "outer"));  // as many as `size` says
   EXPECT_EQ(take(event, kernel, {stack, {}}), n);
