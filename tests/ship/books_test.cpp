@@ -1,6 +1,5 @@
 // What an agent's books and the table `losses` say of events that did not arrive.
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 
 #include "ship/metrics.hpp"
 #include "ship/ship.hpp"
@@ -160,12 +159,8 @@ TEST_F(Ship, EventsThatHaveArrivedAreShippedWhateverBecomesOfTheirPart) {
 // The events that found no room are neither lost nor recorded: the next agent takes them.
 TEST_F(Ship, ADiskThatIsFullAtTheEndLeavesEventsInTheirRings) {
   const std::string spool = dir + "/spool";
-  fs::create_directories(spool);
-  if (mount("none", spool.c_str(), "tmpfs", 0, "size=2m") != 0) GTEST_SKIP() << "a tmpfs cannot be mounted here";
-  struct Mounted {
-    std::string at;
-    ~Mounted() { umount2(at.c_str(), MNT_DETACH); }
-  } const mounted{spool};
+  const SmallDisk disk(spool);
+  if (!disk) GTEST_SKIP() << "a tmpfs cannot be mounted here";
   const auto written = [&] { return nlohmann::json::parse(ringside("stat shop --json").out)["total"]["written"].get<u64>(); };
   // It stops without room for all of these events, also if a part that failed gave its room to the next one.
   const Outcome first =

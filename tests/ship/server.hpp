@@ -20,6 +20,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "clickhouse/server.hpp"
@@ -64,21 +65,26 @@ inline std::string in_path(const std::string& program) {
 // Where thousands of files come and go, and each is synchronised: in memory. No test takes a machine's power away.
 inline std::string in_memory(const std::string& name) { return (access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : "/tmp/") + name; }
 
+// A socket that listens, and its port.
+inline std::pair<int, u16> listen_on_loopback() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(listen(fd, 16), 0);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  return {fd, ntohs(address.sin_port)};
+}
+
 // Answers every request the same.
 class FakeServer {
  public:
   explicit FakeServer(const std::string& status, const std::string& body)
       : answer_("HTTP/1.1 " + status + "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
                 body) {
-    listen_ = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(bind(listen_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(listen_, 16), 0);
-    getsockname(listen_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
+    std::tie(listen_, port_) = listen_on_loopback();
     thread_ = std::thread([this] { serve(); });
   }
   ~FakeServer() {

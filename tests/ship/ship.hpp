@@ -1,6 +1,9 @@
 // What the tests of ringside ship share: real servers, and a spool's recordings.
 #pragma once
+#include <sys/mount.h>
+
 #include <cstdio>
+#include <filesystem>
 
 #include "binary.hpp"
 #include "random_recording.hpp"
@@ -28,6 +31,24 @@ bool wait_for(const Done& done) {
   }
   return false;
 }
+
+// A file system of 2 MiB.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const std::string& at) : at_(at) {
+    std::filesystem::create_directories(at);
+    mounted_ = mount("none", at.c_str(), "tmpfs", 0, "size=2m") == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) umount2(at_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  explicit operator bool() const { return mounted_; }
+
+ private:
+  const std::string at_;
+  bool mounted_ = false;
+};
 
 struct Ship : BinaryTest {
   std::string database;

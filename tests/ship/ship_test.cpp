@@ -1,7 +1,6 @@
 // ringside ship against a real server: one for all tests of this program.
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/mount.h>
 
 #include <atomic>
 #include <random>
@@ -218,15 +217,7 @@ class BadWay {
   enum class Fault { answer, request };
   BadWay(u16 to, std::map<u32, Fault> faults, std::pair<std::string, std::string> alias = {})
       : to_(to), faults_(std::move(faults)), alias_(std::move(alias)) {
-    listen_ = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(bind(listen_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(listen(listen_, 16), 0);
-    getsockname(listen_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
+    std::tie(listen_, port_) = listen_on_loopback();
     thread_ = std::thread([this] { serve(); });
   }
   ~BadWay() {
@@ -460,12 +451,8 @@ std::string get(u16 port, const std::string& path) {
 // Its spool's disk is full for a while: the agent goes on, drops the oldest parts, and knows of every event what became of it.
 TEST_F(Ship, AFullDiskDropsTheOldestPartsAndTheAgentLivesOn) {
   const std::string spool = dir + "/spool";
-  fs::create_directories(spool);
-  if (mount("none", spool.c_str(), "tmpfs", 0, "size=2m") != 0) GTEST_SKIP() << "a tmpfs cannot be mounted here";
-  struct Mounted {
-    std::string at;
-    ~Mounted() { umount2(at.c_str(), MNT_DETACH); }
-  } const mounted{spool};
+  const SmallDisk disk(spool);
+  if (!disk) GTEST_SKIP() << "a tmpfs cannot be mounted here";
   const u16 port = free_port();
   const auto said = [&] { return slurp(dir + "/said"); };
   const auto write = [&] {
