@@ -129,8 +129,7 @@ result<int> run_guest(const GuestOptions& options) {
   of_guest.add({std::move(source),
                 {first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside"},
                 static_cast<u64>(guest.tsc_offset().ahead)});
-  RS_TRY(set_aside(options.out));
-  const auto made = RS_TRY(RecordingRun::create(options.out, own.instance->clock(), 0, options.compress));
+  const auto made = RS_TRY(new_recording(options.out, own.instance->clock(), options.compress));
   RecordingRun& run = *made;
   run.meta().command = {"guest", options.image};
   RS_TRY(run.add(monitor));

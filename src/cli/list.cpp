@@ -315,9 +315,9 @@ Command add_switch(CLI::App& app, const char* name, const char* description, boo
 std::string needed_by_maker(const std::string& name) {
   const auto opened = Instance::open(name);
   if (!opened || !(*opened)->maker_lives() || !(*opened)->unmapped("")) return "";
-  const bool written = (*opened)->has_writers();
-  return (written ? "the instance " + name + " is being written to" : "the process that made " + name + " lives, a recorder perhaps") +
-         " (--force removes it all the same)";
+  const std::string why = (*opened)->has_writers() ? "the instance " + name + " is being written to"
+                                                   : "the process that made " + name + " lives, a recorder perhaps";
+  return why + " (--force removes it all the same)";
 }
 
 result<int> rm(const RmOptions& options) {

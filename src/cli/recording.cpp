@@ -4,6 +4,8 @@
 
 #include "cli/options.hpp"
 #include "export/units.hpp"
+#include "sys/try.hpp"
+#include "watch/signals.hpp"
 
 namespace ringside::cli {
 
@@ -13,6 +15,11 @@ void RecordingOptions::add_options(CLI::App& app, const std::string& duration, c
   add_duration(app, duration_ns, duration);
   app.add_flag("--fail-on-loss", fail_on_loss, "exit with 3 when events were lost");
   app.add_flag("-q,--quiet", quiet, quietly);
+}
+
+result<std::unique_ptr<RecordingRun>> new_recording(const std::string& dir, const ClockInfo& clock, bool compress) {
+  RS_TRY(set_aside(dir));
+  return RecordingRun::create(dir, clock, 0, compress);
 }
 
 void Told::problems(const RecordingRun& run) {

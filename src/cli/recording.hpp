@@ -17,6 +17,9 @@ struct RecordingOptions {
   void add_options(CLI::App& app, const std::string& duration, const std::string& quietly = "no summary");
 };
 
+// A recording in `dir`; an older one there becomes DIR.old.
+result<std::unique_ptr<RecordingRun>> new_recording(const std::string& dir, const ClockInfo& clock, bool compress = false);
+
 // The messages about a run, each once.
 class Told {
  public:

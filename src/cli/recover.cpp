@@ -70,8 +70,7 @@ result<int> run_recover(const RecoverOptions& options) {
     name.task = name.process = "recovered";
     dumped.add({std::move(source), name}, ring.survey.problems);
   }
-  RS_TRY(set_aside(options.out));
-  auto run = RS_TRY(RecordingRun::create(options.out, clock));
+  auto run = RS_TRY(new_recording(options.out, clock));
   run->meta().boot = boot;
   RS_TRY(run->add(dumped));
   while (!dumped.ended() && !run->failed()) run->poll();

@@ -85,8 +85,7 @@ int follow_writers(const RemoteOptions& options, RemoteFeed& writer, RecordingRu
 result<int> run_remote(const RemoteOptions& options) {
   const RemoteFeed::Options make = feed_options(options);
   RemoteFeed writer(make);
-  RS_TRY(set_aside(options.out));
-  const auto made = RS_TRY(RecordingRun::create(options.out, make.attach.buffer.clock, 0, options.compress));
+  const auto made = RS_TRY(new_recording(options.out, make.attach.buffer.clock, options.compress));
   RecordingRun& run = *made;
   run.meta().command = options.command;
   RS_TRY(run.add(writer));

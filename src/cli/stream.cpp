@@ -40,8 +40,7 @@ result<int> run_stream(const StreamOptions& options) {
   result<void> done;
   Told told;
   const auto begin = [&]() -> result<void> {
-    RS_TRY(set_aside(options.out));
-    run = RS_TRY(RecordingRun::create(options.out, line.content().clock(), 0, options.compress));
+    run = RS_TRY(new_recording(options.out, line.content().clock(), options.compress));
     return run->add(line);
   };
   const auto take_all = [&](bool last) {

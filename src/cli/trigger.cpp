@@ -121,8 +121,7 @@ class FlightRecorder {
     // Uses the watch's own calibration of the clock, so that times are the same there and here.
     const ClockInfo& own = instance_.clock();
     InstanceFeed program(instance_);
-    RS_TRY(set_aside(dir));
-    auto made = RS_TRY(RecordingRun::create(dir, hit.clock.kind == own.kind ? hit.clock : own, 0, options_.compress));
+    auto made = RS_TRY(new_recording(dir, hit.clock.kind == own.kind ? hit.clock : own, options_.compress));
     RecordingRun& run = *made;
     run.meta().start_ns -= std::min(run.meta().start_ns, duration);
     run.meta().command = options_.command;
