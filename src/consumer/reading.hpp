@@ -228,8 +228,9 @@ class Reading {
     if (record.time > totals_.last_ns) totals_.last_ns = record.time;
     totals_.late += record.late;
     if (record.lost != 0) {
-      (record.time < books_begin_ns_ ? totals_.lost_earlier : totals_.lost) += record.lost;
-      if (record.time >= books_begin_ns_ && record.source < overwritten_.size()) overwritten_[record.source].gaps += record.lost;
+      const bool earlier = record.time < books_begin_ns_;
+      (earlier ? totals_.lost_earlier : totals_.lost) += record.lost;
+      if (!earlier && record.source < overwritten_.size()) overwritten_[record.source].gaps += record.lost;
       return Got::gap;
     }
     ++totals_.seen;
