@@ -870,10 +870,9 @@ TEST_F(MountRemotes, EachRequestIsAnsweredOnceUnderLoad) {
   app.join();
 }
 
+// Not under the thread sanitizer: membarrier keeps the writer out of a reset, which it does not know.
+#if !RINGSIDE_TSAN
 TEST_F(MountRemotes, APollerIsToldAtOnceAlsoAfterAReset) {
-#if RINGSIDE_TSAN
-  GTEST_SKIP() << "membarrier keeps the writer out of a reset, which the sanitizer does not know";
-#endif
   remote::ProcessWriter<> writer({remote::announced_path("app"), {{1, "app", "tick", ""}}});
   start();
   EXPECT_EQ(write_it("remotes/app/tracing_on", "1"), 0);
@@ -966,9 +965,6 @@ class Relay {
 
 // Nobody has a file of the writer open meanwhile.
 TEST_F(MountRemotes, EventsAfterAResetWithoutAnAnswerAreKeptWhenTheWriterDies) {
-#if RINGSIDE_TSAN
-  GTEST_SKIP() << "membarrier keeps the writer out of a reset, which the sanitizer does not know";
-#endif
   remote::ProcessWriter<> writer({dir + "/writer", {{1, "app", "tick", ""}}});
   Relay relay(listen_at(dir + "/relay"), dir + "/writer");
   ServerOptions o;
@@ -988,6 +984,7 @@ TEST_F(MountRemotes, EventsAfterAResetWithoutAnAnswerAreKeptWhenTheWriterDies) {
   EXPECT_EQ(std::count(all.data.begin(), all.data.end(), '\n'), 20) << all.data;
   server->release(pipe);
 }
+#endif
 
 TEST_F(MountRemotes, RingsFitIntoMemory) {
   remote::ProcessWriter<> writer({remote::announced_path("app"), {}});
