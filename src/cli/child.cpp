@@ -121,8 +121,8 @@ std::optional<int> Child::ended() {
 }
 
 void Child::pass_on_stop() const {
-  if (stop_signal() != SIGINT) pass_on(stop_signal());
-  else if (interrupt_was_ignored()) pass_on(SIGTERM);
+  if (stop_signal() == SIGINT && interrupt_was_ignored()) pass_on(SIGTERM);
+  else if (stop_signal() != SIGINT || !stop_was_typed()) pass_on(stop_signal());
 }
 
 void Child::pass_on(int signal) const {

@@ -24,8 +24,8 @@ class Child {
   // Its exit code once it has ended, 128 + N after signal N.
   std::optional<int> ended();
   void pass_on(int signal) const;
-  // The signal that asked this process to stop. A SIGINT reached the command as well, from the terminal; but not where it was
-  // inherited as ignored, and there SIGTERM stands for it.
+  // The signal that asked this process to stop. A Ctrl-C reached the command as well. Where SIGINT was inherited as ignored the
+  // command ignores it, too, and SIGTERM stands for it.
   void pass_on_stop() const;
   // If it still runs: sends this signal, and waits until it ends, for a second at most.
   void stop(int signal);

@@ -247,8 +247,7 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return false;
     if (!run.failed() && options.rotation.due(run.bytes(), sys::now_ns() - begun)) return true;
     if (asked_to_stop()) {
-      // Ctrl-C on a terminal reached the command as well; kill(1) only this process. The command may still finish its work:
-      // wait until it ends.
+      // The command may still finish its work: wait until it ends.
       if (!child) return false;
       if (!passed_on) child->pass_on_stop();
       passed_on = true;

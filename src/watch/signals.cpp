@@ -10,14 +10,16 @@ namespace ringside {
 namespace {
 
 volatile sig_atomic_t first_signal = 0;
+volatile sig_atomic_t from_terminal = 0;
 bool ignored = false;
 std::atomic<void (*)()> leaving{nullptr};
 
-void on_signal(int number) {
+void on_signal(int number, siginfo_t* from, void*) {
   if (first_signal != 0) {
     if (auto* const what = leaving.load()) what();
     _exit(128 + number);
   }
+  from_terminal = from->si_code == SI_KERNEL;
   first_signal = number;
 }
 
@@ -25,7 +27,8 @@ void on_signal(int number) {
 
 void catch_signals() {
   struct sigaction action {};
-  action.sa_handler = on_signal;  // no SA_RESTART: sleeping calls return
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO;  // no SA_RESTART: sleeping calls return
   sigemptyset(&action.sa_mask);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction old {};
@@ -38,6 +41,7 @@ void catch_signals() {
 bool interrupt_was_ignored() { return ignored; }
 bool asked_to_stop() { return first_signal != 0; }
 int stop_signal() { return first_signal; }
+bool stop_was_typed() { return from_terminal != 0; }
 void sleep_ns(u64 ns) {
   timespec time{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
   nanosleep(&time, nullptr);

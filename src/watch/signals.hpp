@@ -10,6 +10,7 @@ void catch_signals();
 bool interrupt_was_ignored();  // SIGINT, when this process began
 bool asked_to_stop();
 int stop_signal();  // the first one, or 0
+bool stop_was_typed();  // it came from the terminal, which sends it to all processes in front
 void sleep_ns(u64 ns);  // a signal ends it early
 // Sets the function to call on the second signal, or null; it must be signal-safe.
 void before_leaving(void (*what)());

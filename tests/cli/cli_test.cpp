@@ -1,5 +1,8 @@
 // The binary itself: help, usage errors, exit codes, and its output on a recording made by hand.
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -277,16 +280,41 @@ std::string writer_into(const std::string& dir) {
 }
 
 TEST_F(Cli, FirstSignalFinishesWhatExists) {
-  // A signal to the recorder alone: a command that gets no signal (INT reaches it from the terminal) runs to its end.
-  const Outcome o =
-      ringside("record -o r -- sh -c '" + writer_into("r") + "kill -INT $PPID; sleep 0.3; kill $w; wait $w; exit 5'");
-  EXPECT_EQ(o.code, 5) << o.err;
-  EXPECT_NE(o.err.find("1,000 events"), std::string::npos) << o.err;
-  // A request to end is passed on to the command, and its end is waited for.
-  const Outcome t = ringside("record -o t -- sh -c '" + writer_into("t") +
-                             "trap \"kill $w; wait $w; exit 6\" TERM; kill -TERM $PPID; wait $w; exit 5'");
-  EXPECT_EQ(t.code, 6) << t.err;
-  EXPECT_NE(t.err.find("1,000 events"), std::string::npos) << t.err;
+  // A signal that a process sent to the recorder is passed on to the command, and its end is waited for.
+  for (const std::string name : {"INT", "TERM"}) {
+    const Outcome o = ringside("record -o " + name + " -- sh -c '" + writer_into(name) + "trap \"kill $w; wait $w; exit 6\" " + name +
+                               "; kill -" + name + " $PPID; wait $w; exit 5'");
+    EXPECT_EQ(o.code, 6) << o.err;
+    EXPECT_NE(o.err.find("1,000 events"), std::string::npos) << o.err;
+  }
+}
+
+// The terminal sends it to the command, too: nobody passes it on.
+TEST_F(Cli, ATypedInterruptReachesTheCommandOnce) {
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    if (chdir(dir.c_str()) != 0) _exit(126);
+    execl(RINGSIDE_BUILD_DIR "/ringside", "ringside", "record", "--", "sh", "-c",
+          "n=0; trap 'n=$((n+1)); : > got' INT; : > ready; until [ -e got ]; do sleep 0.02; done; "
+          "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done; exit $((10 + n))",
+          nullptr);
+    _exit(127);
+  }
+  while (access((dir + "/ready").c_str(), F_OK) != 0 && waitpid(pid, nullptr, WNOHANG) == 0) usleep(2000);
+  EXPECT_EQ(write(terminal, "\x03", 1), 1);
+  std::string said;
+  for (char part[4096];;) {
+    const ssize_t n = read(terminal, part, sizeof part);  // EIO: nobody has the terminal open
+    if (n <= 0) break;
+    said.append(part, static_cast<size_t>(n));
+  }
+  close(terminal);
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status)) << said;
+  EXPECT_EQ(WEXITSTATUS(status), 11) << said;
 }
 
 TEST_F(Cli, SecondSignalLeavesAtOnceAndTheRecordingIsReadable) {
