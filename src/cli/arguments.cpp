@@ -169,6 +169,10 @@ std::string unknown_word(const std::vector<std::string>& arguments, const CLI::A
   if (arguments.empty()) return "";
   const std::string& first = arguments[0];
   std::vector<std::string> names;
+  if (first[0] == '-' && app.get_option_no_throw(first) == nullptr) {
+    for (const CLI::Option* o : app.get_options()) names.push_back(o->get_name());
+    return "ringside has no option " + in_quotes(first) + did_you_mean(nearest(first, names));
+  }
   if (first[0] != '-') {
     const CLI::App* const command = command_of(app, first);
     if (command == nullptr) {
@@ -213,6 +217,8 @@ std::string refused(const CLI::ParseError& e, const std::vector<std::string>& ar
   if (dynamic_cast<const CLI::ConversionError*>(&e) != nullptr && name == "Could not convert") {
     const size_t equal = std::min(rest.find(" = "), rest.size());
     const std::string option = rest.substr(0, equal), value = rest.substr(std::min(rest.size(), equal + 3));
+    const CLI::Option* const flag = command == nullptr ? nullptr : command->get_option_no_throw(option);
+    if (flag != nullptr && flag->get_items_expected_max() == 0) return option + " takes no value";
     return option + " takes " + (option == "--pid" ? "the number of a process" : "a number") + ", not " + in_quotes(value);
   }
   return text;

@@ -85,7 +85,7 @@ Command add_crash(CLI::App& app) {
   auto options = std::make_shared<CrashOptions>();
   CLI::App* c = app.add_subcommand("crash", "print the last events of a dead instance, all threads merged");
   c->add_option("WHERE", options->where, "instance, or recording (default: the only instance whose writers are gone)");
-  c->add_option("-n,--max-count,--count", options->count, "how many")->capture_default_str();
+  add_count(*c, options->count, "how many")->capture_default_str();
   add_json(*c, options->json, "one JSON object a line");
   c->footer(
       "Examples:\n"

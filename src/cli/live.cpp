@@ -7,7 +7,9 @@
 #include "cli/json.hpp"
 #include "export/units.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
+#include "watch/picture.hpp"
 
 namespace ringside::cli {
 
@@ -137,6 +139,19 @@ void AnalysisRun::find_mixtures(const std::vector<Column>& columns) {
   }
 }
 
+std::string fit(const std::string& picture, size_t height) {
+  const auto all = static_cast<size_t>(std::count(picture.begin(), picture.end(), '\n'));
+  if (all <= height) return picture;
+  const size_t last = std::min<size_t>(3, height / 4), first = height - std::min(height, last + 1);
+  const auto after = [&](size_t lines) {
+    size_t at = 0;
+    for (; lines != 0; --lines) at = picture.find('\n', at) + 1;
+    return at;
+  };
+  return picture.substr(0, after(first)) + fmt::format("({})\n", counted(all - first - last, "more line")) +
+         picture.substr(after(all - last));
+}
+
 std::string AnalysisRun::awaited() const {
   const std::string sentence = live_ ? unmatched(only_, reading_->trace().formats, "what is live") : "";
   return sentence.empty() ? "" : "waiting: " + sentence;
@@ -171,8 +186,10 @@ double AnalysisRun::due() {
 
 bool AnalysisRun::show(std::string picture) {
   if (!screen_) return put(picture);
-  const std::string sentence = reading_->stopped() ? "" : awaited();
-  return put("\033[H\033[J" + picture + (sentence.empty() ? "" : sentence + "\n"));
+  const std::string clear = "\033[H\033[J";
+  if (reading_->stopped()) return put(clear + picture);  // the last one stays, as a whole
+  if (const std::string sentence = awaited(); !sentence.empty()) picture += sentence + "\n";
+  return put(clear + sys::unwrapped(fit(picture, terminal_height() - 1)));  // the cursor takes a line
 }
 
 int AnalysisRun::finish() {

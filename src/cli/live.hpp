@@ -50,6 +50,9 @@ void say_of_default();
 
 bool is_recorded(const std::string& where);  // what it names now
 
+// A picture of at most `height` lines: the first ones, and the last ones, which have the sums.
+std::string fit(const std::string& picture, size_t height);
+
 class AnalysisRun {
  public:
   static result<std::unique_ptr<AnalysisRun>> open(RunOptions options);

@@ -2,6 +2,7 @@
 #include <exception>
 #include <iostream>
 #include <new>
+#include <sstream>
 
 #include "cli/child.hpp"
 #include "cli/arguments.hpp"
@@ -12,6 +13,7 @@
 
 int main(int argc, char** argv) {
   using namespace ringside::cli;
+  ringside::sys::open_standard_files();
   ringside::mount::put_rights_aside();
   CLI::App app{"ringside: the Linux tracing ring buffer outside the kernel", "ringside"};
   app.require_subcommand(1);
@@ -51,8 +53,12 @@ int main(int argc, char** argv) {
       say(with_help(unknown, command_of(app, arguments[0]) != nullptr ? arguments[0] : ""));
       return exit_usage;
     }
-    // --help and --version also arrive here: their code is 0 and they print to stdout.
-    if (e.get_exit_code() == 0) return app.exit(e) == 0 ? exit_ok : exit_usage;
+    if (asked_for_help) {  // or for the version
+      std::ostringstream text;
+      app.exit(e, text);
+      put(text.str());
+      return all_put() ? exit_ok : exit_failure;
+    }
     say(with_help(refused(e, arguments, app), command_of(app, arguments[0]) != nullptr ? arguments[0] : ""));
     return exit_usage;
   }

@@ -133,16 +133,24 @@ result<int> write_pages(CLI::App& app, const std::string& dir) {
 // :commands.
 constexpr const char* bash_completion = R"bash(# bash completion of ringside
 _ringside() {
-  local answer word=${COMP_WORDS[COMP_CWORD]}
+  local answer files= word=${COMP_WORDS[COMP_CWORD]}
+  local -a found
   compopt -o nospace
   while IFS= read -r answer; do
     case $answer in
-      :files) compopt -o filenames +o nospace; COMPREPLY+=($(compgen -f -- "$word")) ;;
-      :commands) compopt -o filenames +o nospace; COMPREPLY+=($(compgen -c -f -- "$word")) ;;
+      :files) files=-f ;;
+      :commands) files='-c -f' ;;
       *[:/,=]) COMPREPLY+=("$answer") ;;
       *) COMPREPLY+=("$answer ") ;;
     esac
   done < <("${COMP_WORDS[0]}" complete bash "${COMP_LINE:0:COMP_POINT}" 2>/dev/null | cut -f 1)
+  [ -n "$files" ] || return 0
+  # Here bash itself quotes what needs it, and puts a space or a slash behind it.
+  compopt -o filenames +o nospace
+  [ "$word" != = ] || word=
+  word=${word#[\"\']}
+  mapfile -t found < <(compgen $files -- "${word//\\/}")
+  COMPREPLY=("${COMPREPLY[@]% }" "${found[@]}")
 }
 complete -F _ringside ringside
 )bash";
@@ -155,7 +163,7 @@ _ringside() {
     name=${answer%%$'\t'*}
     case $name in
       '') ;;
-      :files) _files ;;
+      :files) compset -P '--*='; _files ;;
       :commands) _command_names -e; _files ;;
       *[:/,=]) open+=("$name"); open_texts+=("$name  ${answer#*$'\t'}") ;;
       *) names+=("$name"); texts+=("$name  ${answer#*$'\t'}") ;;
@@ -172,7 +180,8 @@ function __ringside_complete
     for answer in (ringside complete fish (commandline -cp | string collect) 2>/dev/null)
         switch $answer
             case ':files'
-                __fish_complete_path (commandline -ct)
+                set -l option (string match -r -- '^--[^=]*=' (commandline -ct); or echo)
+                printf '%s\n' $option(__fish_complete_path (string replace -- "$option" '' (commandline -ct)))
             case ':commands'
                 __fish_complete_command
             case '*'

@@ -183,8 +183,13 @@ void add_window(CLI::App& app, Window& window) {
       ->type_name("FROM..TO");
 }
 
-CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words) {
-  return app.add_option("-n,--max-count,--count", count, words);
+CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words, u64 least) {
+  return app.add_option("-n,--max-count,--count", count, words)->check([least](const std::string& text) {
+    u64 number = 0;
+    const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool good = wrong == std::errc() && end == text.data() + text.size() && number >= least;
+    return good ? "" : in_quotes(text) + " is no " + (least == 0 ? "" : "positive ") + "number";
+  });
 }
 
 void add_jobs(CLI::App& app, u32& jobs) {

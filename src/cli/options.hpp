@@ -36,7 +36,7 @@ void add_key(CLI::App& app, std::string& keys);
 // -C, --cpu LIST, --time FROM..TO
 void add_window(CLI::App& app, Window& window);
 // -n, --max-count
-CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words);
+CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words, u64 least = 1);
 // --jobs N
 void add_jobs(CLI::App& app, u32& jobs);
 // --compress: of the recording that the command makes

@@ -6,6 +6,7 @@
 
 #include "cli/command.hpp"
 #include "sys/sys.hpp"
+#include "sys/text.hpp"
 
 namespace ringside::cli {
 
@@ -31,7 +32,7 @@ class Progress {
  private:
   static constexpr u64 every = 250'000'000;
   void write(const std::string& text) {
-    const std::string line = "\r\033[K" + text;
+    const std::string line = "\r\033[K" + sys::unwrapped(text);
     shown_ = ::write(STDERR_FILENO, line.data(), line.size()) > 0;
   }
   bool on_, shown_ = false;

@@ -44,9 +44,42 @@ EventPatterns events_of_program(const RecordOptions& options) {
   return wanted;
 }
 
+// The rings of an instance that is there stay as they are.
+void refuse_other_rings(const RecordOptions& options, const Instance& instance) {
+  const InstanceControl& is = instance.control();
+  const Geometry now = geometry_of(is);
+  std::string refused;
+  const auto check = [&](const char* option, const auto& same) {
+    const auto given = options.of_rings.find(option);
+    if (given == options.of_rings.end() || same()) return;
+    refused += (refused.empty() ? "" : " ") + given->first + " " + given->second;
+  };
+  if (!options.wants_kernel() && !options.kernel_samples()) {  // the rings of these are made as the options say
+    const bool other_subbufs = options.of_rings.count("--subbuf-size") != 0;
+    check("-b", [&] {
+      const u32 subbuf_size = other_subbufs ? static_cast<u32>(options.subbuf_size) : now.subbuf_size();
+      const auto sized = geometry_for(options.buffer_size, subbuf_size, is.spares);
+      return sized && *sized == now;
+    });
+    check("--subbuf-size", [&] { return options.subbuf_size == now.subbuf_size(); });
+    check("--mode", [&] { return (options.mode == "overwrite") == (is.mode == 0); });
+  }
+  check("--rings", [&] { return options.rings == "auto" || (options.rings == "cpu") == (instance.cpu_rings() != 0); });
+  check("--clock", [&] {
+    const auto kind = clock_from(options.clock);
+    if (!kind) throw UsageError{kind.error().sentence};
+    return *kind == instance.clock().kind;
+  });
+  if (!refused.empty())
+    throw UsageError{"-i " + options.instance + ": this instance is there already, and its rings stay as they are, so not " +
+                     in_quotes(refused) + " (ringside stat " + options.instance +
+                     " shows them): leave that out, or remove the instance first"};
+}
+
 result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bool& ours) {
   if (!options.instance.empty()) {
     auto existing = Instance::open(options.instance);
+    if (existing) refuse_other_rings(options, **existing);
     if (existing || existing.error().code != std::errc::no_such_file_or_directory) return existing;
     RS_TRY(not_the_kernels(options.instance));
   }

@@ -186,17 +186,25 @@ void add_options(CLI::App& app, RecordOptions& options) {
          "how samples of -a and -p find a program's callers: fp, by frame pointers (default); dwarf or dwarf,BYTES, by the "
          "compilers' tables, which nearly all code has: the kernel copies BYTES (8192) of the stack into each sample")
       ->type_name("HOW");
-  add_size(app, "-b,--buffer-size", options.buffer_size, "size of each ring, of a CPU or a thread (default 4M)");
-  app.add_option("--rings", options.rings,
-                 "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where the system has what they need")
+  const auto of_rings = [&options](const std::string& name, CLI::Option* option) {
+    return option->each([&options, name](const std::string& value) { options.of_rings[name] = value; });
+  };
+  of_rings("-b",
+           add_size(app, "-b,--buffer-size", options.buffer_size, "size of each ring, of a CPU or a thread (default 4M)"));
+  of_rings("--rings",
+           app.add_option("--rings", options.rings,
+                          "whose: cpu, shared by all processes; thread, one for each; auto: of CPUs where the system has what "
+                          "they need"))
       ->check(CLI::IsMember({"auto", "cpu", "thread"}))
       ->capture_default_str();
-  add_size(app, "--subbuf-size", options.subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
-  app.add_option("--mode", options.mode, "when a ring is full: overwrite the oldest, or discard the new")
+  of_rings("--subbuf-size",
+           add_size(app, "--subbuf-size", options.subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)"));
+  of_rings("--mode", app.add_option("--mode", options.mode, "when a ring is full: overwrite the oldest, or discard the new"))
       ->check(CLI::IsMember({"overwrite", "discard"}))
       ->capture_default_str();
-  app.add_option("--clock", options.clock,
-                 "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)");
+  of_rings("--clock",
+           app.add_option("--clock", options.clock,
+                          "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)"));
   app.add_option("-o,--output", options.out,
                  "directory of the recording; an older recording becomes DIR.old. A FILE that ends in .dat, .pftrace, .json or "
                  ".csv: the same as --to")

@@ -1,5 +1,6 @@
 // The options of `ringside record`.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct RecordOptions {
   u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, max_size = 0;
   Rotation rotation{};
   std::string rings = "auto";
+  std::map<std::string, std::string> of_rings;  // of the options that say how rings are made: those given, with their values
   u32 depth = 64;
   std::string sample;  // the rate
   u64 sample_hz = 0;

@@ -257,13 +257,7 @@ Command add_report(CLI::App& app) {
   add_filter(*c, options->filter);
   add_window(*c, options->window);
   add_jobs(*c, options->jobs);
-  add_count(*c, options->most, "events at most")
-      ->check(
-          [](const std::string& text) {
-            u64 n = 0;
-            return CLI::detail::lexical_cast(text, n) && n > 0 ? "" : in_quotes(text) + " is no positive number";
-          },
-          "POSITIVE");
+  add_count(*c, options->most, "events at most");
   add_json(*c, options->json, "one JSON object a line");
   c->add_flag("-v,--verbose", options->verbose, "report how the clock of each WHERE was converted");
   c->add_flag_callback("--stdio", [] {}, "no effect; accepted because perf report has it")->group("");

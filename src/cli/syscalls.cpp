@@ -397,7 +397,7 @@ Command add_syscalls(CLI::App& app) {
       ->check(CLI::IsMember({"total", "calls", "errors", "mean", "max"}))
       ->capture_default_str()
       ->type_name("NUMBER");
-  c->add_option("-n,--count", options->count, "lines at most")->capture_default_str();
+  add_count(*c, options->count, "lines at most")->capture_default_str();
   c->add_option("--keys", options->most_keys, "lines that are kept count of; a full table gives up those that count least")
       ->capture_default_str()
       ->check(CLI::Range(2, 100'000'000));

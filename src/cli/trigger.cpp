@@ -161,8 +161,10 @@ class FlightRecorder {
 
 class Watch {
  public:
-  Watch(const TriggerOptions& options, Reading& reading, Condition& condition, FlightRecorder& recorder, KernelFeed* kernel)
-      : options_(options), reading_(reading), condition_(condition), recorder_(recorder), kernel_(kernel) {}
+  // from_ns: when it was armed, by the instance's clock; what was written before is not checked.
+  Watch(const TriggerOptions& options, Reading& reading, Condition& condition, FlightRecorder& recorder, KernelFeed* kernel,
+        u64 from_ns)
+      : options_(options), reading_(reading), condition_(condition), recorder_(recorder), kernel_(kernel), from_ns_(from_ns) {}
 
   // Runs until the last recording is made, the reading ends (the command did, or the time is up) or Ctrl-C.
   result<void> go(std::optional<Child>& child) {
@@ -199,7 +201,7 @@ class Watch {
     condition_.look_up_in(reading_);
     TraceRecord record;
     for (u32 n = 0; n < 1'000'000 && reading_.next(record) != Reading::Got::nothing; ++n) {
-      if (record.time < from_ns_) continue;  // it was on its way when the rings were frozen
+      if (record.time < from_ns_) continue;  // written before, or on its way when the rings were frozen
       lost_ += record.lost;
       ++looked_at_;
       if (!condition_.met(record, reading_.ring(record))) continue;
@@ -269,7 +271,7 @@ class Watch {
   Condition& condition_;
   FlightRecorder& recorder_;
   KernelFeed* kernel_;
-  u64 from_ns_ = 0, made_ = 0, lost_ = 0, looked_at_ = 0;
+  u64 from_ns_, made_ = 0, lost_ = 0, looked_at_ = 0;
 };
 
 // The kernel's events that the condition needs: those that it names, or those recorded events that can meet the filter.
@@ -359,7 +361,9 @@ void see_out(Child& child, const TriggerOptions& options, u64 start) {
 }
 
 // Words of a condition that can be wrong are told before the command runs, and before a night of waiting.
-void check_events_of(const Wanted& wanted, const TriggerOptions& options, const std::vector<KernelEvent>& known) {
+void check_events_of(const Wanted& wanted, const TriggerOptions& options, const Instance& instance,
+                     const std::vector<KernelEvent>& known) {
+  const std::vector<EventInfo> declared = instance.events();
   std::vector<std::string> all;
   std::set<std::string> systems;
   for (const KernelEvent& e : known) {
@@ -369,6 +373,8 @@ void check_events_of(const Wanted& wanted, const TriggerOptions& options, const 
   for (const EventPattern& pattern : wanted.events) {
     const std::string& text = pattern.text();
     if (names_some(pattern, known)) continue;
+    if (std::any_of(declared.begin(), declared.end(), [&](const EventInfo& e) { return pattern.matches(e.system, e.name); }))
+      continue;
     const size_t colon = text.find(':');
     if (text.starts_with("libc:")) {
       const std::vector<std::string> calls = libc_calls();
@@ -409,7 +415,7 @@ result<int> run_trigger(TriggerOptions options) {
   const auto asked = kernel_events();
   if (!asked && !has_program) return tl::unexpected<Error>(asked.error());
   const std::vector<KernelEvent> known = asked.value_or(std::vector<KernelEvent>{});
-  if (has_program) check_events_of(wanted, options, known);
+  if (has_program) check_events_of(wanted, options, instance, known);
   const std::unique_ptr<KernelFeed> kernel = RS_TRY(kernel_part(options, wanted, known, instance.clock()));
   if (kernel == nullptr && !has_program) {
     if (!wanted.events.empty())
@@ -430,6 +436,7 @@ result<int> run_trigger(TriggerOptions options) {
 
   FlightRecorder recorder(options, instance, kernel.get());
   RS_TRY(recorder.arm());
+  const u64 armed_ns = now_of(instance.clock());
   std::optional<Child> child;
   Reading::Options open = reading_of(has_program ? std::vector<std::string>{instance.path()} : std::vector<std::string>{});
   open.kernel = watched;
@@ -452,7 +459,7 @@ result<int> run_trigger(TriggerOptions options) {
   if (!options.quiet)
     say(fmt::format("armed: {} of the kernel in rings of {}{}", counted(kernel != nullptr ? kernel->enabled() : 0, "event"),
                     format_size(options.buffer_size), has_program ? ", and instance " + instance.name() : std::string()));
-  Watch watch(options, reading, condition, recorder, kernel.get());
+  Watch watch(options, reading, condition, recorder, kernel.get(), armed_ns);
   auto done = watch.go(child);
   if (watch.lost() != 0)
     say(counted(watch.lost(), "event") + " came too fast for a test of the condition: it may have held unseen");
@@ -495,8 +502,8 @@ Command add_trigger(CLI::App& app) {
       ->type_name("DIR")
       ->capture_default_str();
   add_compress(*c, options->compress);
-  c->add_option("-n,--max-count,--count", options->count,
-                "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR")
+  add_count(*c, options->count,
+            "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR", 0)
       ->capture_default_str();
   add_time(*c, "--after", options->after_ns, "save the events of this time after the condition, too (default 0)");
   c->add_option(

@@ -128,11 +128,14 @@ class Watcher {
   u64 next_ns() const { return std::min(next_tick_, end_ns_); }
   bool ended() const { return ended_; }
 
-  // Stops the events; all that were written before are counted.
+  // Stops the events; all that were written before are counted. The rest of a recording is not read.
   void stop() {
-    if (!live()) return;
-    run_->reading().take_rest(use());
-    tick();
+    if (live()) {
+      run_->reading().take_rest(use());
+      return tick();
+    }
+    if (!ended_) run_->reading().leave_the_rest();
+    refresh();
   }
   int finish() {
     run_->find_mixtures(model_->keys());

@@ -166,6 +166,7 @@ class Reading {
     const auto enough = [&] { return following_ ? time_.now() > deadline : time_.over(); };
     cut_ = is_plain() ? !take_runs(use, enough) : !take(use, enough);
   }
+  void leave_the_rest() { cut_ = true; }
   bool cut() const { return cut_; }  // not all was read
   // Until the end.
   template <class Use>

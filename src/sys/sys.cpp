@@ -257,6 +257,11 @@ std::vector<std::pair<i32, std::string>> cmdlines_of(const result<std::string>& 
   return all;
 }
 
+void open_standard_files() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)  // the lowest free number is taken
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY);
+}
+
 namespace {
 void survive(int signal) {
   struct sigaction action {}, old {};

@@ -78,6 +78,10 @@ result<void> write_text(int fd, const std::string& path, const std::string& text
 // Threads and their names from tracefs' saved_cmdlines: lines of "tid name". None if it could not be read.
 std::vector<std::pair<i32, std::string>> cmdlines_of(const result<std::string>& saved);
 
+// Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed: else a file that is opened later would have its number
+// and get the text that is printed. To print to a standard output that was closed goes on failing.
+void open_standard_files();
+
 // From now on, a write beyond RLIMIT_FSIZE fails with EFBIG instead of killing the process. Executed programs do not inherit
 // this.
 void survive_file_limit();

@@ -17,6 +17,9 @@ inline std::string printable(std::string_view text) {
   return out;
 }
 
+// For a terminal: a line that is longer than it is wide ends at its edge.
+inline std::string unwrapped(const std::string& text) { return "\033[?7l" + text + "\033[?7h"; }
+
 // As build ids are written.
 inline std::string hex(Bytes bytes) {
   constexpr char digits[] = "0123456789abcdef";

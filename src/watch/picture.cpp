@@ -47,6 +47,11 @@ size_t terminal_width() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0 ? size.ws_col : 80;
 }
 
+size_t terminal_height() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row != 0 ? size.ws_row : 24;
+}
+
 std::string bar(double share, size_t width, Glyphs glyphs) {
   const bool some = share > 0;
   share = some ? std::min(share, 1.0) : 0;

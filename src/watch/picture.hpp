@@ -23,6 +23,7 @@ Glyphs glyphs(bool ascii);
 
 // The width of the terminal on stdout; 80 if stdout is none.
 size_t terminal_width();
+size_t terminal_height();
 
 // `share` (clamped to 0 to 1) of `width` columns, to an eighth of one; any share above 0 is visible.
 std::string bar(double share, size_t width, Glyphs glyphs);

@@ -1,6 +1,7 @@
 // The binary itself: help, usage errors, exit codes, and its output on a recording made by hand.
 #include <gtest/gtest.h>
 #include <pty.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -317,6 +318,23 @@ TEST_F(Cli, ATypedInterruptReachesTheCommandOnce) {
   EXPECT_EQ(WEXITSTATUS(status), 11) << said;
 }
 
+// A file of the recording must not get the number of a standard output that is closed: it would get the messages.
+TEST_F(Cli, ClosedStandardOutputsChangeNoRecording) {
+  for (const std::string closed : {"2>&-", ">&-", "<&- >&- 2>&-"}) {
+    std::filesystem::remove_all(dir + "/r");
+    const Outcome o = ringside("record -o r " RINGSIDE_BUILD_DIR "/tests/many_threads 2 500 " + closed);
+    EXPECT_EQ(o.code, 0) << closed << o.err;
+    const auto stat = nlohmann::json::parse(ringside("stat r --json").out);
+    EXPECT_EQ(stat.at("total").at("read"), 1000u) << closed;
+    const Outcome report = ringside("report r");
+    EXPECT_EQ(report.code, 0) << closed << report.err;
+    EXPECT_EQ(std::count(report.out.begin(), report.out.end(), '\n'), 1000) << closed;
+  }
+  EXPECT_EQ(ringside("report r >&-").code, 1);
+  for (const char* text : {"--help", "record --help", "--version"})
+    EXPECT_EQ(ringside(std::string(text) + " >/dev/full").code, 1) << text;
+}
+
 TEST_F(Cli, SecondSignalLeavesAtOnceAndTheRecordingIsReadable) {
   // Two signals that are pending at the same time count as one: so send until it has gone.
   const Outcome o =
@@ -325,6 +343,40 @@ TEST_F(Cli, SecondSignalLeavesAtOnceAndTheRecordingIsReadable) {
   const Outcome report = ringside("report r");
   EXPECT_EQ(report.code, 0) << report.err;
   EXPECT_EQ(std::count(report.out.begin(), report.out.end(), '\n'), 1000) << report.err;
+}
+
+// What a terminal of ten lines shows of a table of many rows: the first ones, and the sums.
+TEST_F(Cli, ALiveTableFitsIntoTheTerminal) {
+  ASSERT_EQ(ringside("record -q -i web -o made " RINGSIDE_BUILD_DIR "/tests/many_threads 1 100").code, 0);
+  ASSERT_EQ(run("RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/tests/many_threads 1 100").code, 0);
+  winsize size{10, 30, 0, 0};
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    setenv("RINGSIDE_ROOT", (dir + "/root").c_str(), 1);
+    execl(RINGSIDE_BUILD_DIR "/ringside", "ringside", "top", "web", "--by", "n", "--interval", "20ms", nullptr);
+    _exit(127);
+  }
+  const std::string begin = "\033[H\033[J\033[?7l";
+  std::string said;
+  size_t at = std::string::npos, end = std::string::npos;
+  for (char part[4096]; end == std::string::npos;) {
+    const ssize_t n = read(terminal, part, sizeof part);
+    if (n <= 0) break;
+    said.append(part, static_cast<size_t>(n));
+    at = said.find(begin);
+    end = at == std::string::npos ? at : said.find("\033[?7h", at);
+  }
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  close(terminal);
+  ASSERT_NE(end, std::string::npos) << said;
+  const std::string picture = said.substr(at + begin.size(), end - at - begin.size());
+  EXPECT_EQ(std::count(picture.begin(), picture.end(), '\n'), 9) << picture;
+  EXPECT_NE(picture.find("more lines)"), std::string::npos) << picture;
+  EXPECT_LT(picture.find("n "), picture.find("all ")) << picture;
+  EXPECT_NE(picture.find("all "), std::string::npos) << picture;
 }
 
 TEST_F(Cli, KilledRecorderLeavesAReadableRecording) {

@@ -260,7 +260,7 @@ TEST_F(Newcomer, UserEventsSelectWhileTheProgramWrites) {
   ASSERT_EQ(ringside("record -q -i web -b 64k --subbuf-size 4k -o made -- true").code, 0);
   const std::string traced = "RINGSIDE_INSTANCE=web RINGSIDE_LIBC=io LD_PRELOAD=" + build + "libringside-libc.so ";
   const Outcome o =
-      run(tool + " record -b 8M -i web -u libc:write -o some -- sh -c 'unset RINGSIDE_LIBC LD_PRELOAD; for n in 1 2 3; do " +
+      run(tool + " record -i web -u libc:write -o some -- sh -c 'unset RINGSIDE_LIBC LD_PRELOAD; for n in 1 2 3; do " +
           traced + "dd if=/dev/zero of=/dev/null bs=1 count=700 2>/dev/null; done'");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(names("some"), std::set<std::string>{"libc:write"});
@@ -387,11 +387,15 @@ TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
         {"report --jsn", "did you mean --json? See ringside report --help\n"},
         {"report -p 3", "did you mean --tid?"},
         {"report -n", "--max-count needs a value; see ringside report --help\n"},
+        {"--hlep", "ringside has no option \"--hlep\"; did you mean --help?"},
+        {"report --json=foo", "--json takes no value"},
+        {"top -n -1", "--max-count: \"-1\" is no positive number"},
+        {"crash -n 18446744073709551616", "--max-count: \"18446744073709551616\" is no positive number"},
         {"report -n x", "--max-count: \"x\" is no positive number"},
         {"report -n 0", "--max-count: \"0\" is no positive number"},
         {"report -n 1.5", "--max-count: \"1.5\" is no positive number"},
         {"stat", "ringside: ringside stat needs WHERE; see ringside stat --help\n"},
-        {"-v", "ringside needs a command"},
+        {"-v", "ringside has no option \"-v\""},
         {"latency syscalls -- ls", "ringside: ringside latency has no use for \"ls\""},
         {"latency wakup", "did you mean wakeup?"},
         {"latency wakup ringside.data", "did you mean wakeup?"},
@@ -682,6 +686,19 @@ TEST_F(NewcomerAsRoot, ListTakesAPattern) {
   const Outcome wrong = ringside("list sched:sched_swich");
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean sched:sched_switch?"));
+}
+
+TEST_F(Newcomer, TheRingsOfAnInstanceThatIsThereStayAsTheyAre) {
+  const std::string same = " -i web -b 64k --subbuf-size 8k --mode discard --rings thread --clock mono ";
+  ASSERT_EQ(ringside("record -q -o a" + same + "true").code, 0);
+  EXPECT_EQ(ringside("record -q -o b" + same + "true").code, 0);
+  EXPECT_EQ(ringside("record -q -o c -i web -b 64k true").code, 0);
+  for (const std::string other : {"-b 64M", "--subbuf-size 16k", "--mode overwrite", "--rings cpu", "--clock counter"}) {
+    const Outcome o = ringside("record -i web -o d " + other + " touch ran");
+    EXPECT_EQ(o.code, 2) << other;
+    EXPECT_THAT(o.err, HasSubstr("this instance is there already, and its rings stay as they are, so not \"" + other + "\""));
+  }
+  EXPECT_FALSE(fs::exists(dir + "/ran") || fs::exists(dir + "/d"));
 }
 
 // A script's background jobs inherit SIGINT as ignored.

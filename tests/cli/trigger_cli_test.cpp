@@ -82,6 +82,19 @@ TEST_F(TriggerCli, WhatItDoesNotOwn) {
   EXPECT_FALSE(fs::exists(dir + "/ran"));
 }
 
+// Events from before it was armed are no reason, though they are in the rings.
+TEST_F(TriggerCli, BeginsWhenItIsArmed) {
+  ASSERT_EQ(ringside("record -q -i web -o made --duration 1ms").code, 0);
+  const std::string write = "RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/tests/many_threads 1 100";
+  ASSERT_EQ(run(write).code, 0);
+  const Outcome early = ringside("trigger 'unit:number' -i web --duration 100ms");
+  EXPECT_EQ(early.code, 4) << early.err;
+  EXPECT_FALSE(says(early, "the kernel has no such event")) << early.err;
+  const Outcome o = armed("'unit:number' -i web", write);
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(says(o, "saved 100 events of the last ")) << o.err;
+}
+
 TEST_F(TriggerCli, TheEndMayComeFirst) {
   const Outcome o =
       ringside("trigger 'unit:number if n == 1000' --duration 300ms -- " RINGSIDE_BUILD_DIR "/tests/signalled_writer");

@@ -185,6 +185,31 @@ TEST_F(WatchTest, WithoutATerminalTablesAndJson) {
   EXPECT_EQ(ringside("watch --key ptr").code, 2);
 }
 
+// One that is stopped before it has read the whole recording says so.
+TEST_F(WatchTest, StoppedEarlyItProvesNothing) {
+  ASSERT_EQ(ringside("record -q -b 64M " RINGSIDE_BUILD_DIR "/tests/many_threads 1 2000000").code, 0);
+  bool early = false;
+  for (int tries = 0; tries < 50 && !early; ++tries) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      signal(SIGINT, SIG_DFL);
+      if (chdir(dir.c_str()) != 0 || freopen("seen", "w", stdout) == nullptr) _exit(126);
+      execl(RINGSIDE_BUILD_DIR "/ringside", "ringside", "watch", "--json", nullptr);
+      _exit(127);
+    }
+    const std::string maps = "/proc/" + std::to_string(pid) + "/maps";
+    siginfo_t ended{};
+    while (test::slurp(maps).find(".raw") == std::string::npos && ended.si_pid == 0)
+      waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT);
+    kill(pid, SIGINT);
+    ASSERT_EQ(waitpid(pid, nullptr, 0), pid);
+    const json last = json::parse(test::slurp(dir + "/seen"));
+    early = last.at("all").at("count") != 2'000'000u;
+    EXPECT_EQ(last.at("proved"), !early) << last;
+  }
+  EXPECT_TRUE(early) << "it was never stopped in the middle";
+}
+
 TEST_F(WatchTest, LiveTablesEndWithTheWhole) {
   const Outcome o =
       run(RINGSIDE_BUILD_DIR "/ringside record -q -i web -- true; export RINGSIDE_INSTANCE=web; " RINGSIDE_BUILD_DIR
