@@ -8,12 +8,15 @@
 #include <set>
 
 #include "schema/format_text.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::babeltrace {
 namespace {
 
 constexpr u32 longest_text = 16384, largest_payload = 60000;
+constexpr u64 impossible_number = u64{1} << 48;  // of discarded events or packets: their counter went back
+constexpr size_t most_doubts = 100;
 
 bool is(const bt_field_class* of, bt_field_class_type type) {
   return bt_field_class_type_is(bt_field_class_get_type(of), type);
@@ -355,21 +358,66 @@ result<void> Recorder::event(const bt_message* message) {
   return append(*to, time);
 }
 
+Recorder::Stream& Recorder::losing(const bt_stream* of) {
+  Stream& stream = streams_[of];
+  if (!stream.name.empty()) return stream;
+  const char* const given = bt_stream_get_name(of);  // source.ctf.fs's is the path of its file
+  const std::string name = given != nullptr ? given : "";
+  stream.name = sys::printable(std::string_view(name).substr(name.rfind('/') + 1).substr(0, 200));
+  if (stream.name.empty()) stream.name = fmt::format("stream {}", bt_stream_get_id(of));
+  return stream;
+}
+
+void Recorder::discarded_events(const bt_message* message) {
+  Stream& stream = losing(bt_message_discarded_events_borrow_stream_const(message));
+  u64 count = 0;
+  const bool known = bt_message_discarded_events_get_count(message, &count) == BT_PROPERTY_AVAILABILITY_AVAILABLE &&
+                     count < impossible_number;
+  stream.more_events |= !known;
+  stream.lose(known ? count : 1);
+}
+
+void Recorder::discarded_packets(const bt_message* message) {
+  Stream& stream = losing(bt_message_discarded_packets_borrow_stream_const(message));
+  u64 count = 0;
+  const bool known = bt_message_discarded_packets_get_count(message, &count) == BT_PROPERTY_AVAILABILITY_AVAILABLE &&
+                     count < impossible_number;
+  stream.more_packets |= !known;
+  if (known) stream.packets += count;
+  if (!known || count != 0) stream.lose(1);
+}
+
 result<void> Recorder::take(const bt_message* message) {
   switch (bt_message_get_type(message)) {
     case BT_MESSAGE_TYPE_EVENT: return event(message);
-    case BT_MESSAGE_TYPE_DISCARDED_EVENTS: {
-      u64 count = 1;  // at least, where the number is unknown
-      (void)bt_message_discarded_events_get_count(message, &count);
-      streams_[bt_message_discarded_events_borrow_stream_const(message)].lost += count;
-      return {};
-    }
+    case BT_MESSAGE_TYPE_DISCARDED_EVENTS: return discarded_events(message), result<void>{};
+    case BT_MESSAGE_TYPE_DISCARDED_PACKETS: return discarded_packets(message), result<void>{};
     default: return {};
   }
 }
 
+void Recorder::tell_doubts() {
+  std::vector<std::string> said;
+  for (const auto& [of, stream] : streams_) {
+    if (stream.packets != 0)
+      said.push_back(fmt::format("{}: {} packet{} of the tracer's {} missing, with any number of events", stream.name,
+                                 stream.packets, stream.packets == 1 ? "" : "s", stream.packets == 1 ? "is" : "are"));
+    if (stream.more_packets)
+      said.push_back(stream.name + ": packets of the tracer's are missing, and their number is not known");
+    if (stream.more_events)
+      said.push_back(stream.name + ": the tracer may have discarded events, and their number is not known");
+  }
+  std::sort(said.begin(), said.end());
+  const size_t further = said.size() - std::min(said.size(), most_doubts);
+  said.resize(said.size() - further);
+  if (further != 0) said.push_back(fmt::format("{} more of these are not listed", further));
+  auto& doubts = writer_.meta().missing.doubts;
+  doubts.insert(doubts.end(), said.begin(), said.end());
+}
+
 result<void> Recorder::finish() {
   for (Ring& ring : rings_) RS_TRY(flush(ring));
+  tell_doubts();
   if (cut_ != 0)
     writer_.meta().missing.doubts.push_back(
         fmt::format("{} texts and arrays of more than 16 KiB, or in events of more than 60 KB, were cut", cut_));

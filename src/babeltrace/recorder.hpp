@@ -2,10 +2,12 @@
 //
 // A ring for each stream and CPU. An event keeps its fields and its context: structures by member (a_b), texts, arrays of
 // numbers; what is none of these (variants, options) as text. Thread, process and CPU come from the context where it has them:
-// vtid, vpid, procname, cpu_id; tid, pid, task, cpu. Discarded events are losses. Times are those of the trace's clock, in ns.
+// vtid, vpid, procname, cpu_id; tid, pid, task, cpu. Discarded events are losses. Discarded packets, and discarded events without
+// a number, are losses of at least one event, and doubts. Times are those of the trace's clock, in ns.
 #pragma once
 #include <babeltrace2/babeltrace.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -44,8 +46,13 @@ class Recorder {
     Packer packer{subbuf_size};
   };
   struct Stream {
-    std::map<i32, u32> rings;  // by CPU
-    u64 lost = 0;              // in front of its next event
+    std::map<i32, u32> rings;      // by CPU
+    u64 lost = 0;                  // in front of its next event
+    std::string name;              // known when anything was lost
+    u64 packets = 0;               // that were discarded, with any number of events
+    bool more_packets = false;     // and others, whose number is unknown
+    bool more_events = false;      // events, whose number is unknown
+    void lose(u64 events) { lost += std::min(events, ~lost); }
   };
 
   explicit Recorder(RecordingWriter writer) : writer_(std::move(writer)) {}
@@ -53,6 +60,10 @@ class Recorder {
   void add_members(const bt_field_class* structure, u8 scope, const std::string& prefix, const std::vector<u64>& path,
                    Kind& kind, std::string& fields, std::string& print, std::string& values);
   result<Ring*> ring(const bt_stream* of, i32 cpu);
+  Stream& losing(const bt_stream* of);
+  void discarded_events(const bt_message* message);
+  void discarded_packets(const bt_message* message);
+  void tell_doubts();
   result<void> event(const bt_message* message);
   void fill(const bt_event* event, const Kind& kind, i32 tid);
   result<void> append(Ring& ring, u64 time);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CTF: what babeltrace2 reads of an export, and of our source, beside `report --json`, event by event.
 And the other way: a CTF trace as WHERE, ours and LTTng-UST's.
-usage: ctf.py BUILD_DIR export|source|live|back|lttng. Exit code 77, and a reason, where something is missing."""
+usage: ctf.py BUILD_DIR export|source|live|back|made|lttng. Exit code 77, and a reason, where something is missing."""
 import json
 import os
 import pathlib
@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from made_ctf import ticks, write_ctf
 
 
 def skip(why):
@@ -211,6 +213,33 @@ def back():
     expect(os.listdir("tmp"), [])
 
 
+def lines_of(*arguments):
+    return [json.loads(line) for line in run(binary, "report", "--json", *arguments).stdout.splitlines()]
+
+
+def made():
+    """Traces of other tracers."""
+    made_losses()
+
+
+def made_losses():
+    # Lost packets, and events of which the tracer tells no number, are gaps of at least one, and doubts.
+    write_ctf("packets", [(0, [(0, 0, ticks(1000, 2000)), (5, 0, ticks(3000)), (6, 0, ticks(5000))])])
+    write_ctf("unknown", [(0, [(0, 7, ticks(1000, 2000)), (1, 9, ticks(3000))])])
+    for where, gaps, words in (
+        ("packets", [(2, 1)], "stream0: 4 packets of the tracer's are missing, with any number of events"),
+        ("unknown", [(0, 1), (3, 2)], "stream0: the tracer may have discarded events, and their number is not known"),
+    ):
+        expect([(n, line["lost"]) for n, line in enumerate(lines_of(where)) if "lost" in line], gaps, where)
+        expect(words in run(binary, "report", where, "--fail-on-loss", code=3).stderr, True)
+        expect("none lost" in run(binary, "hist", "event", where).stdout, False)
+        answer = json.loads(run(binary, "top", where, "--once", "--json").stdout)
+        expect((answer["lost"], answer["proved"]), (sum(n for _, n in gaps), False))
+    # A number that no tracer reaches is a counter that went back.
+    write_ctf("back", [(0, [(0, 9, ticks(1000)), (1, 3, ticks(3000))])])
+    expect([line["lost"] for line in lines_of("back") if "lost" in line], [1, 1])
+
+
 def lttng():
     shop = build / "tests/lttng_shop"
     if not shop.exists():
@@ -245,5 +274,5 @@ def lttng():
     expect(len(report("small")[0]) + lost, 1001)
 
 
-{"export": export, "source": source, "live": live, "back": back, "lttng": lttng}[what]()
+{"export": export, "source": source, "live": live, "back": back, "made": made, "lttng": lttng}[what]()
 sys.exit(1 if failed else 0)
