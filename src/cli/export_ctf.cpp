@@ -129,7 +129,7 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   if (*code > 128)
     return refuse(std::errc::io_error, to + " was not written: signal " + std::to_string(*code - 128) + " ended babeltrace2");
   if (*code != 0)
-    return refuse(std::errc::io_error, "babeltrace2 could not write " + to + ": " + last_line(RS_TRY(content(said))));
+    return refuse(std::errc::io_error, "babeltrace2 could not write " + to + ": " + innermost_cause(RS_TRY(content(said))));
   std::istringstream told(RS_TRY(content(totals)));
   u64 written = 0, lost = 0;
   if (!(told >> written >> lost))

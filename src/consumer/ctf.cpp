@@ -14,6 +14,7 @@
 
 #include "consumer/installed.hpp"
 #include "sys/sys.hpp"
+#include "sys/text.hpp"
 
 extern char** environ;
 
@@ -45,14 +46,19 @@ bool has_metadata(const fs::path& dir, int depth, int& left) {
 
 }  // namespace
 
-std::string last_line(const std::string& said) {
+// The head of a paragraph stands at the margin; its lines are wrapped and indented.
+std::string innermost_cause(const std::string& said) {
+  constexpr size_t most = 1000;
   std::istringstream in(said);
-  std::string line, last;
+  std::string line, cause;
   while (std::getline(in, line)) {
     const size_t text = line.find_first_not_of(' ');
-    if (text != std::string::npos) last = line.substr(text, 300);
+    if (text == std::string::npos) continue;
+    if (text == 0) cause.clear();
+    if (line.rfind("CAUSED BY ", 0) == 0 || line.rfind("ERROR: ", 0) == 0 || cause.size() > most) continue;
+    cause += (cause.empty() ? "" : " ") + line.substr(text, most);
   }
-  return last;
+  return sys::printable(std::string_view(cause).substr(0, most));
 }
 
 bool is_ctf(const std::string& dir) {
@@ -97,7 +103,7 @@ result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::strin
         std::errc::bad_message,
         "babeltrace2 cannot read the CTF trace " + ctf +
             (WIFSIGNALED(status) ? " (signal " + std::to_string(WTERMSIG(status)) + ")" : "") + ": " +
-            last_line(sys::read_file(said).value_or("")) +
+            innermost_cause(sys::read_file(said).value_or("")) +
             (plugin.empty() ? "; ringside's plugin for it was not found: it is built where libbabeltrace2-dev is installed"
                             : ""));
   return made;

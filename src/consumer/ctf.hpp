@@ -10,8 +10,8 @@ namespace ringside {
 // A directory with a CTF metadata file, or with such a directory below it: an output of `lttng create`.
 bool is_ctf(const std::string& dir);
 
-// Of what babeltrace2 said: the innermost cause is the last one.
-std::string last_line(const std::string& said);
+// Of what babeltrace2 said: the innermost cause, which is the last paragraph, on one line.
+std::string innermost_cause(const std::string& said);
 
 class CtfAsRecording {
  public:

@@ -1,5 +1,6 @@
 #include "consumer/installed.hpp"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -33,8 +34,16 @@ std::string find_installed(const std::string& name, const std::string& beside, c
   return "";
 }
 
+// In the plugin itself, the program is babeltrace2.
 std::string find_babeltrace_plugin() {
-  const std::string found = find_installed("babeltrace-plugin-ringside.so", "/babeltrace2", {"/babeltrace2/plugins"});
+  const std::string name = "babeltrace-plugin-ringside.so";
+  std::string found;
+  Dl_info code{};
+  if (dladdr(reinterpret_cast<const void*>(&find_babeltrace_plugin), &code) != 0 && code.dli_fname != nullptr) {
+    const std::string path = code.dli_fname;
+    if (const size_t at = path.rfind('/'); at != std::string::npos && path.substr(at + 1) == name) found = path;
+  }
+  if (found.empty()) found = find_installed(name, "/babeltrace2", {"/babeltrace2/plugins"});
   return found.substr(0, found.rfind('/') + 1);
 }
 
