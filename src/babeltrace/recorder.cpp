@@ -15,6 +15,7 @@ namespace ringside::babeltrace {
 namespace {
 
 constexpr u32 longest_text = 16384, largest_payload = 60000;
+constexpr u64 second = 1'000'000'000;
 constexpr u64 impossible_number = u64{1} << 48;  // of discarded events or packets: their counter went back
 constexpr size_t most_doubts = 100;
 
@@ -141,6 +142,8 @@ const std::set<std::string> told_otherwise = {"vtid", "vpid", "procname", "cpu_i
 
 result<std::unique_ptr<Recorder>> Recorder::create(const std::string& dir) {
   auto writer = RS_TRY(RecordingWriter::create(dir, ClockInfo{}));
+  writer.meta().boot.clear();  // the trace's clock says which one it was
+  RS_TRY(writer.save());
   return std::unique_ptr<Recorder>(new Recorder(std::move(writer)));
 }
 
@@ -314,21 +317,50 @@ result<void> Recorder::append(Ring& ring, u64 time) {
   return {};
 }
 
+result<const Recorder::Clock*> Recorder::clock(const bt_clock_class* of) {
+  const auto [at, fresh] = clocks_.try_emplace(of);
+  Clock& clock = at->second;
+  if (!fresh) return &clock;
+  clock.frequency = bt_clock_class_get_frequency(of);
+  i64 seconds = 0;
+  u64 cycles = 0;
+  bt_clock_class_get_offset(of, &seconds, &cycles);
+  const i128 offset = i128{seconds} * second + i128{cycles} * second / clock.frequency;
+  if (clocks_.size() == 1) first_offset_ = offset;
+  clock.ahead = offset - first_offset_;
+  if (const u8* const id = bt_clock_class_get_uuid(of); id != nullptr) {  // LTTng's: the machine's boot
+    std::string boot;
+    for (int i = 0; i < 16; ++i) boot += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
+    std::string& known = writer_.meta().boot;
+    if (known.empty()) known = boot;
+    if (known != boot)
+      return refuse(std::errc::invalid_argument,
+                    "its traces are of different machines, or of different boots, as their clocks say (" + known + ", " + boot +
+                        "): these clocks have nothing in common; give the directory of one of the traces");
+  }
+  return &clock;
+}
+
+// babeltrace2 hands out events in the order of their clocks' offsets and times, so none is earlier than the first one.
+result<u64> Recorder::time_of(const bt_message* message, const bt_stream* stream) {
+  const bt_clock_class* const of = bt_stream_class_borrow_default_clock_class_const(bt_stream_borrow_class_const(stream));
+  if (of == nullptr)
+    return refuse(std::errc::not_supported, "a stream of this trace has no clock, so its events stand in no order");
+  const Clock& by = *RS_TRY(clock(of));
+  const u64 value = bt_clock_snapshot_get_value(bt_message_event_borrow_default_clock_snapshot_const(message));
+  const i128 time = by.ahead + (by.frequency == second ? i128{value} : i128{value} * second / by.frequency);
+  if (time < 0 || time > ~u64{0})
+    return refuse(std::errc::bad_message,
+                  "an event's time does not fit on the clock of the trace's first event: its own clock is at " +
+                      std::to_string(value) + ", and has an offset of " + std::to_string(static_cast<i64>(by.ahead / second)) +
+                      " s from that");
+  return static_cast<u64>(time);
+}
+
 result<void> Recorder::event(const bt_message* message) {
   const bt_event* const event = bt_message_event_borrow_event_const(message);
   const bt_stream* const stream = bt_event_borrow_stream_const(event);
-  const bt_clock_class* const clock = bt_stream_class_borrow_default_clock_class_const(bt_stream_borrow_class_const(stream));
-  if (clock == nullptr)
-    return refuse(std::errc::not_supported, "a stream of this trace has no clock, so its events stand in no order");
-  u64 time = bt_clock_snapshot_get_value(bt_message_event_borrow_default_clock_snapshot_const(message));
-  __extension__ using u128 = unsigned __int128;
-  if (const u64 frequency = bt_clock_class_get_frequency(clock); frequency != 1'000'000'000)
-    time = static_cast<u64>(u128{time} * 1'000'000'000 / frequency);
-  if (const u8* const id = bt_clock_class_get_uuid(clock);
-      id != nullptr && writer_.meta().boot.empty()) {  // LTTng's: the machine's boot
-    std::string& boot = writer_.meta().boot;
-    for (int i = 0; i < 16; ++i) boot += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
-  }
+  const u64 time = RS_TRY(time_of(message, stream));
   const bt_field* const common = bt_event_borrow_common_context_field_const(event);
   const bt_packet* const packet =
       bt_stream_class_supports_packets(bt_stream_borrow_class_const(stream)) ? bt_event_borrow_packet_const(event) : nullptr;

@@ -3,7 +3,8 @@
 // A ring for each stream and CPU. An event keeps its fields and its context: structures by member (a_b), texts, arrays of
 // numbers; what is none of these (variants, options) as text. Thread, process and CPU come from the context where it has them:
 // vtid, vpid, procname, cpu_id; tid, pid, task, cpu. Discarded events are losses. Discarded packets, and discarded events without
-// a number, are losses of at least one event, and doubts. Times are those of the trace's clock, in ns.
+// a number, are losses of at least one event, and doubts. Times are those of the first event's clock, in ns; those of other
+// clocks are moved to it, as the clocks' offsets say.
 #pragma once
 #include <babeltrace2/babeltrace.h>
 
@@ -55,7 +56,15 @@ class Recorder {
     void lose(u64 events) { lost += std::min(events, ~lost); }
   };
 
+  __extension__ using i128 = __int128;
+  struct Clock {
+    u64 frequency = 0;
+    i128 ahead = 0;  // ns to add to its times: its origin is so much later than the first clock's
+  };
+
   explicit Recorder(RecordingWriter writer) : writer_(std::move(writer)) {}
+  result<const Clock*> clock(const bt_clock_class* of);
+  result<u64> time_of(const bt_message* message, const bt_stream* stream);
   const Kind& kind(const bt_event_class* of);
   void add_members(const bt_field_class* structure, u8 scope, const std::string& prefix, const std::vector<u64>& path,
                    Kind& kind, std::string& fields, std::string& print, std::string& values);
@@ -70,6 +79,8 @@ class Recorder {
   result<void> flush(Ring& ring);
 
   RecordingWriter writer_;
+  std::unordered_map<const bt_clock_class*, Clock> clocks_;
+  i128 first_offset_ = 0;  // ns, of the first clock
   std::unordered_map<const bt_event_class*, Kind> kinds_;
   std::unordered_map<const bt_stream*, Stream> streams_;
   std::vector<Ring> rings_;

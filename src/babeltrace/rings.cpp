@@ -1,7 +1,9 @@
 #include "babeltrace/rings.hpp"
 
+#include <array>
 #include <cctype>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "decode/print_steps.hpp"
@@ -137,6 +139,36 @@ void append(bt_field_class* structure, const char* name, const FieldClass& membe
     throw std::bad_alloc();
 }
 
+// The boot of the times; empty: unknown, or they are times of day or no times. All WHEREs of a known boot are of the same one.
+std::string boot_of(const Trace& trace) {
+  if (trace.raw_times()) return "";
+  std::string boot;
+  for (const OpenedTrace& o : trace.opened) {
+    if (o.shipped != nullptr && trace.opened.size() > 1) return "";
+    if (boot.empty()) boot = o.boot;
+  }
+  return boot;
+}
+
+// CLOCK_MONOTONIC's? A trace.dat may be of another clock of the kernel.
+bool is_monotonic(const OpenedTrace& o) {
+  return o.clock == to_string(ClockKind::mono) || o.clock == to_string(ClockKind::tsc) ||
+         o.clock == to_string(ClockKind::cntvct) || o.origin.clock;
+}
+
+std::optional<std::array<u8, 16>> uuid_of(const std::string& text) {
+  std::array<u8, 16> out{};
+  size_t digits = 0;
+  for (const char c : text) {
+    if (c == '-') continue;
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0 || digits == 32) return std::nullopt;
+    out[digits / 2] = static_cast<u8>(out[digits / 2] << 4 | digit);
+    ++digits;
+  }
+  return digits == 32 ? std::optional(out) : std::nullopt;
+}
+
 }  // namespace
 
 Rings::Rings(bt_self_message_iterator* iterator, bt_self_component* component, std::unique_ptr<Reading> reading)
@@ -150,7 +182,7 @@ Rings::Rings(bt_self_message_iterator* iterator, bt_self_component* component, s
   bt_clock_class_set_name(clock_.get(), "monotonic");
   bt_clock_class_set_frequency(clock_.get(), second);
   // The wall clock is known only for the boot that still runs.
-  const bool here = !trace.raw_times() && !trace.first().boot.empty() && trace.first().boot == sys::boot_id();
+  const bool here = !boot_of(trace).empty() && boot_of(trace) == sys::boot_id();
   bt_clock_class_set_origin_is_unix_epoch(clock_.get(), here ? BT_TRUE : BT_FALSE);
   if (here) {
     timespec wall{}, up{};
@@ -160,6 +192,9 @@ Rings::Rings(bt_self_message_iterator* iterator, bt_self_component* component, s
     bt_clock_class_set_offset(clock_.get(), offset / static_cast<i64>(second),
                               static_cast<u64>(offset % static_cast<i64>(second)));
   }
+  const auto uuid = uuid_of(boot_of(trace));
+  if (uuid && std::all_of(trace.opened.begin(), trace.opened.end(), is_monotonic))
+    bt_clock_class_set_uuid(clock_.get(), uuid->data());
   bt_trace_set_name(trace_.get(), "ringside");
   bt_trace_set_environment_entry_string(trace_.get(), "tracer_name", "ringside");
   bt_stream_class_set_default_clock_class(stream_class_.get(), clock_.get());

@@ -192,6 +192,16 @@ def back():
         same(report(where + ".ctf"), report(where), where)
     expect(run(binary, "report", "kinds.ctf", "kinds").stdout.count("packet_in"), 6)
     expect(sum(report("work.ctf", "-e", "libc:malloc", "--filter", "size > 40")[1]), 1234)
+    # A CTF trace is read by our plugin, too, in babeltrace2.
+    run(binary, "export", "kinds.ctf", "--to", "twice.ctf")
+    same(read("twice.ctf"), report("kinds"), "a CTF trace of a CTF trace")
+    same(read(from_source(inputs=["kinds.ctf"])), report("kinds"), "a CTF trace through our source")
+    # Also where they are installed, wherever that is.
+    for file, place in ((binary, "prefix/bin"), (plugin / "babeltrace-plugin-ringside.so", "prefix/lib/babeltrace2/plugins")):
+        os.makedirs(place)
+        shutil.copy(file, place)
+    run("prefix/bin/ringside", "export", "kinds.ctf", "--to", "installed.ctf")
+    same(read("installed.ctf"), report("kinds"), "a CTF trace of a CTF trace, installed")
     # Several threads read what one conversion made.
     wrapper = pathlib.Path("bin/babeltrace2")
     wrapper.parent.mkdir()
@@ -220,6 +230,7 @@ def lines_of(*arguments):
 def made():
     """Traces of other tracers."""
     made_losses()
+    made_clocks()
 
 
 def made_losses():
@@ -238,6 +249,38 @@ def made_losses():
     # A number that no tracer reaches is a counter that went back.
     write_ctf("back", [(0, [(0, 9, ticks(1000)), (1, 3, ticks(3000))])])
     expect([line["lost"] for line in lines_of("back") if "lost" in line], [1, 1])
+
+
+def made_clocks():
+    # The offsets of clocks count.
+    ms = 1000000
+    streams = [(0, [(0, 0, ticks(*(n * 100 * ms for n in range(4))))]), (1, [(0, 0, ticks(*(50050000 + n * 100000 for n in range(4))))])]
+    write_ctf("offsets", streams, [{"offset_s": 100}, {"freq": 1000000, "offset_s": 50}])
+    expect([(line["ts"], line["cpu"]) for line in lines_of("offsets")], [(n * 50 * ms, n % 2) for n in range(8)])
+    # The first event's clock is the one that counts, so no time is negative; neither is one of a clock that began later.
+    write_ctf("offsets", [(0, [(0, 0, ticks(7, 2000000007))]), (1, [(0, 0, ticks(5))])], [{"offset_s": -3}, {"offset": 999999999, "offset_s": -3}])
+    expect([line["ts"] for line in lines_of("offsets")], [7, 1000000004, 2000000007])
+    write_ctf("far", [(0, [(0, 0, ticks(7, 9))]), (1, [(0, 0, ticks(5))])], [{"offset_s": -9000000000}, {"offset_s": 9000000000}])
+    expect([line["ts"] for line in lines_of("far")], [7, 9, 18000000000000000005])
+    # The boot is the one that the clock names.
+    uuids = ['"11111111-1111-1111-1111-111111111111"', '"22222222-2222-2222-2222-222222222222"']
+    for name, uuid, at in (("one", uuids[0], 1000), ("again", uuids[0], 1500), ("two", uuids[1], 1500)):
+        write_ctf(name, [(0, [(0, 0, ticks(at, at + 1000))])], [{"uuid": uuid}])
+    done = run(binary, "report", "--json", "one", "again")
+    expect([json.loads(line)["ts"] for line in done.stdout.splitlines()], [1000, 1500, 2000, 2500])
+    for other in ("two", "work"):
+        expect("were made on different machines, or with a restart between" in run(binary, "report", "one", other, code=1).stderr, True)
+    write_ctf("both", [(0, [(0, 0, ticks(1000))]), (1, [(0, 0, ticks(1500))])], [{"uuid": uuid, "absolute": "true"} for uuid in uuids])
+    words = f"babeltrace2 cannot read the CTF trace both: its traces are of different machines, or of different boots, as their clocks say ({uuids[0]}, {uuids[1]}): these".replace('"', "")
+    expect(words in run(binary, "report", "both", code=1).stderr, True, words)
+    write_ctf("nameless", [(0, [(0, 0, ticks(1000))])])
+    expect("used unchanged, because the file does not record its machine or boot" in run(binary, "report", "nameless", "work").stderr, True)
+    # Our own export names it, too.
+    run(binary, "export", "work", "--to", "named.ctf")
+    expect(run(binary, "report", "named.ctf", "work").stderr.count("used unchanged"), 0)
+    expect("were made on different" in run(binary, "report", "named.ctf", "one", code=1).stderr, True)
+    run("babeltrace2", f"--plugin-path={plugin}", "one", "--component=sink.ringside.recording", '--params=path="kept"')
+    expect(json.loads(pathlib.Path("kept/meta.json").read_text())["boot"], uuids[0].strip('"'))
 
 
 def lttng():
