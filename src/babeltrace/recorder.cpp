@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <set>
 
 #include "schema/format_text.hpp"
 #include "sys/text.hpp"
@@ -18,6 +17,9 @@ constexpr u32 longest_text = 16384, largest_payload = 60000;
 constexpr u64 second = 1'000'000'000;
 constexpr u64 impossible_number = u64{1} << 48;  // of discarded events or packets: their counter went back
 constexpr size_t most_doubts = 100;
+constexpr size_t deepest_field = 8;  // a structure below so many others is a text
+constexpr int deepest_text = 100;
+constexpr u64 widest_range = 64, most_names = 1000;  // of an enumeration
 
 bool is(const bt_field_class* of, bt_field_class_type type) {
   return bt_field_class_type_is(bt_field_class_get_type(of), type);
@@ -32,6 +34,12 @@ std::string c_name(const std::string& name) {
   std::string out;
   for (const char c : name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return out.empty() || std::isdigit(static_cast<unsigned char>(out[0])) != 0 ? "_" + out : out;
+}
+
+// Two members may have the same one: a.b and a_b.
+std::string free_name(std::string name, std::set<std::string>& taken) {
+  while (!taken.insert(name).second) name += '_';
+  return name;
 }
 
 i64 integer_of(const bt_field* field) {
@@ -50,7 +58,8 @@ double real_of(const bt_field* field) {
 void show(const bt_field* field, fmt::memory_buffer& out, int depth = 0) {
   const auto to = std::back_inserter(out);
   const bt_field_class* const of = bt_field_borrow_class_const(field);
-  if (depth > 8 || out.size() > longest_text) return;
+  if (out.size() > longest_text) return;
+  if (depth > deepest_text) return out.append(std::string_view("..."));
   if (is(of, BT_FIELD_CLASS_TYPE_BOOL)) {
     fmt::format_to(to, "{}", bt_field_bool_get_value(field) == BT_TRUE);
   } else if (is(of, BT_FIELD_CLASS_TYPE_BIT_ARRAY)) {
@@ -82,36 +91,57 @@ void show(const bt_field* field, fmt::memory_buffer& out, int depth = 0) {
   }
 }
 
-// The names of single values of an enumeration: { 1, "busy" }, ...
+// As a string of C on one line.
+std::string quoted(const std::string& label) {
+  std::string out = "\"";
+  for (const char c : label) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += sys::is_control(c) ? '?' : c;
+  }
+  return out + "\"";
+}
+
+// The names of an enumeration's values, as __print_symbolic takes them: { 1, "busy" }, { 2, "busy" }, ...
+struct Names {
+  std::string text{};
+  u64 count = 0;
+
+  // A wide range has none: its values stay numbers.
+  template <class T>
+  void add(const std::string& label, T low, T high) {
+    const u64 wide = static_cast<u64>(high) - static_cast<u64>(low);
+    if (wide >= widest_range || count + wide >= most_names) return;
+    count += wide + 1;
+    for (u64 i = 0; i <= wide; ++i)
+      text += fmt::format("{}{{ {}, {} }}", text.empty() ? "" : ", ", static_cast<T>(static_cast<u64>(low) + i), label);
+  }
+};
+
 std::string names_of(const bt_field_class* of) {
-  std::string out;
+  Names names;
   const bool is_signed = is(of, BT_FIELD_CLASS_TYPE_SIGNED_INTEGER);
-  for (u64 i = 0; i < bt_field_class_enumeration_get_mapping_count(of) && i < 1000; ++i) {
-    const auto add = [&](const char* label, const std::string& low, const std::string& high) {
-      const std::string text = label;
-      if (low == high && text.find_first_of("\"\\\n") == std::string::npos)
-        out += (out.empty() ? "{ " : ", { ") + low + ", \"" + text + "\" }";
-    };
+  for (u64 i = 0; i < bt_field_class_enumeration_get_mapping_count(of) && names.count < most_names; ++i) {
     if (is_signed) {
       const auto* const one = bt_field_class_enumeration_signed_borrow_mapping_by_index_const(of, i);
+      const std::string label = quoted(
+          bt_field_class_enumeration_mapping_get_label(bt_field_class_enumeration_signed_mapping_as_mapping_const(one)));
       const auto* const ranges = bt_field_class_enumeration_signed_mapping_borrow_ranges_const(one);
       for (u64 r = 0; r < bt_integer_range_set_get_range_count(bt_integer_range_set_signed_as_range_set_const(ranges)); ++r) {
         const auto* const range = bt_integer_range_set_signed_borrow_range_by_index_const(ranges, r);
-        add(bt_field_class_enumeration_mapping_get_label(bt_field_class_enumeration_signed_mapping_as_mapping_const(one)),
-            std::to_string(bt_integer_range_signed_get_lower(range)), std::to_string(bt_integer_range_signed_get_upper(range)));
+        names.add<i64>(label, bt_integer_range_signed_get_lower(range), bt_integer_range_signed_get_upper(range));
       }
     } else {
       const auto* const one = bt_field_class_enumeration_unsigned_borrow_mapping_by_index_const(of, i);
+      const std::string label = quoted(
+          bt_field_class_enumeration_mapping_get_label(bt_field_class_enumeration_unsigned_mapping_as_mapping_const(one)));
       const auto* const ranges = bt_field_class_enumeration_unsigned_mapping_borrow_ranges_const(one);
       for (u64 r = 0; r < bt_integer_range_set_get_range_count(bt_integer_range_set_unsigned_as_range_set_const(ranges)); ++r) {
         const auto* const range = bt_integer_range_set_unsigned_borrow_range_by_index_const(ranges, r);
-        add(bt_field_class_enumeration_mapping_get_label(bt_field_class_enumeration_unsigned_mapping_as_mapping_const(one)),
-            std::to_string(bt_integer_range_unsigned_get_lower(range)),
-            std::to_string(bt_integer_range_unsigned_get_upper(range)));
+        names.add<u64>(label, bt_integer_range_unsigned_get_lower(range), bt_integer_range_unsigned_get_upper(range));
       }
     }
   }
-  return out;
+  return names.text;
 }
 
 // A whole number of a context; `otherwise`: it has none of these names.
@@ -148,29 +178,30 @@ result<std::unique_ptr<Recorder>> Recorder::create(const std::string& dir) {
 }
 
 void Recorder::add_members(const bt_field_class* structure, u8 scope, const std::string& prefix, const std::vector<u64>& path,
-                           Kind& kind, std::string& fields, std::string& print, std::string& values) {
-  if (structure == nullptr || path.size() > 8) return;
+                           Layout& layout) {
+  if (structure == nullptr) return;
+  Kind& kind = layout.kind;
   for (u64 i = 0; i < bt_field_class_structure_get_member_count(structure); ++i) {
     const auto* const member = bt_field_class_structure_borrow_member_by_index_const(structure, i);
     const bt_field_class* const of = bt_field_class_structure_member_borrow_field_class_const(member);
     const std::string plain = bt_field_class_structure_member_get_name(member);
     if (scope != 2 && path.empty() && told_otherwise.count(plain) != 0) continue;
     if (is_length_of_next(structure, i)) continue;
-    const std::string name = prefix + c_name(plain);
     Member m;
     m.scope = scope;
     m.path = path;
     m.path.push_back(i);
+    if (is(of, BT_FIELD_CLASS_TYPE_STRUCTURE) && m.path.size() <= deepest_field) {
+      add_members(of, scope, prefix + c_name(plain) + "_", m.path, layout);
+      continue;
+    }
+    const std::string name = free_name(prefix + c_name(plain), layout.taken);
     std::string type, show, value = "REC->" + name;
     const auto number = [&](const bt_field_class* one, const char* base) {
       m.is_signed = is(one, BT_FIELD_CLASS_TYPE_SIGNED_INTEGER);
       m.size = size_of_integer(one);
       type = fmt::format("{}{}{}", m.is_signed ? "s" : "u", m.size * 8, base);
     };
-    if (is(of, BT_FIELD_CLASS_TYPE_STRUCTURE)) {
-      add_members(of, scope, name + "_", m.path, kind, fields, print, values);
-      continue;
-    }
     if (is(of, BT_FIELD_CLASS_TYPE_INTEGER)) {
       m.kind = Member::Kind::integer;
       number(of, "");
@@ -207,10 +238,10 @@ void Recorder::add_members(const bt_field_class* structure, u8 scope, const std:
     const u32 size = located ? 4 : m.size;
     m.offset = kind.size = align_up(kind.size, size);
     kind.size += size;
-    fields +=
+    layout.fields +=
         fmt::format("\tfield:{} {};\toffset:{};\tsize:{};\tsigned:{};\n", type, name, m.offset, size, m.is_signed ? 1 : 0);
-    print += (print.empty() ? "" : " ") + name + "=" + show;
-    values += ", " + value;
+    layout.print += (layout.print.empty() ? "" : " ") + name + "=" + show;
+    layout.values += ", " + value;
     kind.members.push_back(std::move(m));
   }
 }
@@ -221,18 +252,18 @@ const Recorder::Kind& Recorder::kind(const bt_event_class* of) {
   if (!fresh) return kind;
   kind.id = static_cast<u16>(kinds_.size());
   kind.size = 8;
-  std::string fields, print, values;
+  Layout layout{kind, {"common_type", "common_flags", "common_preempt_count", "common_pid"}};
   const bt_stream_class* const stream = bt_event_class_borrow_stream_class_const(of);
-  add_members(bt_stream_class_borrow_event_common_context_field_class_const(stream), 0, "ctx_", {}, kind, fields, print,
-              values);
-  add_members(bt_event_class_borrow_specific_context_field_class_const(of), 1, "ctx_", {}, kind, fields, print, values);
-  add_members(bt_event_class_borrow_payload_field_class_const(of), 2, "", {}, kind, fields, print, values);
+  add_members(bt_stream_class_borrow_event_common_context_field_class_const(stream), 0, "ctx_", {}, layout);
+  add_members(bt_event_class_borrow_specific_context_field_class_const(of), 1, "ctx_", {}, layout);
+  add_members(bt_event_class_borrow_payload_field_class_const(of), 2, "", {}, layout);
   const char* const given = bt_event_class_get_name(of);
   const std::string name = given != nullptr ? given : fmt::format("event{}", bt_event_class_get_id(of));
   const size_t colon = name.find(':');
   const std::string event = c_name(colon == std::string::npos ? name : name.substr(colon + 1));
   writer_.meta().events.push_back({kind.id, colon == std::string::npos ? "ctf" : c_name(name.substr(0, colon)), event,
-                                   format_text(event, kind.id, fields, "\"" + print + "\"" + values), true});
+                                   format_text(event, kind.id, layout.fields, "\"" + layout.print + "\"" + layout.values),
+                                   true});
   return kind;
 }
 

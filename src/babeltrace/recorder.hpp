@@ -1,7 +1,7 @@
 // sink.ringside.recording: what babeltrace2 reads (CTF of LTTng-UST, ...) as a recording, so that every command can read it.
 //
 // A ring for each stream and CPU. An event keeps its fields and its context: structures by member (a_b), texts, arrays of
-// numbers; what is none of these (variants, options) as text. Thread, process and CPU come from the context where it has them:
+// numbers; what is none of these (variants, options, structures below 8 others) as text. Thread, process and CPU come from the context where it has them:
 // vtid, vpid, procname, cpu_id; tid, pid, task, cpu. Discarded events are losses. Discarded packets, and discarded events without
 // a number, are losses of at least one event, and doubts. Times are those of the first event's clock, in ns; those of other
 // clocks are moved to it, as the clocks' offsets say.
@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -65,9 +66,15 @@ class Recorder {
   explicit Recorder(RecordingWriter writer) : writer_(std::move(writer)) {}
   result<const Clock*> clock(const bt_clock_class* of);
   result<u64> time_of(const bt_message* message, const bt_stream* stream);
+  // The texts of an event's format, while it is made.
+  struct Layout {
+    Kind& kind;
+    std::set<std::string> taken;  // names of fields
+    std::string fields{}, print{}, values{};
+  };
   const Kind& kind(const bt_event_class* of);
-  void add_members(const bt_field_class* structure, u8 scope, const std::string& prefix, const std::vector<u64>& path,
-                   Kind& kind, std::string& fields, std::string& print, std::string& values);
+  static void add_members(const bt_field_class* structure, u8 scope, const std::string& prefix, const std::vector<u64>& path,
+                          Layout& layout);
   result<Ring*> ring(const bt_stream* of, i32 cpu);
   Stream& losing(const bt_stream* of);
   void discarded_events(const bt_message* message);

@@ -177,6 +177,17 @@ const char* field_name(const tep_print_arg* arg) {
   }
 }
 
+// libtraceevent keeps the escapes of a string. One event is one line.
+std::string unescaped(const char* s) {
+  std::string out;
+  for (; *s != 0; ++s) {
+    const bool escape = *s == '\\' && (s[1] == 'n' || s[1] == '"' || s[1] == '\\');
+    s += escape;
+    out += escape && *s == 'n' ? ' ' : *s;
+  }
+  return out;
+}
+
 std::vector<std::pair<i64, std::string>> names_of(const tep_print_flag_sym* sym) {
   std::vector<std::pair<i64, std::string>> names;
   for (; sym != nullptr; sym = sym->next) {
@@ -186,7 +197,7 @@ std::vector<std::pair<i64, std::string>> names_of(const tep_print_flag_sym* sym)
     i64 value = std::strtoll(sym->value, &end, 0);
     if (end == sym->value) continue;  // a name that the kernel did not resolve
     if (errno == ERANGE || *end == 'U') value = static_cast<i64>(std::strtoull(sym->value, nullptr, 0));
-    names.emplace_back(value, sym->str);
+    names.emplace_back(value, unescaped(sym->str));
   }
   return names;
 }

@@ -231,6 +231,7 @@ def made():
     """Traces of other tracers."""
     made_losses()
     made_clocks()
+    made_fields()
 
 
 def made_losses():
@@ -281,6 +282,33 @@ def made_clocks():
     expect("were made on different" in run(binary, "report", "named.ctf", "one", code=1).stderr, True)
     run("babeltrace2", f"--plugin-path={plugin}", "one", "--component=sink.ringside.recording", '--params=path="kept"')
     expect(json.loads(pathlib.Path("kept/meta.json").read_text())["boot"], uuids[0].strip('"'))
+
+
+def made_fields():
+    def fields_of(fields, *payloads, types=""):
+        write_ctf("fields", [(0, [(0, 0, [(n, payload) for n, payload in enumerate(payloads)])])], fields=fields, types=types)
+        both = [dict(json.loads(line, object_pairs_hook=list))["fields"] for line in run(binary, "report", "--json", "fields").stdout.splitlines()]
+        texts = [line.split("tick: ")[1] for line in run(binary, "report", "fields").stdout.splitlines()]
+        return both, texts
+
+    # No two members have the same name.
+    fields, texts = fields_of("struct { uint8_t b; } a; uint8_t a_b; uint8_t common_pid;", bytes([11, 22, 33]))
+    expect(fields, [[("a_b", 11), ("a_b_", 22), ("common_pid_", 33)]])
+    expect(texts, ["a_b=11 a_b_=22 common_pid_=33"])
+    # What is nested deeper than members go is a text.
+    for depth in (8, 9, 12):
+        deep = "uint8_t v; uint8_t w;"
+        for _ in range(depth):
+            deep = f"struct {{ {deep} }} a;"
+        fields, texts = fields_of(deep + " uint8_t end;", bytes([1, 2, 3]))
+        expect(texts, ["a_a_a_a_a_a_a_a_v=1 a_a_a_a_a_a_a_a_w=2 end=3" if depth == 8 else "a_a_a_a_a_a_a_a_a=" + "a=" * (depth - 9) + "v=1 w=2 end=3"])
+    # Values of small ranges have their label, whatever stands in it.
+    enums = 'enum : uint8_t { low = 1 ... 5, high = 200 ... 255, wide = 50 ... 150, "a \\"quoted\\" one" = 6, "back\\\\slash" = 7, other = 8 } e;'
+    _, texts = fields_of(enums, *(bytes([n]) for n in (0, 1, 3, 5, 6, 7, 8, 100, 200, 255)))
+    expect(texts, ["e=" + one for one in ("0x0", "low", "low", "low", 'a "quoted" one', "back\\slash", "other", "0x64", "high", "high")])
+    signed = "typealias integer { size = 8; align = 8; signed = true; } := int8_t;"
+    _, texts = fields_of("enum : int8_t { below = -128 ... -100, zero = 0 } e;", *(bytes([n]) for n in (128, 156, 157, 0)), types=signed)
+    expect(texts, ["e=below", "e=below", "e=0xffffffffffffff9d", "e=zero"])
 
 
 def lttng():
