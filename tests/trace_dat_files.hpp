@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ringside/base/types.hpp>
 #include <string>
+#include <vector>
 
 #include "source/trace_dat_format.hpp"
 
@@ -97,6 +99,43 @@ inline std::string compressed(const std::string& dat, const std::string& by) {
   const u64 here = out.size();
   std::memcpy(out.data() + place_of_options, &here, 8);
   return out + section(section_options, sized(options));
+}
+
+// `dat`: of version 6, with one buffer. Its pages stay aligned.
+inline std::string with_option(std::string dat, u16 id, std::string data) {
+  using namespace trace_dat;
+  const u64 options = dat.find("options  ") + sizeof "options  ", more = align_up(6 + data.size(), u64{65536});
+  const u64 table = dat.find("flyrecord", options) + sizeof "flyrecord";
+  for (u32 cpu = 0; cpu < number_at<u32>(dat, options - sizeof "options  " - 4); ++cpu) {
+    const u64 moved = number_at<u64>(dat, table + u64{16} * cpu) + more;
+    std::memcpy(dat.data() + table + u64{16} * cpu, &moved, sizeof moved);
+  }
+  std::string option;
+  put(option, id);
+  put(option, static_cast<u32>(more - 6));
+  return dat.insert(options, (option + data).append(more - option.size() - data.size(), '\0'));
+}
+
+struct ShiftSample {
+  u64 time;
+  i64 offset;
+  u64 scaling = 1, fraction = 0;
+};
+// Of an option_time_shift.
+inline std::string time_shift(const std::vector<std::vector<ShiftSample>>& cpus, u32 flags = 0) {
+  std::string out;
+  put(out, u64{0x1234});
+  put(out, flags);
+  put(out, static_cast<u32>(cpus.size()));
+  for (const auto& samples : cpus) {
+    put(out, static_cast<u32>(samples.size()));
+    for (const ShiftSample& s : samples) put(out, s.time);
+    for (const ShiftSample& s : samples) put(out, s.offset);
+    for (const ShiftSample& s : samples) put(out, s.scaling);
+  }
+  for (const auto& samples : cpus)
+    for (const ShiftSample& s : samples) put(out, s.fraction);
+  return out;
 }
 
 }  // namespace ringside::test

@@ -1,10 +1,10 @@
 // sink.ringside.recording: what babeltrace2 reads (CTF of LTTng-UST, ...) as a recording, so that every command can read it.
 //
 // A ring for each stream and CPU. An event keeps its fields and its context: structures by member (a_b), texts, arrays of
-// numbers; what is none of these (variants, options, structures below 8 others) as text. Thread, process and CPU come from the context where it has them:
-// vtid, vpid, procname, cpu_id; tid, pid, task, cpu. Discarded events are losses. Discarded packets, and discarded events without
-// a number, are losses of at least one event, and doubts. Times are those of the first event's clock, in ns; those of other
-// clocks are moved to it, as the clocks' offsets say.
+// numbers; what is none of these (variants, options, structures below 8 others) as text. Thread, process and CPU come from the
+// context where it has them: vtid, vpid, procname, cpu_id; tid, pid, task, cpu. Discarded events are losses. Discarded packets,
+// and discarded events without a number, are losses of at least one event, and doubts. Times are those of the first event's
+// clock, in ns; those of other clocks are moved to it, as the clocks' offsets say.
 #pragma once
 #include <babeltrace2/babeltrace.h>
 

@@ -121,7 +121,9 @@ result<void> open_dat(Trace& trace, OpenedTrace& o) {
   o.recording->missing.refused = dat.missing.refused;
   o.recording->missing.unrecorded = dat.missing.unrecorded;
   o.clock = dat.clock.kind == ClockKind::mono ? dat.clock_name : to_string(dat.clock.kind);
-  // The file does not say which machine it was made on. If it was changed since this machine started, assume this one.
+  if (dat.unshifted) return {};
+  // The file does not say which machine it was made on. If it was changed since this machine started, assume this one; a
+  // guest's times are its host's by now.
   struct stat st {};
   timespec wall{}, up{};
   clock_gettime(CLOCK_REALTIME, &wall);

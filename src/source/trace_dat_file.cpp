@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "source/decompress.hpp"
+#include "source/time_shift.hpp"
 #include "source/trace_dat_format.hpp"
 #include "source/trace_dat_reader.hpp"
 #include "source/trace_dat_source.hpp"
@@ -242,10 +244,11 @@ class Parser {
     if (id == option_date) offset_ns_ += static_cast<u64>(integer_of(text_of(data))) * 1000;
     if (id == option_offset) offset_ns_ += static_cast<u64>(integer_of(text_of(data)));
     if (id == option_cpustat) read_stats(text_of(data));
+    if (id == option_time_shift) is_guest_ = true, shift_ = TimeShift::read(data);
     if (id != option_tsc_to_ns) return;
     mult_ = in.number<u32>();
-    shift_ = in.number<u32>();
-    if (in.ok && shift_ <= 63) return;
+    shift_bits_ = in.number<u32>();
+    if (in.ok && shift_bits_ <= 63) return;
     problem("the rate of its clock makes no sense; times are ticks");
     mult_ = 0;
   }
@@ -411,7 +414,7 @@ class Parser {
     if (mult_ != 0) {
       clock.kind = name == to_string(ClockKind::cntvct) ? ClockKind::cntvct : ClockKind::tsc;
       clock.mult = mult_;
-      clock.shift = shift_;
+      clock.shift = shift_bits_;
       return clock;
     }
     static const std::set<std::string> seconds{"", "local", "global", "perf", "uptime", "tai", "mono", "mono_raw", "tsc2nsec"};
@@ -450,11 +453,19 @@ class Parser {
                                                      buffer.compressed ? compression_ : Compression::none,
                                                      counters == stats_.end() ? Counters{} : counters->second);
         if (unordered_) ring->say_unordered();
+        if (is_guest_ && data.size != 0) shift(*ring);
         out_.missing.refused += ring->counters().dropped + ring->counters().commit_overrun;
         out_.rings.push_back(std::move(ring));
       }
     }
     return std::move(out_);
+  }
+
+  void shift(TraceDatSource& ring) {
+    if (const auto* const by = shift_ ? shift_->on(ring.name().ring) : nullptr) return ring.shift_by(*by);
+    const std::string of = shift_ ? "of CPU " + std::to_string(ring.name().ring) + " " : "";
+    if (shift_ || !out_.unshifted) problem("its times " + of + "are of a guest, and are not shifted to its host's");
+    out_.unshifted = true;
   }
 
   std::shared_ptr<TraceDatBytes> bytes_;
@@ -466,7 +477,9 @@ class Parser {
   bool text_buffers_ = false;
   std::string trace_clock_;
   u64 offset_ns_ = 0;
-  u32 mult_ = 0, shift_ = 0;
+  u32 mult_ = 0, shift_bits_ = 0;
+  bool is_guest_ = false;
+  std::optional<TimeShift> shift_;  // none: of a guest whose option is damaged
   bool unordered_ = false;  // ringside exported it from rings whose times go back
   std::string stats_of_;
   std::map<std::pair<std::string, u32>, Counters> stats_;

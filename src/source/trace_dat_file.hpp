@@ -36,7 +36,8 @@ struct TraceDatFile {
   std::vector<RingName> threads;
   std::string kallsyms, printk_formats;
   std::vector<std::unique_ptr<Source>> rings;
-  Missing missing;  // as far as the file says it
+  bool unshifted = false;  // some of its times are of a guest's clock; others of a guest's are shifted to its host's
+  Missing missing;         // as far as the file says it
   std::vector<std::string> problems;
 };
 

@@ -28,6 +28,9 @@ enum Option : u16 {
   option_trace_clock = 4,
   option_offset = 7,      // text: nanoseconds to add to times
   option_cpu_count = 8,   // u32: of all buffers
+  // Of a guest: u64, u32 flags (1: interpolate), u32 CPUs, for each {u32 n, u64 times[n], i64 offsets[n], u64 scalings[n]}, for
+  // each u64 fraction_bits[n]
+  option_time_shift = 12,
   option_tsc_to_ns = 14,  // u32 mult, u32 shift, u64 (unused by trace-cmd)
   option_buffer_text = 22,
 };

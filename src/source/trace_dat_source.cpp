@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ringside/abi/event_cursor.hpp>
 #include <utility>
 
 #include "source/sub_buffer_copy.hpp"
@@ -28,6 +29,41 @@ TraceDatSource::TraceDatSource(std::shared_ptr<TraceDatBytes> file, RingName nam
 }
 
 result<std::optional<SubBufferView>> TraceDatSource::next() {
+  if (!shift_) return next_sub_buffer();
+  if (!unshifted_) unshifted_ = RS_TRY(next_sub_buffer());
+  if (!unshifted_) return std::nullopt;
+  return next_piece();
+}
+
+// The events up to the first one that is shifted by another difference. An absolute time stamp would undo the shift, so what
+// stands between two events ends a piece, too; each begins with an event.
+SubBufferView TraceDatSource::next_piece() {
+  SubBufferView piece = *unshifted_;
+  abi::EventCursor at(piece.sub_buffer + abi::header_size, piece.begin, piece.end, piece.time);
+  u64 difference = 0;
+  u32 position = piece.begin;
+  for (bool first = true;; first = false) {
+    const u64 time = at.time();
+    if (!at.next()) {
+      if (first) piece.time = shift_->of(time);
+      unshifted_.reset();
+      return piece;
+    }
+    const u64 its = shift_->of(at.time()) - at.time();
+    if (first) {
+      difference = its;
+      piece.begin = at.offset();
+      piece.time = at.before() + difference;
+    } else if (its != difference || at.offset() != position) {
+      piece.end = position;
+      *unshifted_ = {piece.sub_buffer, position, unshifted_->end, 0, time};
+      return piece;
+    }
+    position = at.position();
+  }
+}
+
+result<std::optional<SubBufferView>> TraceDatSource::next_sub_buffer() {
   if (file_->region.cut()) return refuse(std::errc::io_error, who() + "the file was truncated while it was read");
   if (pages_.size == 0) {
     RS_TRY(refill());

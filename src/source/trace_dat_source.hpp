@@ -7,6 +7,7 @@
 
 #include "source/decompress.hpp"
 #include "source/source.hpp"
+#include "source/time_shift.hpp"
 #include "source/trace_dat_file.hpp"
 #include "source/trace_dat_reader.hpp"
 
@@ -23,10 +24,11 @@ class TraceDatSource final : public Source {
   result<std::optional<SubBufferView>> next() override;
   Counters counters() const override { return counters_; }
   bool ended() const override { return true; }
-  // Where compressed sub-buffers lie is known only from those before them.
+  // Where compressed sub-buffers lie is known only from those before them. Shifted times may go back.
   u64 sub_buffers() const override {
-    return compression_ == Compression::none && !unordered_ ? all_.size / counters_.subbuf_size : 0;
+    return compression_ == Compression::none && !unordered_ && !shift_ ? all_.size / counters_.subbuf_size : 0;
   }
+  void shift_by(TimeShift::OfCpu shift) { shift_ = std::move(shift); }  // before the first next()
   void say_unordered() { unordered_ = true; }  // nothing is looked for by its time
   u64 time_stamp(u64 index) const override;
   void seek(u64 index) override {
@@ -37,6 +39,8 @@ class TraceDatSource final : public Source {
 
  private:
   std::string who() const;
+  result<std::optional<SubBufferView>> next_sub_buffer();
+  SubBufferView next_piece();
   // The next run of sub-buffers; none at the end.
   result<void> refill();
   result<void> damaged() const;
@@ -46,6 +50,8 @@ class TraceDatSource final : public Source {
   Counters counters_;
   Compression compression_;
   bool unordered_ = false;
+  std::optional<TimeShift::OfCpu> shift_;
+  std::optional<SubBufferView> unshifted_;  // what is left of a sub-buffer
   Bytes all_{};
   Bytes rest_{};   // of the file, not read yet
   Bytes pages_{};  // sub-buffers, in place or in chunk_

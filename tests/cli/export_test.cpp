@@ -8,6 +8,7 @@
 #include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "random_recording.hpp"
+#include "trace_dat_files.hpp"
 
 namespace ringside::export_test {
 namespace {
@@ -237,6 +238,40 @@ TEST_F(Export, KernelSharkReadsAllOfThem) {
     EXPECT_EQ(ours, theirs) << only;
     EXPECT_EQ(gaps, lost) << only;
   }
+}
+
+// trace-cmd writes what it found out about a guest's clock into the guest's file.
+TEST_F(Export, AGuestsTimesAreItsHosts) {
+  constexpr i64 s = 1'000'000'000;
+  const u64 events = make(ClockInfo{}, 3, 4096);  // CPUs 0, 2, 4
+  ASSERT_EQ(ringside("export data --to plain.dat").code, 0);
+  const std::string plain = test::slurp(dir + "/plain.dat");
+  const std::vector<std::vector<test::ShiftSample>> shifts[] = {
+      {{{0, 1000 * s}}, {{0, 0}}, {{0, 2000 * s}}, {{0, 0}}, {{0, -5}}},
+      {{{2 * s, 100}, {3 * s, 200}, {4 * s, 300}, {20 * s, 1 * s}}, {{0, 0}}, {{2 * s, 7}, {9 * s, 8}}, {{0, 0}},
+       {{0, 1, 3, 1}, {1, 2, 5, 2}}},
+  };
+  for (const auto& shift : shifts) {
+    for (const u32 flags : {0u, 1u}) {
+      std::ofstream(dir + "/guest.dat") << test::with_option(plain, trace_dat::option_time_shift,
+                                                             test::time_shift(shift, flags));
+      expect_same(lines(ringside("report guest.dat").out), judged("guest.dat"), events);
+    }
+  }
+  // Beside the host's file, they are on one timeline.
+  std::ofstream(dir + "/guest.dat") << test::with_option(plain, trace_dat::option_time_shift,
+                                                         test::time_shift({5, {{0, 50'000}}}));
+  std::vector<u64> alone, expected, both;
+  for (const auto& e : report("plain.dat")) alone.push_back(e["ts"]);
+  for (const u64 time : alone) expected.insert(expected.end(), {time, time + 50'000});
+  for (const auto& e : report("plain.dat guest.dat")) both.push_back(e["ts"]);
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(both, expected);
+  // Where the shift is not known, that is said.
+  std::ofstream(dir + "/guest.dat") << test::with_option(plain, trace_dat::option_time_shift, std::string(16, '\xff'));
+  const Outcome o = ringside("report plain.dat guest.dat");
+  EXPECT_NE(o.err.find("guest.dat: its times are of a guest, and are not shifted to its host's"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("guest.dat: clock mono, its times are used unchanged"), std::string::npos) << o.err;
 }
 
 TEST_F(Export, WrongUse) {

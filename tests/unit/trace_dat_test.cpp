@@ -10,6 +10,7 @@
 
 #include "export/trace_dat.hpp"
 #include "random_recording.hpp"
+#include "source/time_shift.hpp"
 #include "timeline/merge.hpp"
 #include "trace_dat_files.hpp"
 
@@ -188,6 +189,75 @@ TEST_F(TraceDatFiles, Version7IsReadInEachCompression) {
       EXPECT_TRUE(file.problems.empty());
       EXPECT_EQ(content(Timeline(std::move(file.rings)), file.events), recorded(true, true)) << by;
     }
+  }
+}
+
+// What trace-cmd's library makes of the same samples is in cli/export_test.cpp.
+TEST_F(TraceDatFiles, AGuestsTimesAreItsHosts) {
+  test::random_recording(dir + "/data", ClockInfo{}, 2, 4096);  // CPUs 0 and 2
+  const std::string plain = dat(false, true);
+  const auto ring_of = [&](const std::string& bytes, size_t ring) {
+    auto file = must(read(bytes));
+    EXPECT_TRUE(file.problems.empty());
+    EXPECT_FALSE(file.unshifted);
+    std::vector<std::unique_ptr<Source>> one;
+    one.push_back(std::move(file.rings[ring]));
+    Timeline timeline(std::move(one));
+    std::vector<std::pair<u64, std::string>> all;
+    for (TraceRecord r; timeline.next(r);)
+      all.emplace_back(r.time, r.lost != 0 ? "lost " + std::to_string(r.lost)
+                                           : std::string(reinterpret_cast<const char*>(r.payload.data), r.payload.size));
+    EXPECT_TRUE(timeline.problems().empty());
+    return all;
+  };
+  struct Case {
+    std::vector<test::ShiftSample> samples;
+    u32 flags;
+    u64 (*of)(u64);
+  };
+  constexpr i64 s = 1'000'000'000;
+  const Case cases[] = {
+      {{{0, 1000 * s, 7}}, 0, [](u64 t) { return t + u64{1000} * s; }},
+      {{{9 * s, 77}, {3 * s, -100}, {5 * s, 5000}, {5 * s, 5000}}, 0, [](u64 t) { return t < 5 * s ? t - 100 : t + 5000; }},
+      {{{0, 5, 3, 1}, {9 * s, 6, 1, 0}}, 0, [](u64 t) { return t * 3 / 2 + 5; }},
+      {{{0, 5, u64{3} << 62, 63}, {9 * s, 6, 1, 0}}, 0, [](u64 t) { return t * 3 / 2 + 5; }},
+      {{{1 * s, 0}, {2 * s, 1 * s}}, 1, [](u64 t) { return t + (t - 1 * s); }},
+  };
+  for (const Case& one : cases) {
+    const std::string guest = test::with_option(plain, trace_dat::option_time_shift,
+                                                test::time_shift({one.samples, {}, {{0, 0}}}, one.flags));
+    auto expected = ring_of(plain, 0);
+    for (auto& [time, content] : expected) time = one.of(time);
+    EXPECT_EQ(ring_of(guest, 0), expected);
+    EXPECT_EQ(ring_of(guest, 2), ring_of(plain, 2));
+  }
+}
+
+TEST_F(TraceDatFiles, AGuestsUnknownShiftIsSaid) {
+  test::random_recording(dir + "/data", ClockInfo{}, 2, 4096);
+  const std::string plain = dat(false, true);
+  const std::string good = test::time_shift({{{1, 2, 3, 4}}, {}, {{5, 6, 7, 8}, {9, 10, 11, 12}}});
+  const auto problems = [&](const std::string& option) {
+    auto file = must(read(test::with_option(plain, trace_dat::option_time_shift, option)));
+    EXPECT_TRUE(file.unshifted);
+    EXPECT_EQ(content(Timeline(std::move(file.rings)), file.events), recorded(false, true));
+    return file.problems;
+  };
+  EXPECT_EQ(problems(test::time_shift({})).size(), 2u);
+  EXPECT_EQ(problems(std::string(16, '\xff')),
+            std::vector<std::string>{"x.dat: its times are of a guest, and are not shifted to its host's"});
+  EXPECT_EQ(problems(test::time_shift({{}, {}, {{0, 0}}})),
+            std::vector<std::string>{"x.dat: its times of CPU 0 are of a guest, and are not shifted to its host's"});
+  // Counts are those of what is there.
+  const auto bytes = [](const std::string& text) { return Bytes{reinterpret_cast<const u8*>(text.data()), text.size()}; };
+  const size_t fractions = size_t{3} * 8;
+  for (size_t size = 0; size < good.size(); ++size)
+    EXPECT_EQ(trace_dat::TimeShift::read(bytes(good.substr(0, size))).has_value(), size == good.size() - fractions) << size;
+  EXPECT_TRUE(trace_dat::TimeShift::read(bytes(good)));
+  for (const size_t at : {size_t{12}, size_t{16}, good.size() - 8}) {
+    std::string hostile = good;
+    hostile.replace(at, 4, 4, '\xff');
+    EXPECT_FALSE(trace_dat::TimeShift::read(bytes(hostile))) << at;
   }
 }
 
