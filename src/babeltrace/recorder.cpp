@@ -17,7 +17,7 @@ constexpr u32 longest_text = 16384, largest_payload = 60000;
 constexpr u64 second = 1'000'000'000;
 constexpr u64 impossible_number = u64{1} << 48;  // of discarded events or packets: their counter went back
 constexpr size_t most_doubts = 100;
-constexpr size_t deepest_field = 8;  // a structure below so many others is a text
+constexpr size_t deepest_field = 8;  // structures inside others; a deeper one is a text
 constexpr int deepest_text = 100;
 constexpr u64 widest_range = 64, most_names = 1000;  // of an enumeration
 
