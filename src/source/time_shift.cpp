@@ -28,9 +28,9 @@ u64 TimeShift::OfCpu::of(u64 ticks) const {
   const Sample& from = *(later - 1);
   u64 offset = static_cast<u64>(from.offset);
   if (interpolates_) {
-    const i128 apart = later->time - from.time;
-    const i128 more = (i128{ticks} - from.time) * (i128{later->offset} - from.offset);
-    offset += static_cast<u64>((more + apart / 2) / apart);
+    const u64 apart = later->time - from.time;
+    const u128 more = static_cast<u128>(i128{ticks} - from.time) * static_cast<u128>(i128{later->offset} - from.offset);
+    offset += static_cast<u64>(static_cast<i128>(more + apart / 2) / apart);  // what is hostile may wrap around
   }
   return static_cast<u64>(u128{ticks} * from.scaling >> from.fraction) + offset;
 }

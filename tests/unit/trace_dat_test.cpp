@@ -238,7 +238,8 @@ TEST_F(TraceDatFiles, AGuestsUnknownShiftIsSaid) {
   const std::string plain = dat(false, true);
   const std::string good = test::time_shift({{{1, 2, 3, 4}}, {}, {{5, 6, 7, 8}, {9, 10, 11, 12}}});
   const auto problems = [&](const std::string& option) {
-    auto file = must(read(test::with_option(plain, trace_dat::option_time_shift, option)));
+    const std::string guest = test::with_option(plain, trace_dat::option_time_shift, option);
+    auto file = must(read(guest));
     EXPECT_TRUE(file.unshifted);
     EXPECT_EQ(content(Timeline(std::move(file.rings)), file.events), recorded(false, true));
     return file.problems;
@@ -286,10 +287,13 @@ TEST_F(TraceDatFiles, ADamagedFileIsReadWithinBounds) {
   std::mt19937_64 random(1);
   test::random_recording(dir + "/data", ClockInfo{}, 4, 4096, Of::both, 10);
   const std::string both = dat(true, true);
-  const std::string wholes[] = {dat(false, true), both, test::compressed(both, "zlib"), test::compressed(both, "zstd")};
+  const std::string guest = test::with_option(
+      dat(false, true), trace_dat::option_time_shift,
+      test::time_shift({{{0, 1}}, {}, {{0, 5, 3, 1}, {9, 6}}, {}, {{0, 5}, {4'000'000'000, 6}, {9'000'000'000, 600}}}, 1));
+  const std::string wholes[] = {dat(false, true), both, test::compressed(both, "zlib"), test::compressed(both, "zstd"), guest};
   int refused = 0, read_on = 0;
   for (int round = 0; round < 4000; ++round) {
-    std::string bytes = wholes[round % 4];
+    std::string bytes = wholes[round % 5];
     for (u64 changes = 1 + random() % 8; changes > 0; --changes) {
       // Most of the file is events; their descriptions are at both ends.
       const u64 near = random() % 3;
