@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "decode/print_memory.hpp"
+
 namespace ringside {
 namespace {
 
@@ -14,16 +16,33 @@ using Kind = PrintStep::Kind;
 
 // One %-conversion of a print fmt.
 struct Conversion {
-  std::string flags;  // flags, width, precision
-  u8 width = 4;       // bytes, by the length modifier
-  char letter = 0;
+  std::string flags;          // flags, width, precision
+  u8 width = 4;               // bytes, by the length modifier
+  char letter = 0;            // a and A: %ps and %pS
+  std::string memory;         // the letters behind p: the memory at the address
+  std::vector<ValueOp> star;  // computes what stands for the * in flags
+  bool has_star() const { return flags.find('*') != std::string::npos; }
+  // The constant behind `from`; none: -1.
+  i32 number(size_t from) const {
+    const size_t begin = flags.find_first_not_of("-+ #0", from);
+    if (begin == std::string::npos || std::isdigit(static_cast<unsigned char>(flags[begin])) == 0) return -1;
+    return static_cast<i32>(std::min<u64>(std::strtoull(flags.c_str() + begin, nullptr, 10), PrintStep::largest_size + 1));
+  }
+  i32 least_width() const { return number(0); }
+  i32 precision() const {
+    const size_t dot = flags.find('.');
+    return dot == std::string::npos ? -1 : std::max(number(dot + 1), 0);
+  }
 };
 
-// Reads the conversion at `s` (after the %); null: libtraceevent must print it.
+// Reads the conversion at `s` (after the %); null: no step prints it.
 const char* read_conversion(const char* s, Conversion& out) {
   const char* start = s;
-  while (*s != 0 && std::strchr("-+ #0123456789.", *s) != nullptr) ++s;
+  while (*s != 0 && std::strchr("-+ #0123456789.*", *s) != nullptr) ++s;
   out.flags.assign(start, s);
+  if (std::count(out.flags.begin(), out.flags.end(), '*') > 1 || std::count(out.flags.begin(), out.flags.end(), '.') > 1 ||
+      std::max(out.least_width(), out.precision()) > PrintStep::largest_size)
+    return nullptr;
   for (;; ++s) {
     if (*s == 'l' || *s == 'L' || *s == 'z' || *s == 'j' || *s == 't')
       out.width = 8;
@@ -34,17 +53,18 @@ const char* read_conversion(const char* s, Conversion& out) {
   }
   out.letter = *s;
   if (*s == 0 || std::strchr("diuxXocspfFgGeE", *s) == nullptr) return nullptr;
-  if (*s == 'p' && std::isalnum(static_cast<unsigned char>(s[1])) != 0) {
-    ++s;  // %pS and its family: an address with its function's name; the others print the memory at the address
-    if (std::strchr("sSfF", *s) == nullptr || std::isalnum(static_cast<unsigned char>(s[1])) != 0) return nullptr;
+  ++s;
+  if (out.letter != 'p') return s;
+  if (*s != 0 && std::strchr("sSfF", *s) != nullptr) {  // an address with its function's name
     out.letter = *s == 's' || *s == 'f' ? 'a' : 'A';
+    return s + 1;
   }
-  return s + 1;
+  out.memory = memory_form(s);
+  return s + out.memory.size();
 }
 
 // The bits that a cast keeps of a value: negative with a sign; 0: all.
-i64 bits_of(const char* name) {
-  std::string_view type = name != nullptr ? name : "";
+i64 bits_of(std::string_view type) {
   const bool plain = !type.starts_with("unsigned ");
   if (!plain) type.remove_prefix(9);
   if (type == "u8") return 8;
@@ -57,10 +77,11 @@ i64 bits_of(const char* name) {
   return 0;
 }
 
-bool is_unsigned_long(const char* name) {
-  const std::string_view type = name != nullptr ? name : "";
+bool is_unsigned_long(std::string_view type) {
   return type.starts_with("unsigned long") || type == "u64" || type == "size_t";
 }
+
+std::string_view view(const char* text) { return text != nullptr ? text : ""; }
 
 constexpr u32 most_nodes = 1000;  // in a tree: formats come from anywhere
 
@@ -68,7 +89,8 @@ constexpr u32 most_nodes = 1000;  // in a tree: formats come from anywhere
 // signs).
 class ValueCompiler {
  public:
-  explicit ValueCompiler(const EventFormat& type) : type_(type) {}
+  // characters: %c prints it, so an atom like F is a character; libtraceevent drops its quotes.
+  explicit ValueCompiler(const EventFormat& type, bool characters = false) : type_(type), characters_(characters) {}
   bool compile(const tep_print_arg* arg, std::vector<ValueOp>& code) {
     const bool done = walk(arg, 0);
     code = std::move(code_);
@@ -93,6 +115,8 @@ class ValueCompiler {
     if (depth >= ValueOp::deepest || arg == nullptr || ++nested_ > most_nodes) return false;
     switch (arg->type) {
       case TEP_PRINT_ATOM: {
+        if (const std::string_view atom = arg->atom.atom; characters_ && atom.size() == 1 && std::isdigit(atom[0]) == 0)
+          return push(Op::constant, atom[0]);
         errno = 0;  // the kernel's own variables (vmemmap_base) are unknown here: 0, as in libtraceevent
         const i64 value = std::strtoll(arg->atom.atom, nullptr, 0);
         unsigned_ = std::strpbrk(arg->atom.atom, "uU") != nullptr && std::strpbrk(arg->atom.atom, "lL") != nullptr;
@@ -104,15 +128,41 @@ class ValueCompiler {
         return arg->dynarray.field != nullptr && field(arg->dynarray.field->name, Op::length, depth);
       case TEP_PRINT_TYPE:
         if (!walk(arg->typecast.item, depth)) return false;
-        unsigned_ = is_unsigned_long(arg->typecast.type);
-        return bits_of(arg->typecast.type) == 0 || push(Op::cast, bits_of(arg->typecast.type));
+        unsigned_ = is_unsigned_long(view(arg->typecast.type));
+        return bits_of(view(arg->typecast.type)) == 0 || push(Op::cast, bits_of(view(arg->typecast.type)));
       case TEP_PRINT_OP:
         return operation(arg->op.op, arg->op.left, arg->op.right, depth);
       default:
         return false;
     }
   }
+  // array[index], ((type *)array)[index]
+  bool element(const tep_print_arg* array, const tep_print_arg* index, size_t depth) {
+    std::string_view type;
+    for (; array != nullptr && array->type == TEP_PRINT_TYPE; array = array->typecast.item)
+      if (type.empty()) type = view(array->typecast.type);
+    const char* const name = array == nullptr                        ? nullptr
+                             : array->type == TEP_PRINT_FIELD         ? array->field.name
+                             : array->type != TEP_PRINT_DYNAMIC_ARRAY ? nullptr
+                             : array->dynarray.field == nullptr       ? nullptr
+                                                                      : array->dynarray.field->name;
+    const Field* const f = name != nullptr ? type_.field(name) : nullptr;
+    if (f == nullptr || f->kind == FieldKind::integer || f->kind == FieldKind::floating || f->is_float) return false;
+    if (!walk(index, depth)) return false;
+    const bool is_signed = f->is_signed || (f->kind == FieldKind::text || f->kind == FieldKind::loc_text);
+    i64 size = std::max<u32>(f->element, 1);
+    if (is_signed) size = -size;
+    const bool pointer = type.ends_with('*');
+    while (type.ends_with('*') || type.ends_with(' ')) type.remove_suffix(1);
+    const i64 bits = bits_of(type);
+    if (pointer && bits != 0) size = bits / 8;
+    if (pointer && is_unsigned_long(type)) size = 8;
+    unsigned_ = size == 8;
+    push(Op::element, size, static_cast<u32>(f - type_.fields.data()));
+    return pointer || bits == 0 || push(Op::cast, bits);
+  }
   bool operation(const std::string& op, const tep_print_arg* left, const tep_print_arg* right, size_t depth) {
+    if (op == "[") return element(left, right, depth);
     if (op == "?") {
       if (right == nullptr || right->type != TEP_PRINT_OP || !walk(left, depth)) return false;
       const size_t skip = code_.size();
@@ -148,6 +198,7 @@ class ValueCompiler {
   }
 
   const EventFormat& type_;
+  const bool characters_;
   std::vector<ValueOp> code_;
   u32 nested_ = 0;
   bool unsigned_ = false;  // whether the value compiled last is unsigned
@@ -160,7 +211,7 @@ const char* field_name(const tep_print_arg* arg) {
     case TEP_PRINT_STRING:
       return arg->string.string;
     case TEP_PRINT_TYPE:
-      return bits_of(arg->typecast.type) == 0 ? field_name(arg->typecast.item) : nullptr;
+      return bits_of(view(arg->typecast.type)) == 0 ? field_name(arg->typecast.item) : nullptr;
     case TEP_PRINT_SYMBOL:
       return field_name(arg->symbol.field);
     case TEP_PRINT_FLAGS:
@@ -172,6 +223,9 @@ const char* field_name(const tep_print_arg* arg) {
       return field_name(arg->hex.field);
     case TEP_PRINT_DYNAMIC_ARRAY:
       return arg->dynarray.field != nullptr ? arg->dynarray.field->name : nullptr;
+    case TEP_PRINT_BITMASK:
+    case TEP_PRINT_CPUMASK:
+      return arg->bitmask.bitmask;
     default:
       return nullptr;
   }
@@ -200,6 +254,12 @@ std::vector<std::pair<i64, std::string>> names_of(const tep_print_flag_sym* sym)
     names.emplace_back(value, unescaped(sym->str));
   }
   return names;
+}
+
+// Of __print_array's elements; 0: unknown.
+i64 element_size_of(const tep_print_arg* arg) {
+  while (arg != nullptr && arg->type == TEP_PRINT_TYPE) arg = arg->typecast.item;
+  return arg != nullptr && arg->type == TEP_PRINT_ATOM ? std::strtoll(arg->atom.atom, nullptr, 0) : 0;
 }
 
 // Width and filling, where no printf is needed.
@@ -239,14 +299,14 @@ bool compile_choice(const tep_print_arg* arg, const Conversion& conversion, Even
 
 bool compile_number(const Conversion& conversion, PrintStep& step) {
   step.is_signed = conversion.letter == 'd' || conversion.letter == 'i';
-  if (conversion.letter == 'a' || conversion.letter == 'A') {
+  if (conversion.letter == 'a' || conversion.letter == 'A') {  // without the width, as libtraceevent prints it
     step.kind = Kind::address;
     step.base = conversion.letter == 'A';
-    return conversion.flags.empty();
+    return true;
   }
   if (conversion.letter == 'p') {
     step.kind = Kind::pointer;
-    return conversion.flags.empty();
+    return true;
   }
   if (std::strchr("diux", conversion.letter) != nullptr && simple_flags(conversion.flags, step)) {
     step.kind = conversion.letter == 'x' ? Kind::hex : Kind::decimal;
@@ -262,12 +322,48 @@ bool compile_number(const Conversion& conversion, PrintStep& step) {
   return conversion.letter == 'c';
 }
 
+// Width and precision of a text. libtraceevent gives them to each name of __print_flags and __print_symbolic.
+void size_text(const Conversion& conversion, PrintStep& step) {
+  step.left = conversion.flags.find('-') < conversion.flags.find('.');
+  step.min_width = static_cast<u8>(std::max(conversion.least_width(), 0));
+  step.precision = conversion.precision();
+  step.limits = conversion.flags.find(".*") != std::string::npos;
+}
+
+// %pU of a field, and its kin.
+bool compile_memory(const tep_print_arg* arg, const Conversion& conversion, const EventFormat& type, PrintStep& step) {
+  while (arg->type == TEP_PRINT_TYPE) arg = arg->typecast.item;
+  if (arg->type != TEP_PRINT_FIELD && arg->type != TEP_PRINT_DYNAMIC_ARRAY) return false;
+  const char* const name = field_name(arg);
+  const Field* const field = name != nullptr ? type.field(name) : nullptr;
+  if (field == nullptr) return false;
+  step.kind = Kind::memory;
+  step.field = static_cast<u32>(field - type.fields.data());
+  step.text = conversion.memory;
+  const bool counts = conversion.memory[0] == 'h' || conversion.memory[0] == 'b';  // the width is no width
+  if (!counts) step.star.clear();
+  if (counts && !conversion.has_star()) step.star = {{ValueOp::Op::constant, 0, std::max(conversion.least_width(), 1)}};
+  return true;
+}
+
 bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, EventFormat& type, PrintStep& step) {
   step.width = conversion.width;
+  step.star = conversion.star;
+  if (!conversion.memory.empty()) return compile_memory(arg, conversion, type, step);
+  if (conversion.letter == 's') size_text(conversion, step);
   if (conversion.letter == 's' && arg->type == TEP_PRINT_OP && std::strcmp(arg->op.op, "?") == 0)
     return compile_choice(arg, conversion, type, step);
-  if (conversion.letter == 's' && arg->type == TEP_PRINT_ATOM && conversion.flags.empty()) {
-    step.text = arg->atom.atom;
+  const tep_print_arg* const uncast = arg->type == TEP_PRINT_TYPE ? arg->typecast.item : arg;
+  if (conversion.letter == 's' && uncast != nullptr && uncast->type == TEP_PRINT_ATOM) {
+    step.kind = conversion.flags.empty() ? Kind::literal : Kind::constant;
+    if (uncast == arg) step.text = arg->atom.atom;  // else (void *)0
+    return true;
+  }
+  if (conversion.letter == 's' && (arg->type == TEP_PRINT_BITMASK || arg->type == TEP_PRINT_CPUMASK)) {
+    const Field* const mask = arg->bitmask.bitmask != nullptr ? type.field(arg->bitmask.bitmask) : nullptr;
+    if (mask == nullptr || !conversion.flags.empty()) return false;
+    step.kind = arg->type == TEP_PRINT_BITMASK ? Kind::bitmap : Kind::bit_ranges;
+    step.field = static_cast<u32>(mask - type.fields.data());
     return true;
   }
   const char* name = field_name(arg);
@@ -280,25 +376,30 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
     if (field == nullptr && !ValueCompiler(type).compile(flags ? arg->flags.field : arg->symbol.field, step.code)) return false;
     if (field != nullptr) step.field = static_cast<u32>(field - type.fields.data());
     if (field != nullptr && !flags) type.fields[step.field].symbols = step.names;
-    return conversion.letter == 's' && conversion.flags.empty();
+    return conversion.letter == 's';
   }
   if (field == nullptr)
-    return std::strchr("sfFgGeE", conversion.letter) == nullptr && ValueCompiler(type).compile(arg, step.code) &&
-           compile_number(conversion, step);
+    return std::strchr("sfFgGeE", conversion.letter) == nullptr &&
+           ValueCompiler(type, conversion.letter == 'c').compile(arg, step.code) && compile_number(conversion, step);
   step.field = static_cast<u32>(field - type.fields.data());
   switch (field->kind) {
     case FieldKind::text:
     case FieldKind::loc_text:
       step.kind = Kind::text;
-      return conversion.letter == 's' && conversion.flags.empty();
+      return conversion.letter == 's';
     case FieldKind::array:
     case FieldKind::loc_array:
       step.kind = arg->type == TEP_PRINT_HEX || arg->type == TEP_PRINT_HEX_STR ? Kind::bytes : Kind::list;
       if (arg->type == TEP_PRINT_HEX || arg->type == TEP_PRINT_INT_ARRAY) step.text = " ";
+      step.width = static_cast<u8>(field->element);
+      if (arg->type == TEP_PRINT_INT_ARRAY) {
+        const i64 size = element_size_of(arg->int_array.el_size);
+        if (size == 1 || size == 2 || size == 4 || size == 8) step.width = static_cast<u8>(size);
+      }
       if (const tep_print_arg* count = arg->type == TEP_PRINT_INT_ARRAY ? arg->int_array.count
                                        : step.kind == Kind::bytes       ? arg->hex.size
                                                                         : nullptr;
-          count != nullptr && field->kind == FieldKind::array && !ValueCompiler(type).compile(count, step.code))
+          count != nullptr && !ValueCompiler(type).compile(count, step.code))
         return false;
       return conversion.letter == 's';
     case FieldKind::floating:
@@ -311,8 +412,12 @@ bool compile_argument(const tep_print_arg* arg, const Conversion& conversion, Ev
     step.kind = Kind::character;
     return conversion.flags.empty();
   }
-  if (conversion.letter == 's') return false;  // a pointer to a text: it cannot be followed
+  if (conversion.letter == 's') {
+    step.kind = Kind::kernel_text;
+    return field->kind == FieldKind::integer && field->size == 8;
+  }
   if (field->kind == FieldKind::floating) {
+    if (conversion.has_star()) return false;
     if (!conversion.flags.empty() && std::strchr("fFgGeE", conversion.letter) != nullptr) {
       step.text = "%" + conversion.flags + conversion.letter;
     }
@@ -367,11 +472,8 @@ bool compile_steps(const tep_event& event, EventFormat& type) {
     steps.push_back(std::move(step));
   };
   for (const char* s = event.print_fmt.format; *s != 0;) {
-    if (*s == '\\' && s[1] == 'n') {
-      literal += ' ';  // one event is one line
-      s += 2;
-    } else if (*s == '\\' && (s[1] == '"' || s[1] == '\\')) {
-      literal += s[1];
+    if (*s == '\\' && s[1] != 0) {
+      literal += s[1] == 'n' || s[1] == 't' || s[1] == 'r' ? ' ' : s[1];  // one event is one line
       s += 2;
     } else if (*s != '%') {
       literal += static_cast<unsigned char>(*s) < 0x20 ? ' ' : *s;
@@ -384,7 +486,12 @@ bool compile_steps(const tep_event& event, EventFormat& type) {
       Conversion conversion;
       PrintStep step;
       s = read_conversion(s + 1, conversion);
-      if (s == nullptr || arg == nullptr || !compile_argument(arg, conversion, type, step)) return false;
+      if (s == nullptr || arg == nullptr) return false;
+      if (conversion.has_star()) {
+        if (!ValueCompiler(type).compile(arg, conversion.star)) return false;
+        arg = arg->next;
+      }
+      if (arg == nullptr || !compile_argument(arg, conversion, type, step)) return false;
       if (step.kind == Kind::floating && conversion.letter == 'x') drop_hex_sign(steps);
       steps.push_back(std::move(step));
       arg = arg->next;
@@ -406,6 +513,7 @@ void default_steps(EventFormat& type) {
     name.text = (i != 0 ? " " : "") + field.name + "=";
     value.field = i;
     value.is_signed = field.is_signed;
+    if (field.element != 0) value.width = static_cast<u8>(field.element);
     switch (field.kind) {
       case FieldKind::integer:
         value.kind = Kind::decimal;

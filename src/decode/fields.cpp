@@ -67,17 +67,17 @@ double read_number(Bytes payload, const Field& field) {
 }
 
 std::string_view read_text(Bytes payload, const Field& field) {
-  Bytes bytes;
-  if (field.kind == FieldKind::loc_text) {
-    bytes = located(payload, field);
-  } else if (field.offset < payload.size) {
-    // Size 0: a text that reaches to the end of the payload (the kernel's print event).
-    const size_t room = payload.size - field.offset;
-    bytes = {payload.data + field.offset, field.size == 0 || field.size > room ? room : field.size};
-  }
+  const Bytes bytes = read_bytes(payload, field);
   if (bytes.size == 0) return {};
   const auto* s = reinterpret_cast<const char*>(bytes.data);
   return {s, strnlen(s, bytes.size)};
+}
+
+Bytes read_bytes(Bytes payload, const Field& field) {
+  if (field.kind == FieldKind::loc_array || field.kind == FieldKind::loc_text) return located(payload, field);
+  if (field.offset >= payload.size) return {};
+  const size_t room = payload.size - field.offset;  // size 0: to the end of the payload (the kernel's print event)
+  return {payload.data + field.offset, field.size == 0 || field.size > room ? room : field.size};
 }
 
 Bytes read_array(Bytes payload, const Field& field) {

@@ -87,56 +87,68 @@ char* resolve(void* symbols, unsigned long long* address, char** module) {
   return name.data();
 }
 
-// %ls: libtraceevent hands such a conversion to printf, with a text that is not wide.
-bool has_wide_texts(const char* format) {
-  for (const char* s = std::strchr(format, '%'); s != nullptr; s = std::strchr(s, '%')) {
-    ++s;
-    s += std::strspn(s, "-+ #0123456789.*");
-    const size_t length = std::strspn(s, "lLhzjt");
-    if (length != 0 && s[length] == 's') return true;
-    s += length;
-    if (*s != 0) ++s;
+// trace_printk's events name their print fmt by its address, and hold the arguments in binary. libtraceevent prints these. It
+// trusts widths and precisions.
+bool prints_in_bounds(const std::string& format) {
+  for (size_t at = 0; at < format.size(); ++at) {
+    if (format[at] == '*') return false;
+    if (std::isdigit(static_cast<unsigned char>(format[at])) == 0) continue;
+    const size_t end = std::min(format.find_first_not_of("0123456789", at), format.size());
+    if (end - at > 3) return false;
+    at = end;
   }
-  return false;
+  return true;
+}
+
+bool is_trace_printk(const tep_event& event, const EventFormat& format) {
+  return (event.flags & TEP_EVENT_FL_ISBPRINT) != 0 && (event.flags & TEP_EVENT_FL_FAILED) == 0 &&
+         format.field("ip") != nullptr && format.field("fmt") != nullptr && format.field("buf") != nullptr;
+}
+
+// libtraceevent's parser calls itself at each operator. A kernel's largest print fmt has a thousand.
+bool nests_deeply(std::string_view text) {
+  constexpr u32 most = 10'000;
+  u32 operators = 0;
+  bool quoted = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\\') ++at;
+    else if (text[at] == '"') quoted = !quoted;
+    else if (!quoted && std::string_view("([!~?:+-*/%<>=|&^").find(text[at]) != std::string_view::npos) ++operators;
+  }
+  return operators > most;
 }
 
 // A handle of its own for each event: libtraceevent never forgets an event, and ids may be given anew.
 void read_format(u32 id, const std::string& system, const std::string& text, FormatContext& context, EventFormat& to) {
   std::unique_ptr<tep_handle, TepFree> tep(new_handle());
-  if (tep == nullptr || text.empty() || !all_printable(text)) return;
+  if (tep == nullptr || text.empty() || !all_printable(text) || nests_deeply(text)) return;
   if (tep_parse_event(tep.get(), text.data(), static_cast<unsigned long>(text.size()), system.c_str()) != 0) return;
   tep_event* event = tep_get_first_event(tep.get());
   if (event == nullptr) return;
   to.parsed = true;
-  bool by_tep = (event->flags & TEP_EVENT_FL_FAILED) == 0 && event->print_fmt.format != nullptr &&
-                event->id == static_cast<int>(id & 0xFFFF) && !has_wide_texts(event->print_fmt.format);
   for (const tep_format_field* f = event->format.common_fields; f != nullptr; f = f->next)
     to.has_tid = to.has_tid || (std::strcmp(f->name, "common_pid") == 0 && f->offset == 4 && f->size == 4);
   for (const tep_format_field* f = event->format.fields; f != nullptr; f = f->next) {
     Field field;
-    const bool read = read_field(*f, field);
-    if (!read) by_tep = false;
-    if (read && field.size == 0) to.rest_at = std::max(to.rest_at, field.offset);
-    if (read) to.fields.push_back(std::move(field));
+    if (read_field(*f, field)) to.fields.push_back(std::move(field));
   }
   for (const Field& field : to.fields) {
     if (field.is_stack && to.stack == nullptr) to.stack = &field;
   }
-  if (compile_steps(*event, to)) return;
-  if (text.find("char *") != std::string::npos) {
-    for (const auto& [address, string] : context.strings)
-      if (string.size() >= 3) tep_register_print_string(tep.get(), string.c_str(), address);  // shorter: it reads before them
+  const bool by_tep = is_trace_printk(*event, to) && event->id == static_cast<int>(id & 0xFFFF);
+  if (!by_tep) {
+    if (!compile_steps(*event, to)) default_steps(to);
+    return;
   }
+  for (const auto& [address, string] : context.strings)
+    if (string.size() >= 3 && prints_in_bounds(string))  // shorter: it reads before them
+      tep_register_print_string(tep.get(), string.c_str(), address);
   tep_set_function_resolver(tep.get(), resolve, &context.symbols);
-  if (by_tep)
-    to.tep = std::move(tep);  // a print fmt beyond our steps: libtraceevent walks its tree for each event
-  else
-    default_steps(to);
+  to.tep = std::move(tep);
 }
 
 // libtraceevent trusts the payload to be as long as the format says, and located data to lie inside. So it gets a copy,
-// followed by as many zeros as the largest offset plus the largest length can reach; and no size below the offset of a field
-// that is the rest of its event, since it subtracts that.
+// followed by as many zeros as the largest offset plus the largest length can reach.
 void print_by_tep(const EventFormat& format, Bytes payload, fmt::memory_buffer& out) {
   static thread_local std::vector<u8> room(size_t{256} * 1024 + 4 * largest_offset);
   static thread_local size_t used = 0;
@@ -145,7 +157,7 @@ void print_by_tep(const EventFormat& format, Bytes payload, fmt::memory_buffer& 
   if (used > size) std::memset(room.data() + size, 0, used - size);
   used = size;
   tep_record record{};
-  record.size = static_cast<int>(std::max<size_t>(size, format.rest_at));
+  record.size = static_cast<int>(size);
   record.data = room.data();
   trace_seq seq;
   trace_seq_init(&seq);
@@ -204,7 +216,7 @@ void Formats::add_strings(const std::string& printk_formats) {
     char* end = nullptr;
     const u64 address = std::strtoull(line.c_str(), &end, 16);
     const size_t begin = line.find('"'), last = line.rfind('"');
-    if (address != 0 && begin < last) context_->strings.emplace_back(address, line.substr(begin + 1, last - begin - 1));
+    if (address != 0 && begin < last) context_->strings.emplace(address, line.substr(begin + 1, last - begin - 1));
   }
 }
 
@@ -221,7 +233,7 @@ void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& ou
     const size_t common = std::min<size_t>(payload.size, 8);
     append_hex({payload.data + common, payload.size - common}, " ", out);
   } else {
-    run_steps(format, payload, context_->symbols, out);
+    run_steps(format, payload, *context_, out);
   }
 }
 

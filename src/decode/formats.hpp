@@ -15,6 +15,7 @@
 #include <ringside/base/types.hpp>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -53,11 +54,12 @@ struct Field {
 
 // An instruction for a stack machine, which computes a value of a print fmt from fields.
 struct ValueOp {
-  static constexpr size_t deepest = 16;  // values on its stack
+  static constexpr size_t deepest = 64;  // values on its stack
   enum class Op : u8 {
     constant,
     field,
     length,
+    element,  // of an array: the top is its index, and becomes its value; 0 outside the array
     cast,
     negate,
     invert,
@@ -85,7 +87,8 @@ struct ValueOp {
   };
   Op op = Op::constant;
   u32 field = 0;  // index in EventType::fields
-  i64 value = 0;  // the constant; the cast's bits, negative: with a sign; a jump's distance; 1: operands are unsigned
+  i64 value = 0;  // the constant; the cast's bits, negative: with a sign; a jump's distance; 1: operands are unsigned;
+                  // the bytes of an element, negative: with a sign
 };
 
 // One step of an event's line.
@@ -98,24 +101,33 @@ struct PrintStep {
     character,
     floating,
     text,
+    constant,   // a text with a width or precision
+    kernel_text,  // a text of the kernel, by its address
     symbol,
     flags,
     list,
     bytes,
+    memory,  // print_memory.hpp
+    bitmap,
+    bit_ranges,
     formatted,
     address,
     choice
   };
   Kind kind = Kind::literal;
-  u8 width = 8;  // bytes that the conversion keeps (its length modifier)
+  u8 width = 8;  // bytes that the conversion keeps (its length modifier); list: those of an element
   bool is_signed = false;
   u32 field = 0;                                   // index in EventType::fields
-  std::string text;  // the literal, the conversion for snprintf, the separator of flags, bytes, numbers
+  std::string text;  // the literal, the conversion for snprintf, the separator of flags, bytes, numbers, the form of memory
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
   std::vector<ValueOp> code;                       // computes the value (bytes: their number); empty: the value is the field's
   std::vector<PrintStep> then, otherwise;          // choice: the value selects one
-  u8 min_width = 0;                                // numbers: the least width,
+  std::vector<ValueOp> star;                       // computes the width or precision that is *; memory: the number of bytes
+  static constexpr i32 largest_size = 255;         // of a width or precision
+  u8 min_width = 0;                                // numbers and texts: the least width,
+  i32 precision = -1;                              // texts: the most bytes; negative: all
   bool zeros = false, left = false, base = false;  // filled with zeros; filled on the right; 0x in front
+  bool limits = false;                             // * is the precision
 };
 
 struct TepFree {
@@ -125,12 +137,11 @@ struct TepFree {
 // What a format text says.
 struct EventFormat {
   std::vector<Field> fields;     // without the common ones
-  std::vector<PrintStep> steps;  // empty: libtraceevent prints it (`tep`), or it prints as hex
+  std::vector<PrintStep> steps;  // empty: libtraceevent prints it (`tep`: trace_printk's events), or it prints as hex
   LineTemplate line;             // the same; other() is a step
   std::unique_ptr<tep_handle, TepFree> tep;
   bool parsed = false;
   bool has_tid = false;          // it has a common_pid: a hypervisor's events have none
-  u32 rest_at = 0;               // the largest offset of a field that is the rest of its event
   bool by_fields = false;        // the print fmt cannot be resolved: the steps print name=value
   const Field* stack = nullptr;  // the first field that is_stack
 
@@ -142,7 +153,7 @@ class EventType;
 // What the formats of one trace share.
 struct FormatContext {
   Symbols symbols;
-  std::vector<std::pair<u64, std::string>> strings;
+  std::unordered_map<u64, std::string> strings;  // by address
   std::vector<const EventType*> failed;  // their formats could not be parsed
 };
 
@@ -233,6 +244,7 @@ inline i32 thread_of(const EventType* type, const Common& common) {
 i64 read_integer(Bytes payload, const Field& field);
 double read_floating(Bytes payload, const Field& field);
 std::string_view read_text(Bytes payload, const Field& field);
+Bytes read_bytes(Bytes payload, const Field& field);    // those of an array or text that are there
 Bytes read_array(Bytes payload, const Field& field);    // its bytes, a multiple of `element`
 double read_number(Bytes payload, const Field& field);  // integer or floating, for statistics
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 
+#include "decode/print_memory.hpp"
 #include "sys/text.hpp"
 
 namespace ringside {
@@ -70,6 +71,14 @@ u64 value_of(const std::vector<ValueOp>& code, const EventFormat& type, Bytes pa
         stack[top++] = static_cast<u64>(read_integer(payload, word)) >> 16;
         break;
       }
+      case Op::element: {
+        const u32 size = static_cast<u32>(op->value < 0 ? -op->value : op->value);
+        const Bytes all = read_bytes(payload, type.fields[op->field]);
+        u64& top_value = stack[top - 1];
+        const bool within = top_value < all.size / size;
+        top_value = within ? static_cast<u64>(element_integer(all.data + top_value * size, size, op->value < 0)) : 0;
+        break;
+      }
       case Op::cast: {
         const i64 spare = 64 - (op->value < 0 ? -op->value : op->value);
         const u64 high = stack[top - 1] << spare;
@@ -93,11 +102,37 @@ i64 value_of(const PrintStep& step, const EventFormat& type, Bytes payload) {
                            : static_cast<i64>(value_of(step.code, type, payload));
 }
 
-// __print_hex(a, n), __print_array(a, n, size): the first n elements.
-Bytes limited(const PrintStep& step, const EventFormat& type, Bytes payload, Bytes all) {
+// __print_hex(a, n): the first n bytes; __print_array(a, n, size): the first n elements. n is an int; there is never more than
+// the field has.
+Bytes limited(const PrintStep& step, const EventFormat& type, Bytes payload) {
+  const Bytes all = read_array(payload, type.fields[step.field]);
   if (step.code.empty()) return all;
-  const u64 count = value_of(step.code, type, payload), each = std::max<u64>(type.fields[step.field].element, 1);
-  return {all.data, count < all.size / each ? count * each : all.size};
+  const u64 each = step.kind == Kind::bytes ? 1 : std::max<u64>(step.width, 1);
+  const i64 count = std::max<i32>(static_cast<i32>(value_of(step.code, type, payload)), 0);
+  return {all.data, std::min<u64>(static_cast<u64>(count), all.size / each) * each};
+}
+
+// The width or precision that * stands for.
+i32 star_of(const PrintStep& step, const EventFormat& type, Bytes payload) {
+  const auto size = static_cast<i32>(value_of(step.star, type, payload));
+  return std::clamp(size, -PrintStep::largest_size, i32{PrintStep::largest_size});
+}
+
+// A text's width and precision.
+struct TextSize {
+  size_t least = 0, most = SIZE_MAX;
+  bool left = false;
+};
+
+TextSize text_size(const PrintStep& step, const EventFormat& type, Bytes payload) {
+  TextSize size{step.min_width, step.precision < 0 ? SIZE_MAX : static_cast<size_t>(step.precision), step.left};
+  if (step.star.empty()) return size;
+  const i32 star = star_of(step, type, payload);
+  if (step.limits)
+    size.most = star < 0 ? SIZE_MAX : static_cast<size_t>(star);
+  else
+    size.least = static_cast<size_t>(std::abs(star)), size.left = size.left || star < 0;
+  return size;
 }
 
 u32 decimal_digits(u64 value) {
@@ -136,14 +171,34 @@ void append_address(const PrintStep& step, u64 address, const Symbols& symbols, 
   append_base16(symbol != nullptr ? address - symbol->address : address, out);
 }
 
-void append_flags(const PrintStep& step, u64 value, fmt::memory_buffer& out) {
+// A text of the traced program is printed within one line and often on a terminal: no control characters.
+void append_text(std::string_view text, fmt::memory_buffer& out) {
+  if (std::none_of(text.begin(), text.end(), sys::is_control)) return append(out, text);
+  for (const char c : text) {
+    if (!sys::is_control(c))
+      out.push_back(c);
+    else
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(c));
+  }
+}
+
+void append_sized(const TextSize& size, std::string_view text, fmt::memory_buffer& out) {
+  text = text.substr(0, size.most);
+  const size_t fill = size.least > text.size() ? size.least - text.size() : 0;
+  const auto pad = [&] { out.resize(out.size() + fill), std::memset(out.end() - fill, ' ', fill); };
+  if (!size.left) pad();
+  append_text(text, out);
+  if (size.left) pad();
+}
+
+void append_flags(const PrintStep& step, const TextSize& size, u64 value, fmt::memory_buffer& out) {
   bool first = true;
   for (const auto& [bit, name] : step.names) {
     if (value == 0 && !first) return;
     const auto mask = static_cast<u64>(bit);
     if (mask == 0 ? value != 0 || !first : (value & mask) != mask) continue;
     if (!first) append(out, step.text);
-    append(out, name);
+    append_sized(size, name, out);
     first = false;
     value &= ~mask;
     if (mask == 0) break;
@@ -156,36 +211,32 @@ void append_flags(const PrintStep& step, u64 value, fmt::memory_buffer& out) {
 }
 
 // {1,2}; with a text between the elements, as trace-cmd prints __print_array: 1 2.
-void append_list(const Field& field, Bytes bytes, const std::string& between, fmt::memory_buffer& out) {
+void append_list(const Field& field, u32 each, Bytes bytes, const std::string& between, fmt::memory_buffer& out) {
   if (between.empty()) out.push_back('{');
-  for (size_t at = 0; field.element != 0 && at + field.element <= bytes.size; at += field.element) {
+  for (size_t at = 0; each != 0 && at + each <= bytes.size; at += each) {
     if (at != 0) append(out, between.empty() ? "," : between);
     if (field.is_float) {
-      ringside::append_floating(element_floating(bytes.data + at, field.element), field.element, out);
+      ringside::append_floating(element_floating(bytes.data + at, each), each, out);
       continue;
     }
-    append_decimal(element_integer(bytes.data + at, field.element, field.is_signed), field.is_signed, out);
+    append_decimal(element_integer(bytes.data + at, each, field.is_signed), field.is_signed, out);
   }
   if (between.empty()) out.push_back('}');
 }
 
-// A text of the traced program is printed within one line and often on a terminal: no control characters.
-void append_text(std::string_view text, fmt::memory_buffer& out) {
-  if (std::none_of(text.begin(), text.end(), sys::is_control)) return append(out, text);
-  for (const char c : text) {
-    if (!sys::is_control(c))
-      out.push_back(c);
-    else
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(c));
-  }
-}
-
-void append_formatted(const PrintStep& step, i64 value, fmt::memory_buffer& out) {
-  char text[128];
+// star: what * stands for.
+void append_formatted(const PrintStep& step, i64 value, const i32* star, fmt::memory_buffer& out) {
+  char text[2 * PrintStep::largest_size + 64];
+  const bool character = step.text.back() == 'c';
+  const char* const format = step.text.c_str();
+  const auto c = static_cast<int>(value);
+  const auto number = static_cast<long long>(value);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-  const int n = step.text.back() == 'c' ? std::snprintf(text, sizeof text, step.text.c_str(), static_cast<int>(value))
-                                        : std::snprintf(text, sizeof text, step.text.c_str(), static_cast<long long>(value));
+  const int n = star != nullptr ? character ? std::snprintf(text, sizeof text, format, *star, c)
+                                            : std::snprintf(text, sizeof text, format, *star, number)
+                : character     ? std::snprintf(text, sizeof text, format, c)
+                                : std::snprintf(text, sizeof text, format, number);
 #pragma GCC diagnostic pop
   if (n > 0) out.append(text, text + std::min(n, int{sizeof text} - 1));
 }
@@ -212,7 +263,28 @@ const std::string* symbol_of(const std::vector<std::pair<i64, std::string>>& sym
   return nullptr;
 }
 
-static void print_field(const PrintStep& step, const EventFormat& type, Bytes payload, const Symbols& symbols,
+// The star of %*ph counts bytes, that of %*pb counts bits.
+static void print_memory(const PrintStep& step, const EventFormat& type, Bytes payload, fmt::memory_buffer& out) {
+  const Field& field = type.fields[step.field];
+  Bytes bytes = read_bytes(payload, field);
+  const bool located = field.kind == FieldKind::loc_array || field.kind == FieldKind::loc_text || field.size == 0;
+  const size_t size = located ? bytes.size : field.size;
+  if (!step.star.empty()) {
+    const auto count = static_cast<u64>(std::max<i32>(static_cast<i32>(value_of(step.star, type, payload)), 0));
+    bytes.size = std::min<u64>(bytes.size, step.text[0] == 'b' ? (count + 7) / 8 : count);
+  }
+  append_memory(step.text, bytes, size, out);
+}
+
+static void append_kernel_text(const TextSize& size, u64 address, const FormatContext& context, fmt::memory_buffer& out) {
+  const auto known = context.strings.find(address);
+  if (known == context.strings.end()) return append_base16(address, out);
+  std::string_view text = known->second;
+  if (text.ends_with("\\n")) text.remove_suffix(2);
+  append_sized(size, text, out);
+}
+
+static void print_field(const PrintStep& step, const EventFormat& type, Bytes payload, const FormatContext& context,
                         fmt::memory_buffer& out) {
   const Field& field = type.fields[step.field];
   switch (step.kind) {
@@ -232,7 +304,7 @@ static void print_field(const PrintStep& step, const EventFormat& type, Bytes pa
         append_base16(static_cast<u64>(narrowed(value_of(step, type, payload), step)), out);
       break;
     case Kind::address:
-      append_address(step, static_cast<u64>(value_of(step, type, payload)), symbols, out);
+      append_address(step, static_cast<u64>(value_of(step, type, payload)), context.symbols, out);
       break;
     case Kind::pointer:
       append_pointer(static_cast<u64>(value_of(step, type, payload)), out);
@@ -246,12 +318,21 @@ static void print_field(const PrintStep& step, const EventFormat& type, Bytes pa
       append_floating(step, field, read_floating(payload, field), out);
       break;
     case Kind::text:
-      append_text(read_text(payload, field), out);
+      if (step.min_width == 0 && step.precision < 0 && step.star.empty()) [[likely]]
+        append_text(read_text(payload, field), out);
+      else
+        append_sized(text_size(step, type, payload), read_text(payload, field), out);
+      break;
+    case Kind::constant:
+      append_sized(text_size(step, type, payload), step.text, out);
+      break;
+    case Kind::kernel_text:
+      append_kernel_text(text_size(step, type, payload), static_cast<u64>(read_integer(payload, field)), context, out);
       break;
     case Kind::symbol: {
       const i64 value = value_of(step, type, payload);
       if (const std::string* name = symbol_of(step.names, value); name != nullptr) {
-        append_text(*name, out);
+        append_sized(text_size(step, type, payload), *name, out);
       } else {
         append(out, "0x");
         append_base16(static_cast<u64>(value), out);
@@ -259,34 +340,45 @@ static void print_field(const PrintStep& step, const EventFormat& type, Bytes pa
       break;
     }
     case Kind::flags:
-      append_flags(step, static_cast<u64>(value_of(step, type, payload)), out);
+      append_flags(step, text_size(step, type, payload), static_cast<u64>(value_of(step, type, payload)), out);
       break;
     case Kind::list:
-      append_list(field, limited(step, type, payload, read_array(payload, field)), step.text, out);
+      append_list(field, step.width, limited(step, type, payload), step.text, out);
       break;
     case Kind::bytes:
-      append_hex(limited(step, type, payload, read_array(payload, field)), step.text, out);
+      append_hex(limited(step, type, payload), step.text, out);
       break;
-    case Kind::formatted:
-      append_formatted(step, narrowed(value_of(step, type, payload), step), out);
+    case Kind::memory:
+      print_memory(step, type, payload, out);
       break;
+    case Kind::bitmap:
+      append_bitmap(read_bytes(payload, field), out);
+      break;
+    case Kind::bit_ranges:
+      append_bit_ranges(read_bytes(payload, field), out);
+      break;
+    case Kind::formatted: {
+      const i32 star = step.star.empty() ? 0 : star_of(step, type, payload);
+      append_formatted(step, narrowed(value_of(step, type, payload), step), step.star.empty() ? nullptr : &star, out);
+      break;
+    }
   }
 }
 
-static void run(std::span<const PrintStep> steps, const EventFormat& type, Bytes payload, const Symbols& symbols,
+static void run(std::span<const PrintStep> steps, const EventFormat& type, Bytes payload, const FormatContext& context,
                 fmt::memory_buffer& out) {
   for (const PrintStep& step : steps) {
     if (step.kind == Kind::literal)
       append(out, step.text);
     else if (step.kind == Kind::choice)
-      run(value_of(step, type, payload) != 0 ? step.then : step.otherwise, type, payload, symbols, out);
+      run(value_of(step, type, payload) != 0 ? step.then : step.otherwise, type, payload, context, out);
     else
-      print_field(step, type, payload, symbols, out);
+      print_field(step, type, payload, context, out);
   }
 }
 
-void run_steps(const EventFormat& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out) {
-  type.line.print(payload, out, [&](u32 step, auto&) { run({&type.steps[step], 1}, type, payload, symbols, out); });
+void run_steps(const EventFormat& type, Bytes payload, const FormatContext& context, fmt::memory_buffer& out) {
+  type.line.print(payload, out, [&](u32 step, auto&) { run({&type.steps[step], 1}, type, payload, context, out); });
 }
 
 }  // namespace ringside

@@ -4,7 +4,7 @@
 
 namespace ringside {
 
-void run_steps(const EventFormat& type, Bytes payload, const Symbols& symbols, fmt::memory_buffer& out);
+void run_steps(const EventFormat& type, Bytes payload, const FormatContext& context, fmt::memory_buffer& out);
 
 // The name for an enum's value; null when there is none.
 const std::string* symbol_of(const std::vector<std::pair<i64, std::string>>& symbols, i64 value);

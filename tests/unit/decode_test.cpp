@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <random>
 
 #include "cli/hand_made.hpp"
 #include "decode/formats.hpp"
+#include "hostile_formats.hpp"
 
 namespace ringside::decode_test {
 namespace {
@@ -100,12 +102,76 @@ TEST(Formats, EnumsShowTheirNames) {
   EXPECT_EQ(f.find(1)->field("state")->symbols.size(), 2u);
 }
 
-TEST(Formats, LibtraceeventPrintsFormatsThatCannotBeCompiled) {
-  Formats f;
-  ASSERT_TRUE(
-      test::add(f, 1, "s", "x", format(1, "x", "\tfield:u8 a[4];\toffset:8;\tsize:4;\tsigned:0;\n", R"("a=%pI4", REC->a)")));
-  EXPECT_TRUE(f.find(1)->format().tep != nullptr);
-  EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u32{0x04030201})), "a=1.2.3.4");
+// The memory at an address is a field's.
+TEST(Formats, PointersPrintTheFieldsBytes) {
+  const std::string fields =
+      "\tfield:u8 id[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:u8 mac[6];\toffset:24;\tsize:6;\tsigned:0;\n"
+      "\tfield:__data_loc u8[] sa;\toffset:32;\tsize:4;\tsigned:0;\n\tfield:u8 a[4];\toffset:36;\tsize:4;\tsigned:0;\n"
+      "\tfield:int n;\toffset:40;\tsize:4;\tsigned:1;\n";
+  const std::pair<const char*, const char*> all[] = {
+      {R"("%pU %pUb %pUB", REC->id, REC->id, REC->id)",
+       "00010000-0000-0000-0000-0000000000ab 00010000-0000-0000-0000-0000000000ab 00010000-0000-0000-0000-0000000000AB"},
+      {R"("%pUl %pUL", REC->id, REC->id)", "00000100-0000-0000-0000-0000000000ab 00000100-0000-0000-0000-0000000000AB"},
+      {R"("%pM %pMR %pMF %pm %pmR", REC->mac, REC->mac, REC->mac, REC->mac, REC->mac)",
+       "01:02:03:04:05:06 06:05:04:03:02:01 01-02-03-04-05-06 010203040506 060504030201"},
+      {R"("%pI4 %pi4 %pI4h %pI4n.", REC->a, REC->a, REC->a, REC->a)", "10.0.0.1 010.000.000.001 1.0.0.10 10.0.0.1."},
+      {R"("%pI6 %pi6 %pI6c", REC->id, REC->id, REC->id)",
+       "0001:0000:0000:0000:0000:0000:0000:00ab 000100000000000000000000000000ab 1::ab"},
+      {R"("%pISpc %pIS", __get_dynamic_array(sa), __get_dynamic_array(sa))", "127.0.0.1:8080 127.0.0.1"},
+      {R"("%*ph %*phC %*phN", 3, REC->mac, 2, REC->mac, 99, REC->mac)", "01 02 03 01:02 010203040506"},
+      {R"("%*pbl %*pb", 32, REC->a, 32, REC->a)", "1,3,24 0100000a"},
+      {R"("%pI4 %pM %pU", REC->id, REC->id, REC->mac)", "INVALIDIPv4 INVALIDMAC INVALIDUUID"},
+      {R"("%s", __print_hex(REC->mac, REC->n))", "01 02 03"},
+      {R"("%s", __print_hex_str(REC->mac, 60))", "010203040506"},
+      {R"("%s %s", __print_array(REC->mac, 2, 1), __print_array(REC->mac, 9, 2))", "1 2 513 1027 1541"},
+      {R"("%d %d %d", REC->mac[1], REC->mac[REC->n], REC->mac[6])", "2 4 0"},
+      {R"("[%*d] [%-*d] [%.*d]", REC->n, 7, REC->n, 7, REC->n, 7)", "[  7] [7  ] [007]"},
+      {R"("[%-6s] [%5s] [%.2s]", __print_symbolic(REC->n, { 3, "abc" }), "x", "xyz")", "[abc   ] [    x] [xy]"},
+      {R"("[%*s]", REC->n, "")", "[   ]"},
+      {R"("[%c%c]", REC->n ? 'F' : ' ', REC->n > 3 ? 'A' : '.')", "[F.]"},
+  };
+  for (const auto& [print, line] : all) {
+    Formats f;
+    ASSERT_TRUE(test::add(f, 1, "s", "x", format(1, "x", fields, print))) << print;
+    Payload p(1, 2);
+    p.put(u64{0x100}).put(u64{0xAB00'0000'0000'0000}).text("\1\2\3\4\5\6").put(u16{0}).put(u32{44 | 16 << 16});
+    p.put(u32{0x0100'000A}).put(i32{3}).put(u16{2}).put(u16{0x901F}).put(u32{0x0100'007F}).put(u64{0});
+    EXPECT_EQ(printed(f, 1, p), line) << print;
+  }
+}
+
+// The payload chooses lengths, indices, divisors and widths; a sanitizer checks every read.
+TEST(Formats, HostileLinesAreBounded) {
+  std::mt19937_64 random(3);
+  const u32 lengths[] = {0, 1, 2, 15, 16, 17, 255, 620'000, 0x7FFF'FFFF, 0x8000'0000, 0xFFFF'FFFF};
+  for (const char* const print : test::hostile_formats) {
+    Formats f;
+    f.add(1, "s", "x", test::hostile_format(1, print));
+    EXPECT_EQ(f.find(1)->format().tep, nullptr) << print;
+    for (int round = 0; round < 300; ++round) {
+      std::vector<u8> bytes(8 + random() % 90);
+      for (u8& byte : bytes) byte = static_cast<u8>(random());
+      if (bytes.size() >= 32) {
+        const u32 inside = 32 | static_cast<u32>(bytes.size() - 32) << 16;
+        const u32 located = round % 2 == 0 ? inside : static_cast<u32>(random());
+        std::memcpy(&bytes[24], &lengths[static_cast<size_t>(round) % std::size(lengths)], 4);
+        std::memcpy(&bytes[28], &located, 4);
+        if (round % 3 == 0) bytes[8] = round % 2 == 0 ? 2 : 10, bytes[9] = 0;
+      }
+      EXPECT_LT(printed(f, 1, {bytes.data(), bytes.size()}).size(), 3000u) << print;
+    }
+  }
+}
+
+// The parser calls itself at each operator.
+TEST(Formats, ADeepPrintFormatIsNotParsed) {
+  const std::string field = "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n";
+  for (const std::string one : {"(", "!", "-", "(u8)"}) {
+    std::string deep;
+    for (int i = 0; i < 200'000; ++i) deep += one;
+    Formats f;
+    EXPECT_FALSE(test::add(f, 1, "s", "deep", format(1, "deep", field, "\"%d\", " + deep + "REC->a"))) << one;
+  }
 }
 
 // A line printed by steps must equal libtraceevent's own.
@@ -149,22 +215,20 @@ TEST(Formats, AnInvalidFormatLeavesHex) {
   EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u16{0x2211})), "11 22");
 }
 
-// A width is beyond our steps, so libtraceevent prints these: a rest of the event that begins behind its end (it took the
-// size of the one from the offset of the other), and a text that its printf took for a wide one.
-TEST(Formats, WhatLibtraceeventTrusts) {
+// A rest of the event that begins behind its end, and a text that printf takes for a wide one.
+TEST(Formats, WhatAPrintfWouldTrust) {
   Formats f;
   ASSERT_TRUE(test::add(f, 1, "s", "rest",
                         format(1, "rest", "\tfield:char b[];\toffset:40;\tsize:0;\tsigned:0;\n", R"("b=%5s", REC->b)")));
   for (const u32 size : {0u, 1u, 3u, 7u, 12u, 31u, 32u, 33u, 40u}) {
     Payload payload(1, 2);
     for (u32 n = 0; n < size; ++n) payload.put(u8{'x'});
-    EXPECT_EQ(printed(f, 1, payload).substr(0, 2), "b=") << size;
+    EXPECT_EQ(printed(f, 1, payload), size == 40 ? "b=xxxxxxxx" : size == 33 ? "b=    x" : "b=     ") << size;
   }
   ASSERT_TRUE(test::add(f, 2, "s", "wide",
                         format(2, "wide", "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n",
-                               R"("a=%9lls", __print_flags(REC->a, "|", { 1, "ONE" }, { 2, "TWO" }))")));
-  EXPECT_EQ(f.find(2)->format().tep, nullptr);
-  EXPECT_EQ(printed(f, 2, Payload(2, 2).put(u32{3})), "a=3");
+                               R"("a=%5lls", __print_flags(REC->a, "|", { 1, "ONE" }, { 2, "TWO" }))")));
+  EXPECT_EQ(printed(f, 2, Payload(2, 2).put(u32{3})), "a=  ONE|  TWO");
 }
 
 // A kernel has 700 events; a recording, a few dozen.

@@ -1,0 +1,182 @@
+#include "decode/print_memory.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ringside {
+namespace {
+
+constexpr size_t ip4_size = 4, ip6_size = 16, mac_size = 6, uuid_size = 16;
+constexpr u16 family_ip4 = 2, family_ip6 = 10;           // AF_INET, AF_INET6 of Linux
+constexpr size_t socket_ip4_size = 16, socket_ip6_size = 28;  // sockaddr_in, sockaddr_in6
+
+void append_byte(u8 byte, const char* digits, fmt::memory_buffer& out) {
+  out.push_back(digits[byte >> 4]);
+  out.push_back(digits[byte & 15]);
+}
+
+constexpr char lower[] = "0123456789abcdef", upper[] = "0123456789ABCDEF";
+
+void append_uuid(std::string_view form, const u8* bytes, fmt::memory_buffer& out) {
+  static constexpr u8 little[uuid_size] = {3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15};
+  const char kind = form.size() > 1 ? form[1] : 'b';
+  for (u8 i = 0; i < uuid_size; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) out.push_back('-');
+    append_byte(bytes[kind == 'l' || kind == 'L' ? little[i] : i], kind == 'L' || kind == 'B' ? upper : lower, out);
+  }
+}
+
+void append_mac(std::string_view form, const u8* bytes, fmt::memory_buffer& out) {
+  const bool reversed = form.ends_with('R');
+  for (size_t i = 0; i < mac_size; ++i) {
+    if (i != 0 && form[0] == 'M') out.push_back(form.ends_with('F') ? '-' : ':');
+    append_byte(bytes[reversed ? mac_size - 1 - i : i], lower, out);
+  }
+}
+
+// order: its letter; h and l are the bytes of a little-endian number.
+void append_ip4(bool zeros, char order, const u8* bytes, fmt::memory_buffer& out) {
+  const bool reversed = order == 'h' || order == 'l';
+  for (size_t i = 0; i < ip4_size; ++i) {
+    if (i != 0) out.push_back('.');
+    const u8 byte = bytes[reversed ? ip4_size - 1 - i : i];
+    if (zeros && byte < 100) append(out, byte < 10 ? "00" : "0");
+    append_decimal(byte, false, out);
+  }
+}
+
+void append_ip6(bool colons, const u8* bytes, fmt::memory_buffer& out) {
+  for (size_t i = 0; i < ip6_size; ++i) {
+    if (colons && i != 0 && i % 2 == 0) out.push_back(':');
+    append_byte(bytes[i], lower, out);
+  }
+}
+
+// The longest run of zero words becomes "::"; addresses that hold one of IPv4 end with it.
+void append_short_ip6(const u8* bytes, fmt::memory_buffer& out) {
+  const auto word = [&](size_t i) { return static_cast<u32>(bytes[2 * i] << 8 | bytes[2 * i + 1]); };
+  const bool mapped = word(0) == 0 && word(1) == 0 && word(2) == 0 && word(3) == 0 && word(4) == 0 && word(5) == 0xFFFF;
+  const bool isatap = (word(4) | 0x0200) == 0x0200 && word(5) == 0x5EFE;
+  const size_t words = mapped || isatap ? 6 : 8;
+  size_t run_at = words, run = 1;
+  for (size_t i = 0; i < words; ++i) {
+    size_t end = i;
+    while (end < words && word(end) == 0) ++end;
+    if (end - i > run) run = end - i, run_at = i;
+  }
+  bool colon = false;
+  for (size_t i = 0; i < words; ++i) {
+    if (i == run_at) {
+      append(out, colon || i == 0 ? "::" : ":");
+      colon = false;
+      i += run - 1;
+      continue;
+    }
+    if (colon) out.push_back(':');
+    append_base16(word(i), out);
+    colon = true;
+  }
+  if (words == 8) return;
+  if (colon) out.push_back(':');
+  append_ip4(false, 'b', bytes + 12, out);
+}
+
+void append_socket(std::string_view form, const u8* bytes, size_t size, fmt::memory_buffer& out) {
+  const bool capital = form[0] == 'I', port = capital && form.find('p') != form.npos, shortened = form.find('c') != form.npos;
+  const u32 family = static_cast<u32>(bytes[0] | bytes[1] << 8), number = static_cast<u32>(bytes[2] << 8 | bytes[3]);
+  if (family == family_ip4) {
+    if (size < socket_ip4_size) return append(out, "INVALIDIPv4");
+    append_ip4(!capital, form.back(), bytes + 4, out);
+  } else if (family == family_ip6) {
+    if (size < socket_ip6_size) return append(out, "INVALIDIPv6");
+    if (port) out.push_back('[');
+    if (shortened && capital)
+      append_short_ip6(bytes + 8, out);
+    else
+      append_ip6(capital, bytes + 8, out);
+    if (port) out.push_back(']');
+  } else {
+    return;
+  }
+  if (!port) return;
+  out.push_back(':');
+  append_decimal(number, false, out);
+}
+
+std::string_view between_bytes(char letter) { return letter == 'C' ? ":" : letter == 'D' ? "-" : letter == 'N' ? "" : " "; }
+
+// How many of the characters at the beginning of `text` are in `set`, of at most `most`.
+size_t run_of(std::string_view text, std::string_view set, size_t most) {
+  const size_t end = std::min(text.find_first_not_of(set), text.size());
+  return std::min(end, most);
+}
+
+}  // namespace
+
+std::string_view memory_form(std::string_view text) {
+  const char first = text.empty() ? '\0' : text[0], second = text.size() < 2 ? '\0' : text[1];
+  const auto with = [&](size_t letters, std::string_view set, size_t most = 1) {
+    return text.substr(0, letters + run_of(text.substr(letters), set, most));
+  };
+  switch (first) {
+    case 'U': return with(1, "LlBb");
+    case 'M':
+    case 'm': return with(1, "RF");
+    case 'h': return with(1, "CDN");
+    case 'b': return with(1, "l");
+    case 'I':
+    case 'i':
+      if (second == '4') return with(2, "hnlb");
+      if (second == '6') return with(2, "c");
+      if (second != 'S') return {};
+      return with(with(2, "pfsc", 4).size(), "hnlb");
+    default: return {};
+  }
+}
+
+void append_memory(std::string_view form, Bytes bytes, size_t size, fmt::memory_buffer& out) {
+  u8 whole[32] = {};
+  if (bytes.size != 0) std::memcpy(whole, bytes.data, std::min(bytes.size, sizeof whole));
+  switch (form[0]) {
+    case 'U': return size == uuid_size ? append_uuid(form, whole, out) : append(out, "INVALIDUUID");
+    case 'M':
+    case 'm': return size == mac_size ? append_mac(form, whole, out) : append(out, "INVALIDMAC");
+    case 'h': return append_hex(bytes, between_bytes(form.back()), out);
+    case 'b': return form.ends_with('l') ? append_bit_ranges(bytes, out) : append_bitmap(bytes, out);
+    default: break;
+  }
+  if (form[1] == 'S') return append_socket(form, whole, size, out);
+  if (form[1] == '4') {
+    if (size != ip4_size) return append(out, "INVALIDIPv4");
+    return append_ip4(form[0] == 'i', form.back(), whole, out);
+  }
+  if (size != ip6_size) return append(out, "INVALIDIPv6");
+  if (form == "I6c") return append_short_ip6(whole, out);
+  append_ip6(form[0] == 'I', whole, out);
+}
+
+void append_bitmap(Bytes bytes, fmt::memory_buffer& out) {
+  for (size_t n = bytes.size; n-- != 0;) {
+    append_byte(bytes.data[n], lower, out);
+    if (n != 0 && n % 4 == 0) out.push_back(',');
+  }
+}
+
+void append_bit_ranges(Bytes bytes, fmt::memory_buffer& out) {
+  const size_t bits = bytes.size * 8;
+  const auto is_set = [&](size_t bit) { return (bytes.data[bit / 8] >> bit % 8 & 1) != 0; };
+  bool first = true;
+  for (size_t bit = 0; bit < bits; ++bit) {
+    if (!is_set(bit)) continue;
+    const size_t begin = bit;
+    while (bit + 1 < bits && is_set(bit + 1)) ++bit;
+    if (!first) out.push_back(',');
+    first = false;
+    append_decimal(static_cast<i64>(begin), false, out);
+    if (bit == begin) continue;
+    out.push_back('-');
+    append_decimal(static_cast<i64>(bit), false, out);
+  }
+}
+
+}  // namespace ringside

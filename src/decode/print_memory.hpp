@@ -1,0 +1,20 @@
+// The kernel's printf prints the memory at an address for %pU, %pM, %pI4 and their kin. In a trace the memory is a field.
+#pragma once
+#include <string_view>
+
+#include "decode/append.hpp"
+
+namespace ringside {
+
+// The letters behind %p at the beginning of `text` that name such a form; empty: none.
+//   U[LlBb] · M[RF] m[R] · I4[hnlb] i4[hnlb] · I6[c] i6 · IS[pfsc][hnlb] iS · h[CDN] · b[l]
+std::string_view memory_form(std::string_view text);
+
+// `size`: of the field. `bytes` are those that the payload has of it; the others count as 0.
+void append_memory(std::string_view form, Bytes bytes, size_t size, fmt::memory_buffer& out);
+
+// A bitmap's groups of 32 bits, the highest first, and its ranges: 00000005 and 0,2.
+void append_bitmap(Bytes bytes, fmt::memory_buffer& out);
+void append_bit_ranges(Bytes bytes, fmt::memory_buffer& out);
+
+}  // namespace ringside
