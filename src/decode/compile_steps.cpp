@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "decode/operators.hpp"
 #include "decode/print_memory.hpp"
 
 namespace ringside {
@@ -128,6 +129,7 @@ class ValueCompiler {
         return arg->dynarray.field != nullptr && field(arg->dynarray.field->name, Op::length, depth);
       case TEP_PRINT_TYPE:
         if (!walk(arg->typecast.item, depth)) return false;
+        if (view(arg->typecast.type) == kept_type) return true;
         unsigned_ = is_unsigned_long(view(arg->typecast.type));
         return bits_of(view(arg->typecast.type)) == 0 || push(Op::cast, bits_of(view(arg->typecast.type)));
       case TEP_PRINT_OP:

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "decode/compile_steps.hpp"
+#include "decode/operators.hpp"
 #include "decode/print_steps.hpp"
 
 namespace ringside {
@@ -122,7 +123,8 @@ bool nests_deeply(std::string_view text) {
 void read_format(u32 id, const std::string& system, const std::string& text, FormatContext& context, EventFormat& to) {
   std::unique_ptr<tep_handle, TepFree> tep(new_handle());
   if (tep == nullptr || text.empty() || !all_printable(text) || nests_deeply(text)) return;
-  if (tep_parse_event(tep.get(), text.data(), static_cast<unsigned long>(text.size()), system.c_str()) != 0) return;
+  const std::string parsed = with_parentheses(text);
+  if (tep_parse_event(tep.get(), parsed.data(), static_cast<unsigned long>(parsed.size()), system.c_str()) != 0) return;
   tep_event* event = tep_get_first_event(tep.get());
   if (event == nullptr) return;
   to.parsed = true;

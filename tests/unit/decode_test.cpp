@@ -199,6 +199,16 @@ TEST(Formats, Calculations) {
       {R"("%s", __print_symbolic(REC->a & 3, { 3, "three" }))", "three"},
       {R"("%03d|%5d|%05d|%08lx", REC->a, REC->a, REC->b, REC->c)", "007|    7|-0009|ffffffffffffffff"},
       {R"("%d", ((((0x0 | 0x1) + 1) << 1) - 1))", "3"},
+      // libtraceevent's parser groups these from the right, and drops parentheses behind an operator.
+      {R"("%d", REC->a - 1 - 1)", "5"},
+      {R"("%d", REC->a - REC->b * 2 - 1 + 3)", "27"},
+      {R"("%d", 10 - (REC->a - 3) - 1)", "5"},
+      {R"("%d", REC->a / 2 * 2)", "6"},
+      {R"("%d", (REC->a + 1) * (REC->a - 4))", "24"},
+      {R"("%d", REC->a * -2)", "-14"},
+      {R"("%x", REC->a & (4 | 1))", "5"},
+      {R"("%d", 9 < (REC->b < REC->a ? 3 : 10))", "0"},
+      {R"("f=%s", __print_flags(REC->a & (4 | 8), "|", { 4, "four" }, { 8, "eight" }))", "f=four"},
   };
   for (const auto& [print, line] : all) {
     Formats f;
