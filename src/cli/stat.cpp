@@ -192,6 +192,10 @@ result<Stat> stat_of(const std::string& name) {
   if (where.is(Where::Kind::writer)) return stat_writer(name);
   if (where.is(Where::Kind::trace_dat)) return stat_trace_dat(name);
   if (where.is(Where::Kind::kernel)) return stat_kernel(where.dir);
+  if (where.is(Where::Kind::ctf) || where.is(Where::Kind::shipped))
+    return refuse(std::errc::invalid_argument,
+                  name + " is " + where.what() +
+                      ", which has events, but no counters of rings; ringside report reads them and says what is lost");
   if (where.is(Where::Kind::nothing) && name.find('/') == std::string::npos && find_command(name))
     return refuse(std::errc::no_such_file_or_directory,
                   "there is no instance or recording " + name + ", but a command: ringside record " + name +

@@ -239,6 +239,14 @@ TEST_F(Cli, HistGroups) {
   }
 }
 
+TEST_F(Cli, StatOfACtfTraceNamesTheReason) {
+  std::filesystem::create_directory(dir + "/x.ctf");
+  std::ofstream(dir + "/x.ctf/metadata") << "/* CTF 1.8 */\n";
+  const Outcome o = ringside("stat x.ctf");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("x.ctf is a CTF trace, which has events, but no counters of rings"), std::string::npos) << o.err;
+}
+
 TEST_F(Cli, StatShowsTheIdentity) {
   record();
   EXPECT_NE(ringside("stat ringside.data").out.find("written 1,238 = read 4 + in the ring 0 + overwritten 1,234;"),
