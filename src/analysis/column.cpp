@@ -48,7 +48,10 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
   if (const Field* field = own; field != nullptr) {
     access.field = field;
     kind = Kind::whole;
-    if (field->kind == FieldKind::integer) {
+    if (field->kind == FieldKind::integer && named_) {
+      kind = Kind::text;
+      access.op = Op::named;
+    } else if (field->kind == FieldKind::integer) {
       access.op = Op::integer;
       access.integer = IntegerAt(field->offset, field->size, field->is_signed);
     } else if (field->kind == FieldKind::floating) {
@@ -87,10 +90,38 @@ bool Column::of_fields() const {
   });
 }
 
-void Column::find(u32 id, Access& access) const {
+void Column::find(u32 id, Access& access) {
   Kind kind = kind_;
   access = lower(formats_->find(id), kind);
   if (kind != kind_) access.op = Op::absent;
+  // An event that came after use_names(): no name is better than that of another event.
+  if (access.op == Op::integer && access.field->symbols != symbols_) symbols_.clear();
+}
+
+// Of the events that have it as a number.
+bool Column::names_differ() const {
+  const auto& types = formats_->all();
+  return std::any_of(types.begin(), types.end(), [&](const auto& type) {
+    Kind kind = kind_;
+    const Access access = lower(type.get(), kind);
+    return access.op == Op::integer && access.field->symbols != symbols_;
+  });
+}
+
+void Column::use_names() {
+  if (kind_ != Kind::whole || modifier_ != Modifier::none || show_ != Show::plain || !names_differ()) return;
+  named_ = true;
+  kind_ = Kind::text;
+  plain_ = false;
+  by_id_ = {};
+}
+
+std::string_view Column::name_of(const Access& access, const TraceRecord& record) {
+  const i64 value = read_integer(record.payload, *access.field);
+  for (const auto& [number, name] : access.field->symbols)
+    if (number == value) return name;
+  number_ = show_number(value, access.field->is_signed);
+  return number_;
 }
 
 // [EVENT/]FIELD[.MODIFIER]; the modifier is returned.
@@ -236,6 +267,15 @@ bool Column::real(const TraceRecord& record, const RingName& ring, double& out) 
   return true;
 }
 
+bool Column::has(const TraceRecord& record, const RingName& ring) {
+  i64 whole = 0;
+  double number = 0;
+  std::string_view name;
+  return kind_ == Kind::whole  ? this->number(record, ring, whole)
+         : kind_ == Kind::real ? real(record, ring, number)
+                               : text(record, ring, name);
+}
+
 bool Column::stack_number(const TraceRecord& record, i64& out) const {
   StackTexts* const stacks = formats_->stacks();
   if (stacks == nullptr || record.stack == 0) return false;
@@ -248,6 +288,9 @@ bool Column::text(const TraceRecord& record, const RingName& ring, std::string_v
   switch (access.op) {
     case Op::text:
       out = read_text(record.payload, *access.field);
+      return true;
+    case Op::named:
+      out = name_of(access, record);
       return true;
     case Op::task:
       out = tasks_->name(thread_of(access.type, read_common(record.payload)), ring);
@@ -301,7 +344,7 @@ i64 Column::modify(i64 value) const {
     case Modifier::linear:
       return is_signed_ ? floor_divide(value, step_) : static_cast<i64>(static_cast<u64>(value) / static_cast<u64>(step_));
     case Modifier::divide:
-      return floor_divide(value, step_);
+      return is_signed_ ? floor_divide(value, step_) : static_cast<i64>(static_cast<u64>(value) / static_cast<u64>(step_));
     default:
       return value;
   }

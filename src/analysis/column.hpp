@@ -47,6 +47,8 @@ class Column {
   // Both must outlive it. They may grow meanwhile. Errors: no event has such a field (the message suggests similar names), an
   // array, a modifier that is unknown or not for this kind.
   static result<Column> compile(std::string_view text, const Formats& formats, const Tasks& tasks);
+  // For keys: where events name the values of this enum differently, the value becomes the name, a text.
+  void use_names();
 
   const std::string& name() const { return text_; }
   Kind kind() const { return kind_; }
@@ -69,8 +71,14 @@ class Column {
     if (modifier_ != Modifier::none) [[unlikely]] out = modify(out);
     return true;
   }
+  bool has(const TraceRecord& record, const RingName& ring);
   bool real(const TraceRecord& record, const RingName& ring, double& out);           // reads whole numbers, too
   bool text(const TraceRecord& record, const RingName& ring, std::string_view& out);  // valid as long as the record
+  // Whether the number of this record is unsigned.
+  bool is_unsigned(const TraceRecord& record) {
+    const Access& access = of(record);
+    return access.op == Op::integer && !access.field->is_signed;
+  }
   // Any value as 64 bits, equal if and only if the values are: numbers as they are, reals bit by bit, texts by number.
   // The usual case of key(), without a call: false in all others.
   RINGSIDE_INLINE bool quick_key(const TraceRecord& record, u64& out) const {
@@ -118,6 +126,7 @@ class Column {
     event,
     real,
     text,
+    named,
     task,
     cgroup,
     source,
@@ -160,7 +169,8 @@ class Column {
   }
   bool stack_number(const TraceRecord& record, i64& out) const;
   bool other_key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out);
-  void find(u32 id, Access& access) const;
+  void find(u32 id, Access& access);
+  std::string_view name_of(const Access& access, const TraceRecord& record);
   const Field* field_of(const EventType& type) const;  // null: it has none of that name
   bool is_number_of_syscall() const;
   bool is_which_event() const { return event_.empty() && name_ == "event"; }
@@ -170,6 +180,7 @@ class Column {
   result<std::string> parse(std::string_view text);
   result<void> bind();
   result<void> take_modifier(const std::string& modifier);
+  bool names_differ() const;
   tl::unexpected<Error> wrong(const std::string& why) const;
   std::string show_modified(u64 key) const;  // by a modifier that says how
   std::string show_plain(u64 key) const;
@@ -188,6 +199,8 @@ class Column {
   i64 step_ = 0;
   i32 frame_ = -1;  // stack[N]
   std::vector<std::pair<i64, std::string>> symbols_;
+  bool named_ = false;  // the values are names: use_names()
+  std::string number_;  // the name of a value without one
   IdTable<Access> by_id_;
 };
 

@@ -5,6 +5,7 @@
 //
 // Memory is bounded like KeyTable's, texts of keys included.
 #pragma once
+#include <algorithm>
 #include <ringside/base/result.hpp>
 #include <string>
 #include <tuple>
@@ -29,6 +30,7 @@ class Groups {
       return mistyped(std::errc::invalid_argument, "a table has one key or two, not " + std::to_string(keys.size()));
     for (const std::string& text : keys) {
       auto column = RS_TRY(Column::compile(text, formats, tasks));
+      column.use_names();
       groups.columns_.push_back(std::move(column));
     }
     groups.two_ = keys.size() == 2;
@@ -42,6 +44,9 @@ class Groups {
       if (Cell* const cell = table_.known(key)) [[likely]] return cell;
     }
     return at_any(record, ring, times);
+  }
+  bool has(const TraceRecord& record, const RingName& ring) {
+    return std::all_of(columns_.begin(), columns_.end(), [&](Column& column) { return column.has(record, ring); });
   }
   // Adds the groups of another table of the same keys over the same trace. Cell::add(const Cell&).
   void merge(const Groups& other) {

@@ -82,7 +82,10 @@ class SyscallTable {
     auto pair = RS_TRY(pair_in(trace));
     auto pairs = RS_TRY(Pairs::make(pair, trace.formats, trace.tasks));
     std::unique_ptr<SyscallTable> table(new SyscallTable(options, trace, std::move(pairs)));
-    if (!options.by.empty()) table->by_ = RS_TRY(Column::compile(options.by, trace.formats, trace.tasks));
+    if (!options.by.empty()) {
+      table->by_ = RS_TRY(Column::compile(options.by, trace.formats, trace.tasks));
+      table->by_->use_names();
+    }
     return table;
   }
 

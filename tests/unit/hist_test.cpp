@@ -132,6 +132,51 @@ TEST_F(Hists, KeysOfEachKind) {
   EXPECT_EQ(key("pid.log2", odd(INT32_MIN, "make", 0, 0, 0)), "[-2147483648, -1073741824)");
 }
 
+// Events may name the values of an enum differently.
+TEST_F(Hists, EachEventsNamesAreItsOwn) {
+  const auto add_event = [&](u16 id, const std::string& name, const std::string& names) {
+    formats.add(id, "app", name,
+                test::format(id, name, "\tfield:u32 mode;\toffset:8;\tsize:4;\tsigned:0;\n",
+                             "\"mode=%s\", __print_symbolic(REC->mode, " + names + ")"));
+  };
+  const auto modes = [&](const std::string& keys) {
+    Hist hist = make(keys);
+    for (const u16 id : {u16{11}, u16{12}, u16{13}})
+      for (const u32 mode : {1u, 2u}) add(hist, Payload(id, 711).put(mode));
+    std::map<std::string, u64> shown;
+    for (const auto& row : hist.rows({})) shown[hist.show(row, 0)] = row.count;
+    return shown;
+  };
+  using Shown = std::map<std::string, u64>;
+  add_event(11, "alpha", R"({ 1, "idle" }, { 2, "busy" })");
+  add_event(13, "gamma", R"({ 1, "idle" }, { 2, "busy" })");
+  EXPECT_EQ(modes("mode"), (Shown{{"idle", 2}, {"busy", 2}}));
+  add_event(12, "beta", R"({ 1, "open" })");
+  EXPECT_EQ(modes("mode"), (Shown{{"idle", 2}, {"busy", 2}, {"open", 1}, {"2", 1}}));
+  EXPECT_EQ(modes("beta/mode"), (Shown{{"open", 1}, {"2", 1}}));
+  EXPECT_EQ(modes("mode.hex"), (Shown{{"0x1", 3}, {"0x2", 3}}));
+  Hist first = make("mode"), second = make("mode");
+  add(first, Payload(11, 711).put(u32{1}));
+  add(second, Payload(12, 711).put(u32{1}));
+  first.merge(second);
+  EXPECT_EQ(first.size(), 2u);
+  EXPECT_EQ(first.json(first.rows({Hist::By::key, 0, false})[1]).dump(), R"({"mode":"open"})");
+}
+
+TEST_F(Hists, AnEventThatComesLaterKeepsItsNumbers) {
+  formats.add(11, "app", "alpha",
+              test::format(11, "alpha", "\tfield:u32 mode;\toffset:8;\tsize:4;\tsigned:0;\n",
+                           R"("mode=%s", __print_symbolic(REC->mode, { 1, "idle" }))"));
+  Hist hist = make("mode");
+  add(hist, Payload(11, 711).put(u32{1}));
+  formats.add(12, "app", "beta",
+              test::format(12, "beta", "\tfield:u32 mode;\toffset:8;\tsize:4;\tsigned:0;\n",
+                           R"("mode=%s", __print_symbolic(REC->mode, { 1, "open" }))"));
+  add(hist, Payload(12, 711).put(u32{1}));
+  ASSERT_EQ(hist.size(), 1u);
+  EXPECT_EQ(hist.show(hist.rows({})[0], 0), "1");
+}
+
 TEST_F(Hists, SumsAreExact) {
   Hist hist = make("task", {"libc:malloc/size"});
   for (u64 i = 0; i < 1000; ++i) EXPECT_TRUE(add(hist, allocation(i * i)));
