@@ -174,15 +174,20 @@ py::object json_value(const nlohmann::ordered_json& value) {
 void add_quantiles(py::dict& out, const std::string& name, const std::vector<const Histogram*>& all) {
   std::vector<double> sum, mean, p50, p99;
   std::vector<i64> least, most;
+  std::vector<u64> unsigned_least, unsigned_most;  // the same
+  bool beyond = false, negative = false;
   for (const Histogram* h : all) {
     sum.push_back(h->sum()), mean.push_back(h->mean()), p50.push_back(h->quantile(.5)), p99.push_back(h->quantile(.99));
     least.push_back(h->min()), most.push_back(h->max());
+    unsigned_least.push_back(static_cast<u64>(h->whole_min())), unsigned_most.push_back(static_cast<u64>(h->whole_max()));
+    beyond = beyond || h->whole_max() > INT64_MAX, negative = negative || h->whole_min() < 0;
   }
   const auto put = [&](const char* what, py::object column) { out[to_str(name + "." + what)] = std::move(column); };
   put("sum", array_of(std::move(sum)));
   put("mean", array_of(std::move(mean)));
-  put("min", array_of(std::move(least)));
-  put("max", array_of(std::move(most)));
+  const bool is_unsigned = beyond && !negative;
+  put("min", is_unsigned ? py::object(array_of(std::move(unsigned_least))) : array_of(std::move(least)));
+  put("max", is_unsigned ? py::object(array_of(std::move(unsigned_most))) : array_of(std::move(most)));
   put("p50", array_of(std::move(p50)));
   put("p99", array_of(std::move(p99)));
 }

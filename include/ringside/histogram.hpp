@@ -1,6 +1,7 @@
 // Values by size, in buckets that grow with the value, as HdrHistogram's: whatever the range, any quantile is right within
 // 2^-precision of itself (0.4 % by default, as quantiles are given as the middle of their bucket). Count, sum, minimum and
-// maximum are exact. Memory: 8 bytes a bucket up to the largest value seen, 60 KiB for all of 64 bits at the default precision.
+// maximum are exact, of unsigned values, too. Memory: 8 bytes a bucket up to the largest value seen, 60 KiB for all of 64 bits at
+// the default precision.
 //
 //   Histogram h;
 //   h.add(1234);
@@ -19,40 +20,50 @@ namespace ringside {
 
 class Histogram {
  public:
+  __extension__ using Whole = __int128;
   explicit Histogram(u32 precision = 7) : buckets_{precision} {}  // 1 to 16: buckets for each power of two, as a power of two
 
-  RINGSIDE_INLINE void add(i64 value) { add(value, 1, value); }
-  void add(i64 value, u64 times) { add(value, times, static_cast<__int128>(value) * static_cast<__int128>(times)); }
+  RINGSIDE_INLINE void add(i64 value) { add_whole(value, 1, value); }
+  void add(i64 value, u64 times) { add_whole(value, times, Whole{value} * Whole{times}); }
+  void add_unsigned(u64 value, u64 times = 1) { add_whole(value, times, Whole{value} * Whole{times}); }
   void merge(const Histogram& other);  // of the same precision
 
   u64 count() const { return count_; }
   double sum() const { return static_cast<double>(sum_); }
   double mean() const { return count_ == 0 ? 0 : sum() / static_cast<double>(count_); }
-  i64 min() const { return count_ == 0 ? 0 : min_; }
-  i64 max() const { return count_ == 0 ? 0 : max_; }
+  i64 min() const { return signed_of(whole_min()); }  // from 2^63 on: 2^63 - 1
+  i64 max() const { return signed_of(whole_max()); }
+  Whole whole_sum() const { return sum_; }
+  Whole whole_min() const { return count_ == 0 ? 0 : min_; }
+  Whole whole_max() const { return count_ == 0 ? 0 : max_; }
   double quantile(double q) const;  // 0 when empty; never outside min and max
   u64 bytes() const { return (above_.capacity() + below_.capacity()) * sizeof(u64); }
 
+  // Ends from 2^63 on are given as 2^63 - 1.
   template <class Use>
   void each(const Use& use) const {
-    for (size_t i = below_.size(); i-- != 0;) {
-      if (below_[i] != 0)
-        use(static_cast<i64>(~buckets_.high(static_cast<u32>(i))), static_cast<i64>(~buckets_.low(static_cast<u32>(i))),
-            below_[i]);
-    }
-    for (u32 i = 0; i < above_.size(); ++i) {
-      if (above_[i] != 0) use(static_cast<i64>(buckets_.low(i)), static_cast<i64>(buckets_.high(i)), above_[i]);
-    }
+    each_whole([&](Whole low, Whole high, u64 count) { use(signed_of(low), signed_of(high), count); });
   }
 
  private:
-  RINGSIDE_INLINE void add(i64 value, u64 times, __int128 sum) {
+  static i64 signed_of(Whole value) { return value > INT64_MAX ? INT64_MAX : static_cast<i64>(value); }
+  template <class Use>
+  void each_whole(const Use& use) const {
+    for (size_t i = below_.size(); i-- != 0;) {
+      if (below_[i] != 0)
+        use(~Whole{buckets_.high(static_cast<u32>(i))}, ~Whole{buckets_.low(static_cast<u32>(i))}, below_[i]);
+    }
+    for (u32 i = 0; i < above_.size(); ++i) {
+      if (above_[i] != 0) use(Whole{buckets_.low(i)}, Whole{buckets_.high(i)}, above_[i]);
+    }
+  }
+  RINGSIDE_INLINE void add_whole(Whole value, u64 times, Whole sum) {
     count_ += times;
     sum_ += sum;
     if (value < min_) min_ = value;
     if (value > max_) max_ = value;
     std::vector<u64>& side = value < 0 ? below_ : above_;
-    const u32 bucket = buckets_.of(value < 0 ? ~static_cast<u64>(value) : static_cast<u64>(value));
+    const u32 bucket = buckets_.of(static_cast<u64>(value < 0 ? ~value : value));
     if (bucket >= side.size()) [[unlikely]] side.resize(bucket + 1);
     side[bucket] += times;
   }
@@ -60,8 +71,7 @@ class Histogram {
   std::vector<u64> above_, below_;  // values from 0 on; those below, by ~value
   LogBuckets buckets_;
   u64 count_ = 0;
-  __int128 sum_ = 0;
-  i64 min_ = INT64_MAX, max_ = INT64_MIN;
+  Whole sum_ = 0, min_ = Whole{1} << 64, max_ = -(Whole{1} << 64);
 };
 
 }  // namespace ringside

@@ -17,6 +17,7 @@ result<Hist> Hist::make(const Options& options, const Formats& formats, const Ta
     hist.values_.push_back(std::move(column));
   }
   hist.read_.resize(hist.values_.size());
+  hist.without_values_.resize(hist.values_.size());
   return hist;
 }
 
@@ -34,14 +35,19 @@ bool Hist::add_values(const TraceRecord& record, const RingName& ring, u64 times
   for (size_t i = 0; i < values_.size(); ++i) {
     bool is = false;
     if (values_[i].kind() == Column::Kind::whole) {
-      is = values_[i].number(record, ring, read_[i]);
+      is = values_[i].number(record, ring, read_[i].value);
+      read_[i].is_unsigned = values_[i].is_unsigned(record);
     } else {
       double real = 0;
       is = values_[i].real(record, ring, real) && !std::isnan(real);
-      read_[i] = is ? static_cast<i64>(std::llround(std::clamp(real, -0x1p62, 0x1p62))) : 0;
+      read_[i].value = is ? static_cast<i64>(std::llround(std::clamp(real, -0x1p62, 0x1p62))) : 0;
     }
     if (!is) {
-      without_ += times;
+      // What lacks a key, too, counts as without the key.
+      if (groups_.has(record, ring))
+        without_values_[i] += times;
+      else
+        groups_.at(record, ring, times);
       return false;
     }
   }
@@ -50,7 +56,13 @@ bool Hist::add_values(const TraceRecord& record, const RingName& ring, u64 times
   count_ += times;
   if (cell->count == 0) cell->values = std::make_unique<std::vector<Histogram>>(values_.size(), Histogram(precision_));
   cell->count += times;
-  for (size_t i = 0; i < values_.size(); ++i) (*cell->values)[i].add(read_[i], times);
+  for (size_t i = 0; i < values_.size(); ++i) {
+    Histogram& histogram = (*cell->values)[i];
+    if (read_[i].is_unsigned)
+      histogram.add_unsigned(static_cast<u64>(read_[i].value), times);
+    else
+      histogram.add(read_[i].value, times);
+  }
   return true;
 }
 
@@ -62,8 +74,8 @@ std::vector<Hist::Row> Hist::rows(const Sort& sort) const {
   });
   std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
     if (sort.by == By::key) return sort.descending ? groups_.before(b.key, a.key) : groups_.before(a.key, b.key);
-    const double x = sort.by == By::count ? static_cast<double>(a.count) : a.values[sort.value].sum();
-    const double y = sort.by == By::count ? static_cast<double>(b.count) : b.values[sort.value].sum();
+    const Histogram::Whole x = sort.by == By::count ? a.count : a.values[sort.value].whole_sum();
+    const Histogram::Whole y = sort.by == By::count ? b.count : b.values[sort.value].whole_sum();
     return x != y ? (sort.descending ? x > y : x < y) : groups_.before(a.key, b.key);
   });
   return rows;

@@ -8,6 +8,7 @@
 // Options::most_keys keys; evicted ones are counted in evicted() (KeyTable), and nothing else is inexact.
 #pragma once
 #include <memory>
+#include <numeric>
 #include <ringside/base/result.hpp>
 #include <string>
 #include <vector>
@@ -53,7 +54,7 @@ class Hist {
   void merge(const Hist& other) {
     groups_.merge(other.groups_);
     count_ += other.count_;
-    without_ += other.without_;
+    for (size_t i = 0; i < without_values_.size(); ++i) without_values_[i] += other.without_values_[i];
   }
 
   std::vector<Row> rows(const Sort& sort) const;
@@ -62,7 +63,10 @@ class Hist {
   std::string show(const Row& row, size_t key) const { return groups_.show(row.key, key); }
   nlohmann::ordered_json json(const Row& row) const { return groups_.json(row.key); }
   u64 count() const { return count_; }
-  u64 without() const { return without_ + groups_.without(); }
+  u64 without() const { return std::accumulate(without_values_.begin(), without_values_.end(), without_key()); }
+  u64 without_key() const { return groups_.without(); }
+  // Events that have the keys, but not this value; the first missing one counts.
+  u64 without_value(size_t value) const { return without_values_[value]; }
   size_t size() const { return groups_.size(); }
   const auto& evicted() const { return groups_.evicted(); }
 
@@ -78,8 +82,13 @@ class Hist {
   Groups<Cell> groups_;
   std::vector<Column> values_;
   u32 precision_;
-  std::vector<i64> read_;  // the values of the record being added
-  u64 count_ = 0, without_ = 0;
+  struct Read {
+    i64 value = 0;
+    bool is_unsigned = false;
+  };
+  std::vector<Read> read_;  // the values of the record being added
+  u64 count_ = 0;
+  std::vector<u64> without_values_;
 };
 
 }  // namespace ringside

@@ -22,7 +22,7 @@ double Histogram::quantile(double q) const {
   const auto rank = static_cast<u64>(std::clamp(std::ceil(q * static_cast<double>(count_)), 1.0, static_cast<double>(count_)));
   u64 seen = 0;
   double found = static_cast<double>(max_);
-  each([&](i64 low, i64 high, u64 count) {
+  each_whole([&](Whole low, Whole high, u64 count) {
     if (seen < rank && seen + count >= rank)
       found = static_cast<double>(low) + (static_cast<double>(high) - static_cast<double>(low)) / 2;
     seen += count;

@@ -28,10 +28,15 @@ struct HistOptions {
 std::string show(const Column& column, double value) {
   if (column.unit() == Column::Unit::ns) return format_time(value);
   if (column.unit() == Column::Unit::bytes)
-    return value < 0 ? fmt::format("{:.0f} B", value) : format_size(static_cast<u64>(value));
+    return value < 0 ? fmt::format("{:.0f} B", value) : format_size(static_cast<u64>(std::min(value, 0x1.fffffffffffffp63)));
   // Quantiles are the middles of buckets: from a thousand on, their fractions mean nothing.
-  if (value >= 1000 && value < 1e18) return format_count(static_cast<u64>(std::llround(value)));
+  if (value >= 1000 && value < 0x1p64) return format_count(static_cast<u64>(std::round(value)));
   return fmt::format("{:.6g}", value);
+}
+
+// Sums and maxima, which are exact.
+std::string show_whole(const Column& column, Whole value) {
+  return column.unit() == Column::Unit::none ? format_whole(value) : show(column, static_cast<double>(value));
 }
 
 // count, key or one of the values; "-" in front reverses the order.
@@ -54,20 +59,22 @@ std::optional<Hist::Sort> sort_of(const HistOptions& options) {
 }
 
 std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t most, const Totals& totals) {
+  Json without = Json::object();
+  for (size_t v = 0; v < hist.values().size(); ++v) without[hist.values()[v].name()] = hist.without_value(v);
   Json list = Json::array();
   for (size_t i = 0; i < std::min(most, rows.size()); ++i) {
     Json row = hist.json(rows[i]);
     row["count"] = rows[i].count;
     for (size_t v = 0; v < hist.values().size(); ++v) {
       const Histogram& h = rows[i].values[v];
-      row[hist.values()[v].name()] = {{"sum", rounded(h.sum(), 0)},
+      row[hist.values()[v].name()] = {{"sum", whole(h.whole_sum())},
                                       {"mean", rounded(h.mean())},
-                                      {"min", h.min()},
+                                      {"min", whole(h.whole_min())},
                                       {"p50", rounded(h.quantile(.5))},
                                       {"p90", rounded(h.quantile(.9))},
                                       {"p99", rounded(h.quantile(.99))},
                                       {"p999", rounded(h.quantile(.999))},
-                                      {"max", h.max()}};
+                                      {"max", whole(h.whole_max())}};
     }
     list.push_back(std::move(row));
   }
@@ -75,6 +82,7 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
                       {"keys", rows.size()},
                       {"count", hist.count()},
                       {"without", hist.without()},
+                      {"without_values", std::move(without)},
                       {"lost", totals.missing.count()},
                       {"proved", totals.missing.proved()},
                       {"late", totals.late},
@@ -104,18 +112,24 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
     cells.push_back(format_count(row.count));
     for (size_t v = 0; v < hist.values().size(); ++v) {
       const Histogram& h = row.values[v];
-      for (const double number :
-           {h.sum(), h.mean(), h.quantile(.5), h.quantile(.9), h.quantile(.99), h.quantile(.999), static_cast<double>(h.max())})
-        cells.push_back(show(hist.values()[v], number));
+      const Column& value = hist.values()[v];
+      cells.push_back(show_whole(value, h.whole_sum()));
+      for (const double number : {h.mean(), h.quantile(.5), h.quantile(.9), h.quantile(.99), h.quantile(.999)})
+        cells.push_back(show(value, number));
+      cells.push_back(show_whole(value, h.whole_max()));
     }
     cells.push_back(bar(static_cast<double>(row.count) / static_cast<double>(largest), 20, glyphs(options.ascii)));
     table.row(std::move(cells));
   }
   std::string out = table.render(colours());
   if (shown < rows.size()) out += fmt::format("({}; -n)\n", counted(rows.size() - shown, "more key"));
-  // With EVENT/ in the key, other events are not meant.
-  if (hist.without() != 0 && options.key.find('/') == std::string::npos)
-    out += fmt::format("{} no {}\n", counted(hist.without(), "event has", "events have"), options.key);
+  // With EVENT/ in front, other events are not meant.
+  const auto tell = [&](u64 events, const std::string& column) {
+    if (events != 0 && column.find('/') == std::string::npos)
+      out += fmt::format("{} no {}\n", counted(events, "event has", "events have"), column);
+  };
+  tell(hist.without_key(), options.key);
+  for (size_t v = 0; v < hist.values().size(); ++v) tell(hist.without_value(v), hist.values()[v].name());
   Totals counted = totals;
   counted.events = hist.count();
   return out + closing_line(counted, hist.evicted().keys, hist.evicted().count, !hist.values().empty()) + "\n";

@@ -2,10 +2,12 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <random>
 #include <string>
 
 #include "cli/command.hpp"
 #include "export/json.hpp"
+#include "export/units.hpp"
 #include "sys/json.hpp"
 
 namespace ringside::cli {
@@ -32,11 +34,35 @@ void make_safe(AnyJson& json) {
   }
 }
 
+// A whole number beyond 64 bits, which Json cannot hold, is a text that begins with this; text_of makes a number of it. Random:
+// no text of an event is taken for one.
+inline const std::string& large_number_mark() {
+  static const std::string mark = [] {
+    std::random_device random;
+    return fmt::format("number {:08x}{:08x}{:08x} ", random(), random(), random());
+  }();
+  return mark;
+}
+inline Json whole(Whole value) {
+  if (value >= INT64_MIN && value <= INT64_MAX) return static_cast<i64>(value);
+  if (value > 0 && value <= UINT64_MAX) return static_cast<u64>(value);
+  return json_safe ? digits_of(value) : large_number_mark() + digits_of(value);
+}
+inline void unquote_large_numbers(std::string& text) {
+  const std::string begin = '"' + large_number_mark();
+  for (size_t at = text.find(begin); at != text.npos; at = text.find(begin, at)) {
+    text.erase(at, begin.size());
+    text.erase(text.find('"', at), 1);
+  }
+}
+
 // Invalid UTF-8 becomes U+FFFD.
 template <class AnyJson>
 std::string text_of(AnyJson json) {
   if (json_safe) make_safe(json);
-  return json.dump(-1, ' ', false, AnyJson::error_handler_t::replace);
+  std::string text = json.dump(-1, ' ', false, AnyJson::error_handler_t::replace);
+  unquote_large_numbers(text);
+  return text;
 }
 // An object begins with the schema's number.
 template <class AnyJson>

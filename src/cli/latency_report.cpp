@@ -234,7 +234,7 @@ std::string LatencyReport::closing() const {
 }
 
 Json LatencyReport::numbers_of(const Histogram& h) {
-  Json j{{"count", h.count()}, {"sum", rounded(h.sum(), 0)}, {"mean", rounded(h.mean(), 1)}, {"min", h.min()}};
+  Json j{{"count", h.count()}, {"sum", whole(h.whole_sum())}, {"mean", rounded(h.mean(), 1)}, {"min", h.min()}};
   for (size_t i = 0; i < std::size(quantiles); ++i) j[json_names[i]] = rounded(h.quantile(quantiles[i]), 0);
   j["max"] = h.max();
   return j;

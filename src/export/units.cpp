@@ -101,9 +101,14 @@ std::string format_time(double ns) {
   return fmt::format("{:.4g} s", ns / 1e9);
 }
 
-std::string format_count(u64 count) {
-  std::string digits = fmt::format("{}", count);
-  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), 1, ',');
+std::string format_count(u64 count) { return format_whole(count); }
+
+std::string digits_of(Whole value) { return fmt::format("{}", value); }
+
+std::string format_whole(Whole value) {
+  std::string digits = digits_of(value);
+  const int first = value < 0 ? 1 : 0;
+  for (auto at = static_cast<int>(digits.size()) - 3; at > first; at -= 3) digits.insert(static_cast<size_t>(at), 1, ',');
   return digits;
 }
 

@@ -18,6 +18,9 @@ std::optional<u64> parse_time(std::string_view text);
 std::string format_size(u64 bytes);                                 // "16.0 KiB"
 std::string format_time(double ns);                                 // "1.23 ms"
 std::string format_count(u64 count);                                // "1,234,567"
+__extension__ using Whole = __int128;                               // a sum of 64-bit values
+std::string digits_of(Whole value);                                 // "-1234567"
+std::string format_whole(Whole value);                              // "-1,234,567"
 std::string counted(u64 count, std::string_view one,
                     std::string_view many = "");                    // "1 event", "2,000 events"; many: not one + "s"
 std::string format_rate(double per_second, std::string_view unit);  // "1.2M/s", "1.2 MB/s"

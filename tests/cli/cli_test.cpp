@@ -222,6 +222,12 @@ TEST_F(Cli, HistGroups) {
             "  32  cc1plus      1  ####################\n"
             "  64  cc1plus      1  ####################\n"
             "2 events have no size,task\n2 events, 1,234 lost: the numbers lack those\n");
+  o = ringside("hist event -v length");
+  EXPECT_NE(o.out.find("\n2 events have no length\n2 events, "), std::string::npos) << o.out;
+  o = ringside("hist size -v ptr -v length");
+  EXPECT_NE(o.out.find("2 events have no size\n2 events have no length\n"), std::string::npos) << o.out;
+  EXPECT_EQ(nlohmann::json::parse(ringside("hist size -v ptr -v length --json").out)["without_values"],
+            nlohmann::json::parse(R"({"ptr":0,"length":2})"));
   o = ringside("hist length.log2 --json");
   EXPECT_EQ(nlohmann::json::parse(o.out)["rows"],
             nlohmann::json::parse(R"([{"length.log2":32,"count":1},{"length.log2":1024,"count":1}])"))

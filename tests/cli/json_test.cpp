@@ -115,6 +115,11 @@ TEST_F(JsonOutput, NumbersBeyondWhatJavaScriptKeeps) {
   EXPECT_EQ(exact, (std::vector<json>{limit - 1, limit, limit + 1, ~u64{0}}));
   for (const json& e : events("--json-safe")) safe.push_back(e.at("fields").at("ptr"));
   EXPECT_EQ(safe, (std::vector<json>{limit - 1, limit, "9007199254740993", "18446744073709551615"}));
+  const std::string hist = ringside("hist event -v ptr --json").out;
+  for (const char* exactly : {R"("sum":18473765671473774591,)", R"("min":9007199254740991,)", R"("max":18446744073709551615})"})
+    EXPECT_NE(hist.find(exactly), std::string::npos) << hist;
+  EXPECT_EQ(json::parse(ringside("hist event -v ptr --json-safe").out)["rows"][0]["ptr"]["sum"], "18473765671473774591");
+  EXPECT_NE(ringside("hist event -v ptr").out.find("18,473,765,671,473,774,591"), std::string::npos);
   const json top = json::parse(ringside("top --by ptr --json-safe").out);
   std::set<std::string> seen;
   for (const json& row : top.at("rows")) {

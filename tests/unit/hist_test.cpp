@@ -44,6 +44,25 @@ TEST(Histogram, OddValues) {
   });
 }
 
+TEST(Histogram, UnsignedValuesBeyond63Bits) {
+  Histogram h, part;
+  h.add_unsigned(~u64{0});
+  h.add_unsigned(1, 2);
+  part.add_unsigned(u64{1} << 63, 3);
+  part.add(-4);
+  EXPECT_EQ(h.whole_max(), Histogram::Whole{~u64{0}});
+  EXPECT_EQ(h.max(), INT64_MAX);
+  EXPECT_EQ(h.whole_min(), 1);
+  EXPECT_NEAR(h.quantile(1), 0x1p64, 0x1p56);
+  h.merge(part);
+  EXPECT_EQ(h.count(), 7u);
+  EXPECT_EQ(h.whole_sum(), Histogram::Whole{~u64{0}} + 2 + (Histogram::Whole{3} << 63) - 4);
+  EXPECT_EQ(h.whole_min(), -4);
+  EXPECT_EQ(h.whole_max(), Histogram::Whole{~u64{0}});
+  EXPECT_NEAR(h.quantile(.7), 0x1p63, 0x1p56);
+  EXPECT_EQ(Histogram().whole_max(), 0);
+}
+
 struct Hists : testing::Test {
   Formats formats;
   Tasks tasks;
@@ -175,6 +194,26 @@ TEST_F(Hists, AnEventThatComesLaterKeepsItsNumbers) {
   add(hist, Payload(12, 711).put(u32{1}));
   ASSERT_EQ(hist.size(), 1u);
   EXPECT_EQ(hist.show(hist.rows({})[0], 0), "1");
+}
+
+TEST_F(Hists, UnsignedValuesHaveNoSign) {
+  Hist hist = make("task", {"size"});
+  for (const u64 size : {~u64{0}, u64{1} << 63, u64{5}}) EXPECT_TRUE(add(hist, allocation(size)));
+  const auto rows = hist.rows({Hist::By::value, 0, true});
+  const Histogram& h = rows[0].values[0];
+  EXPECT_EQ(h.whole_sum(), Histogram::Whole{~u64{0}} + (Histogram::Whole{1} << 63) + 5);
+  EXPECT_EQ(h.whole_max(), Histogram::Whole{~u64{0}});
+  EXPECT_EQ(h.whole_min(), 5);
+}
+
+TEST_F(Hists, MissingKeysAndValuesAreCountedApart) {
+  Hist hist = make("size", {"ptr", "wait_ns"});
+  EXPECT_FALSE(add(hist, allocation(1)));            // no wait_ns
+  EXPECT_FALSE(add(hist, odd(1, "make", 1, 1, 1)));  // no size: it is an array there; and no ptr
+  EXPECT_EQ(hist.without_key(), 1u);
+  EXPECT_EQ(hist.without_value(0), 0u);
+  EXPECT_EQ(hist.without_value(1), 1u);
+  EXPECT_EQ(hist.without(), 2u);
 }
 
 TEST_F(Hists, SumsAreExact) {
