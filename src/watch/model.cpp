@@ -79,6 +79,7 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
   }
   for (const WatchOnly& only : query.only) {
     auto column = RS_TRY(Column::compile(only.column, formats, tasks));
+    column.use_names();  // as the rows, of which it is one
     model.only_.push_back({std::move(column), only.id, static_cast<i64>(std::strtoull(only.id.c_str(), nullptr, 10))});
   }
   if (query.fields) {
