@@ -274,14 +274,13 @@ u64 Reading::taken_by_others() const {
 
 bool Reading::wait(u64 look_every_ns, u64 until_ns) {
   if (!following_ || stopped_) return false;
-  const auto over = [&] { return time_.over() || time_.now() >= end_ns_; };
-  if (!over()) {
+  if (!is_over()) {
     // A long read means that events come fast: return to it soon.
     const u64 now = time_.now(), rest = look_every_ns - std::min(now - looked_ns_, look_every_ns - 100'000);
     time_.sleep(std::min({rest, std::max(end_ns_, now + 1) - now, std::max(until_ns, now + 1) - now}));
     looked_ns_ = time_.now();
   }
-  over() ? stop() : refresh();
+  is_over() ? stop() : refresh();
   return true;
 }
 

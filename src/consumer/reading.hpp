@@ -75,7 +75,8 @@ class Reading {
   // not 0.
   void follow(std::optional<u64> look_ahead_ns, u64 duration_ns = 0);
   // Sleeps until `look_every` after the last check (not at all, if that took so long), `until` at most, and checks for new
-  // events. False: none will come, all were handed out. At the end it stops the reading, and returns true once more.
+  // events. False: none will come, all were handed out. At the end it stops the reading, and returns true once more. next()
+  // stops it, too: events may come faster than they are read, and then nobody waits.
   bool wait(u64 look_every_ns = 10'000'000, u64 until_ns = forever);
   void refresh();
   // From now on events come with their stacks (TraceRecord::stack), whose texts are Formats::stacks(). To be called before the
@@ -100,6 +101,7 @@ class Reading {
   u64 books_begin_ns() const { return books_begin_ns_; }  // that moment, in the trace's ns; 0: with the first event
 
   Got next(TraceRecord& record) {
+    if (following_ && ++asked_ % 1024 == 0) [[unlikely]] stop_if_over();
     do {
       if (held_) [[unlikely]] record = *std::exchange(held_, std::nullopt);
       else if (!trace_.timeline.next(record)) return ended_ = true, Got::nothing;
@@ -239,6 +241,10 @@ class Reading {
     ++totals_.events;
     return Got::event;
   }
+  bool is_over() const { return time_.over() || time_.now() >= end_ns_; }
+  void stop_if_over() {
+    if (!stopped_ && is_over()) stop();
+  }
   bool is_part() const { return part_end_ != forever; }  // an event may have that time, too
   u64 from() const { return window_.from.given ? window_.from.at(begin_ns_.value_or(0)) : 0; }
   u64 until() const { return window_.until.given ? window_.until.at(begin_ns_.value_or(0)) : forever; }
@@ -285,6 +291,7 @@ class Reading {
   std::vector<Overwritten> overwritten_{};  // by ring, since the books began
   bool following_ = false, stopped_ = false, cut_ = false, ended_ = false;
   u64 end_ns_ = forever, looked_ns_ = 0;
+  u32 asked_ = 0;  // calls of next() when following
   size_t told_ = 0;  // problems of the timeline
   std::vector<std::string> told_doubts_{};
 };

@@ -193,6 +193,43 @@ TEST_F(ReadingTest, EventsThatAnotherReaderTook) {
   EXPECT_EQ(reading->taken_by_others(), reading->totals().lost);
 }
 
+// A ring that always has more.
+class Busy final : public Source {
+ public:
+  Busy() {
+    for (int n = 0; n < 100; ++n) page_.event(1000, test::Payload(1, 4711).put(u64{1}).put(u64{2}));
+  }
+  result<std::optional<SubBufferView>> next() override { return page_.view(0); }
+  Counters counters() const override { return {}; }
+  bool ended() const override { return false; }
+
+ private:
+  test::SubBuffer page_{1000};
+};
+
+// Events that come faster than they are read leave no time to wait.
+TEST_F(ReadingTest, EndsWhileMoreAndMoreEventsCome) {
+  const auto made = instance();
+  for (const bool has_duration : {true, false}) {
+    const auto reading = must(Reading::open(options("a")));
+    reading->trace().timeline.add(std::make_unique<Busy>());
+    over = false;
+    reading->follow(100 * ms, has_duration ? 5 * ms : 0);
+    const u64 begin = now;
+    TraceRecord record;
+    u64 seen = 0;
+    for (; !reading->stopped() && seen < 100'000; ++seen) {
+      ASSERT_NE(reading->next(record), Got::nothing);
+      now += 1000;
+      over = !has_duration && now - begin >= 5 * ms;
+    }
+    EXPECT_TRUE(reading->stopped());
+    EXPECT_GE(seen, 5000u);
+    EXPECT_LE(seen, 5000u + 1024);
+    EXPECT_TRUE(sleeps.empty());
+  }
+}
+
 // It looks every so often, sooner after a check that took long, and never sleeps past the end nor `until`.
 TEST_F(ReadingTest, HowLongItSleeps) {
   const auto made = instance();
