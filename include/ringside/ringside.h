@@ -75,8 +75,8 @@ struct ringside_event {
 // errno. Idempotent; may be called before the library's own constructors ran. Not for signal handlers.
 int ringside_register(struct ringside_event* event);
 
-// Writes the event: `size` bytes from `payload` (8 to 4,000), of which the first 8, the common ones, are the library's to fill
-// in. Whole or not at all; false: refused, and counted. From any thread and any signal handler.
+// Writes the event: `size` bytes from `payload`, of which the first 8, the common ones, are the library's to fill in. Whole or
+// not at all; false: refused, and counted, as is a size below 8 or above 4,000. From any thread and any signal handler.
 bool ringside_write(struct ringside_event* event, void* payload, uint32_t size);
 
 // The number of the stack of calls that led to `caller`, a return address of this thread, written to the ring as ringside:stack
@@ -87,11 +87,11 @@ uint64_t ringside_stack_of(const void* caller);
 // ---------------------------------------------------------------------------------------------------------------------------
 // Instance control
 
-// Makes this process write into the instance `name` (created if missing; 1 to 63 letters, digits, '-', '_', '.'). NULL: the one
-// that is open, else the one in the environment's RINGSIDE_INSTANCE, else the one named "default". The variable is read by this
-// call, so it may be set in main, by setenv. Returns 0 or a negative errno: EINVAL for a bad name, EBUSY if another one is
-// open, EOPNOTSUPP if this processor does not have the instance's clock, EACCES or ENOSPC from the file system. Not for signal
-// handlers.
+// Makes this process write into the instance `name` (created if missing; 1 to 63 letters, digits, '-', '_', '.'). With a '/' in
+// it, it is a path instead: of an instance that may stand anywhere, in a directory that exists. NULL: the one that is open,
+// else the one in the environment's RINGSIDE_INSTANCE, else the one named "default". The variable is read by this call, so it
+// may be set in main, by setenv. Returns 0 or a negative errno: EINVAL for a bad name, EBUSY if another one is open, EOPNOTSUPP
+// if this processor does not have the instance's clock, EACCES, ENOENT or ENOSPC from the file system. Not for signal handlers.
 int ringside_open(const char* name);
 
 // Detaches this process. Events are disabled until the next ringside_open; events written before stay readable. Not for signal

@@ -155,6 +155,8 @@ extern "C" bool ringside_write(ringside_event* event, void* payload, uint32_t si
     case 32: return write_sized<32>(*event, payload, size);
     case 40: return write_sized<40>(*event, payload, size);
     case 48: return write_sized<48>(*event, payload, size);
-    default: return write_sized<0>(*event, payload, size);
+    default: break;
   }
+  if (RINGSIDE_UNLIKELY(size < RINGSIDE_COMMON_SIZE || size > RINGSIDE_PAYLOAD_MAX)) return refuse_and_count();
+  return write_sized<0>(*event, payload, size);
 }

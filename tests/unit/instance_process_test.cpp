@@ -95,6 +95,20 @@ TEST_F(InstanceTest, KilledClaimersHideNoRing) {
   munmap(begun, 4096);
 }
 
+TEST_F(InstanceTest, AnEventOfAWrongSizeIsRefusedAndCounted) {
+  const auto instance = make("sizes");
+  ASSERT_EQ(ringside_open("sizes"), 0);
+  alignas(8) static u8 payload[RINGSIDE_PAYLOAD_MAX];
+  ringside_event* const event = &unit::ringside_number::Call::event;
+  u64 refused = 0;
+  for (const u32 size : {0u, 1u, 7u, 4001u, 4096u, ~0u}) {
+    EXPECT_FALSE(ringside_write(event, payload, size)) << size;
+    EXPECT_EQ(instance->refused(), ++refused) << size;
+  }
+  for (const u32 size : {8u, 9u, 50u, 4000u}) EXPECT_TRUE(ringside_write(event, payload, size)) << size;
+  EXPECT_EQ(instance->refused(), refused);
+}
+
 #if !RINGSIDE_TSAN
 // An event that a handler interrupts: the page of its payload is not there yet.
 class Interrupted {
