@@ -16,7 +16,7 @@
 // Lifetimes: hists and latencies may be closed after their consumer; until they are, what it has opened stays open, and they
 // add nothing more. A consumer, with all that was made of it, is for one thread at a time; ringside_consumer_stop may be called
 // from any thread and from signal handlers. Texts that are handed out are valid until the next call for the same consumer.
-// `error` gets a sentence, cut to fit; it may be NULL with size 0.
+// `error` gets a sentence, cut to fit; it may be NULL. It also gets one for an argument that is NULL and must not be.
 #ifndef RINGSIDE_CONSUMER_H
 #define RINGSIDE_CONSUMER_H
 
@@ -63,7 +63,7 @@ bool ringside_consumer_wait(struct ringside_consumer* consumer);                
 void ringside_consumer_stop(struct ringside_consumer* consumer);
 
 // A column, as of `ringside hist`: "sched:sched_switch/prev_prio", "task", "size.log2". Its number, or -1. Lives with the
-// consumer.
+// consumer. One that asks for stacks ("stack[0]"), here, in a hist or in a latency, is to be made before the first event.
 int ringside_consumer_column(struct ringside_consumer* consumer, const char* text, char* error, size_t error_size);
 // These read the event that next() handed out last. False: it has no such value, or one of another kind, or there is no such
 // event: next() was not called yet, or has returned false.
@@ -93,9 +93,8 @@ double ringside_hist_sum(const struct ringside_hist* hist, size_t row);
 double ringside_hist_quantile(const struct ringside_hist* hist, size_t row, double q);  // 0 to 1
 uint64_t ringside_hist_evicted(const struct ringside_hist* hist);                       // events of keys given up for others
 
-// The time from a start to the end that belongs to it: `ringside latency`. start_key and end_key are columns, NULL both: the
-// thread.
-//
+// The time from a start to the end that belongs to it: `ringside latency`. start_key and end_key are columns; NULL both: the
+// thread; end_key alone NULL: it is start_key.
 struct ringside_latency* ringside_latency_open(struct ringside_consumer* consumer, const char* start, const char* end,
                                                const char* start_key, const char* end_key, char* error, size_t error_size);
 void ringside_latency_close(struct ringside_latency* latency);

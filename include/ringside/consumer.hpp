@@ -45,42 +45,58 @@ struct Event {
   u32 source = 0;      // which ring
   bool late = false;   // one with a later time was handed out before
   int running_on = -1;  // Consumer::cpu, if its ring is no CPU's
+  u32 stack = 0;        // the number of its stack, if a column asks for stacks; 0: none
 };
 
-// A field of one type of event. T: an integer, bool, float, double, or std::string_view.
+// Where a field stands in the events of one type.
+struct FieldPlace {
+  u32 id = 0, offset = 0, size = 0;
+  bool is_signed = false;
+  const void* field = nullptr;
+};
+
+// A field of the events of one name. Each source numbers its events by itself, so there may be several types of that name. T:
+// an integer, bool, float, double, or std::string_view.
 template <class T>
 class TypedField {
  public:
-  bool in(const Event& e) const { return e.id == id_; }
-  // A field that lies outside the event reads as 0, or as an empty text. Of another type of event the value means nothing.
+  bool in(const Event& e) const { return e.id == first_.id || other(e) != nullptr; }
+  // A field that lies outside the event reads as 0, or as an empty text; so does one of another type of event.
   T operator()(const Event& e) const {
+    const FieldPlace* const at = e.id == first_.id ? &first_ : other(e);
+    if (at == nullptr) return T{};
     if constexpr (std::is_same_v<T, std::string_view>) {
-      return text(e);
+      return text(e, *at);
     } else if constexpr (std::is_floating_point_v<T>) {
-      return size_ == 4 ? static_cast<T>(load<float>(e)) : static_cast<T>(load<double>(e));
+      return at->size == 4 ? static_cast<T>(load<float>(e, *at)) : static_cast<T>(load<double>(e, *at));
     } else {
-      switch (size_) {
-        case 1: return is_signed_ ? static_cast<T>(load<signed char>(e)) : static_cast<T>(load<u8>(e));
-        case 2: return is_signed_ ? static_cast<T>(load<short>(e)) : static_cast<T>(load<u16>(e));
-        case 4: return is_signed_ ? static_cast<T>(load<i32>(e)) : static_cast<T>(load<u32>(e));
-        default: return static_cast<T>(load<u64>(e));
+      switch (at->size) {
+        case 1: return at->is_signed ? static_cast<T>(load<signed char>(e, *at)) : static_cast<T>(load<u8>(e, *at));
+        case 2: return at->is_signed ? static_cast<T>(load<short>(e, *at)) : static_cast<T>(load<u16>(e, *at));
+        case 4: return at->is_signed ? static_cast<T>(load<i32>(e, *at)) : static_cast<T>(load<u32>(e, *at));
+        default: return static_cast<T>(load<u64>(e, *at));
       }
     }
   }
 
  private:
   friend class Consumer;
+  const FieldPlace* other(const Event& e) const {
+    for (const FieldPlace& place : more_)
+      if (place.id == e.id) return &place;
+    return nullptr;
+  }
   template <class Raw>
-  Raw load(const Event& e) const {
+  static Raw load(const Event& e, const FieldPlace& at) {
     Raw raw{};
-    if (offset_ + sizeof raw <= e.size) std::memcpy(&raw, e.data + offset_, sizeof raw);
+    if (at.offset + sizeof raw <= e.size) std::memcpy(&raw, e.data + at.offset, sizeof raw);
     return raw;
   }
-  std::string_view text(const Event& e) const;
+  std::string_view text(const Event& e, const FieldPlace& at) const;
 
-  u32 id_ = 0, offset_ = 0, size_ = 0;
-  bool is_signed_ = false;
-  std::shared_ptr<const void> field_;
+  FieldPlace first_;
+  std::vector<FieldPlace> more_;  // of other types of that name; usually none
+  std::shared_ptr<const void> held_;
 };
 
 class Consumer {
@@ -121,8 +137,8 @@ class Consumer {
   // No new events from now on: those written until now still come, then wait() says false.
   void stop() noexcept;
 
-  // "sched:sched_switch/prev_comm", as on the command line; or event and field. Errors: no such event or field (with what there
-  // is), or one that T cannot hold.
+  // "sched:sched_switch/prev_comm", as on the command line; or event and field. It is in every event of that name that has the
+  // field, of all sources. Errors: no such event or field (with what there is), or one that T cannot hold.
   template <class T>
   result<TypedField<T>> field(std::string_view path) const {
     const size_t slash = path.rfind('/');
@@ -137,10 +153,11 @@ class Consumer {
                   "a field is read as a number, a bool or a std::string_view");
     TypedField<T> f;
     constexpr int wanted = std::is_same_v<T, std::string_view> ? 2 : std::is_floating_point_v<T> ? 1 : 0;
-    const void* at = nullptr;
-    auto found = find_field(event, name, wanted, sizeof(T), f.id_, f.offset_, f.size_, f.is_signed_, at);
+    auto found = find_field(event, name, wanted, sizeof(T));
     if (!found) return tl::unexpected<Error>(found.error());
-    f.field_ = std::shared_ptr<const void>(state_, at);
+    f.first_ = found->front();
+    f.more_.assign(found->begin() + 1, found->end());
+    f.held_ = state_;
     return f;
   }
   std::string_view name(const Event& e) const;  // "sched:sched_switch"
@@ -162,7 +179,9 @@ class Consumer {
   };
   Missing missing() const;
 
-  // A named value of events of any type: "sched:sched_switch/prev_prio", "task", "size.log2" (see `ringside hist --help`).
+  // A named value of events of any type: "sched:sched_switch/prev_prio", "task", "size.log2" (see `ringside hist --help`). What
+  // asks for stacks ("libc:malloc/stack[0]"), as a column or in a Hist or a Latency, is to be made before the first event is
+  // read.
   class Column {
    public:
     Column(Column&&) noexcept;
@@ -170,7 +189,7 @@ class Consumer {
     // None: the event has no such value, or one of another kind.
     std::optional<i64> number(const Event& e);
     std::optional<double> real(const Event& e);  // of whole numbers, too
-    std::optional<std::string_view> text(const Event& e);
+    std::optional<std::string_view> text(const Event& e);  // of "stack": its functions, innermost first, with ; between them
 
    private:
     friend class Consumer;
@@ -243,12 +262,11 @@ class Consumer {
  private:
   struct State;
   explicit Consumer(std::shared_ptr<State> state);
-  result<void> find_field(std::string_view event, std::string_view name, int wanted, size_t bytes, u32& id, u32& offset,
-                          u32& size, bool& is_signed, const void*& field) const;
+  result<std::vector<FieldPlace>> find_field(std::string_view event, std::string_view name, int wanted, size_t bytes) const;
   std::shared_ptr<State> state_;
 };
 
 template <>
-std::string_view TypedField<std::string_view>::text(const Event& e) const;
+std::string_view TypedField<std::string_view>::text(const Event& e, const FieldPlace& at) const;
 
 }  // namespace ringside

@@ -236,7 +236,6 @@ result<int> run_hist(const HistOptions& options, bool by_server) {
     else sort = {hist.values().empty() ? Hist::By::count : Hist::By::value, 0, true};
   }
   const bool of_stacks = std::any_of(hist.keys().begin(), hist.keys().end(), [](const Column& c) { return c.of_stacks(); });
-  if (of_stacks) run->reading().join_stacks();
   std::vector<Column> columns = hist.keys();
   columns.insert(columns.end(), hist.values().begin(), hist.values().end());
   const bool tallied = run->trace().tallied();

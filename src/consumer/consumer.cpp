@@ -21,6 +21,7 @@ TraceRecord record_of(const Event& e) {
   record.payload = {e.data, e.size};
   record.source = e.source;
   record.cpu = e.running_on;
+  record.stack = e.stack;
   if (e.lost == 0) record.ids = e.id - record.number();
   return record;
 }
@@ -37,6 +38,18 @@ struct Consumer::State {
   const RingName& ring(const Event& e) const {
     static const RingName none{};  // of an event that next() has not filled
     return e.source < trace().timeline.size() ? trace().timeline.name(e.source) : none;
+  }
+  // What these ask for must be known from the first event on.
+  result<void> look_up_for(const std::vector<ringside::Column>& columns, const std::vector<const Filter*>& filters = {}) {
+    const bool of_stacks =
+        std::any_of(columns.begin(), columns.end(), [](const auto& column) { return column.of_stacks(); }) ||
+        std::any_of(filters.begin(), filters.end(), [](const Filter* filter) { return filter->names("stack"); });
+    if (of_stacks && !reading->joins_stacks() && reading->has_begun())
+      return refuse(std::errc::invalid_argument,
+                    "events were read already, without their stacks: ask for stacks before the first event");
+    for (const auto& column : columns) reading->look_up_for(column);
+    for (const Filter* filter : filters) reading->look_up_for(*filter);
+    return {};
   }
   i32 recorded_tid(const Event& e) const {
     return e.lost != 0 ? 0 : thread_of(trace().formats.find(e.id), read_common({e.data, e.size}));
@@ -60,6 +73,7 @@ result<Consumer> Consumer::open(const Options& options) {
   open.push_down = true;
   open.time.over = [stop = &state->stop] { return stop->load(std::memory_order_relaxed); };
   state->reading = RS_TRY(Reading::open(std::move(open)));
+  state->reading->look_up_names();
   if (state->trace().live())
     state->reading->follow(static_cast<u64>(std::max<i64>(0, options.look_ahead.count())),
                            static_cast<u64>(std::max<i64>(0, options.duration.count())));
@@ -74,55 +88,63 @@ bool Consumer::next(Event& out) {
   } while (got == Reading::Got::other);
   if (got == Reading::Got::nothing) return false;
   out = {r.time,   r.lost, r.payload.data, static_cast<u32>(r.payload.size), got == Reading::Got::gap ? 0 : r.number(),
-         r.source, r.late, r.cpu};
+         r.source, r.late, r.cpu, r.stack};
   return true;
 }
 
 bool Consumer::wait() { return state_->reading->wait(5'000'000); }
 void Consumer::stop() noexcept { state_->stop.store(true, std::memory_order_relaxed); }
 
-result<void> Consumer::find_field(std::string_view event, std::string_view name, int wanted, size_t bytes, u32& id, u32& offset,
-                                  u32& size, bool& is_signed, const void*& at) const {
+namespace {
+
+// wanted: 0 an integer of that many bytes, 1 a floating type, 2 a text.
+result<void> check_fits(const EventType& type, const Field& field, int wanted, size_t bytes) {
+  const bool text = field.kind == FieldKind::text || field.kind == FieldKind::loc_text;
+  const bool fits = wanted == 2   ? text
+                    : wanted == 1 ? field.kind == FieldKind::floating
+                                  : field.kind == FieldKind::integer && field.size <= bytes;
+  if (fits) return {};
+  return refuse(std::errc::invalid_argument,
+                fmt::format("{}/{} is {}, which {} cannot hold", type.full, field.name,
+                            text                                ? "a text"
+                            : field.kind == FieldKind::floating ? "a floating number"
+                            : field.kind == FieldKind::integer  ? fmt::format("an integer of {} bytes", field.size)
+                                                                : "an array",
+                            wanted == 2   ? "a std::string_view"
+                            : wanted == 1 ? "a floating type"
+                                          : fmt::format("an integer of {} bytes", bytes)));
+}
+
+}  // namespace
+
+result<std::vector<FieldPlace>> Consumer::find_field(std::string_view event, std::string_view name, int wanted,
+                                                     size_t bytes) const {
+  std::vector<FieldPlace> places;
+  const EventType* without = nullptr;
   for (const auto& type : state_->trace().formats.all()) {
     if (type->full != event && type->name != event) continue;
-    const Field* field = nullptr;
-    std::string all;
-    for (const auto& f : type->fields()) {
-      all += (all.empty() ? "" : ", ") + f.name;
-      if (f.name == name) field = &f;
+    const Field* const field = type->field(name);
+    if (field == nullptr) {
+      without = type.get();
+      continue;
     }
-    if (field == nullptr)
-      return refuse(std::errc::invalid_argument,
-                    type->full + " has no field " + in_quotes(name) + ", but " + (all.empty() ? "none" : all));
-    const bool text = field->kind == FieldKind::text || field->kind == FieldKind::loc_text;
-    const bool fits = wanted == 2   ? text
-                      : wanted == 1 ? field->kind == FieldKind::floating
-                                    : field->kind == FieldKind::integer && field->size <= bytes;
-    if (!fits)
-      return refuse(std::errc::invalid_argument,
-                    fmt::format("{}/{} is {}, which {} cannot hold", type->full, name,
-                                text                                 ? "a text"
-                                : field->kind == FieldKind::floating ? "a floating number"
-                                : field->kind == FieldKind::integer  ? fmt::format("an integer of {} bytes", field->size)
-                                                                     : "an array",
-                                wanted == 2   ? "a std::string_view"
-                                : wanted == 1 ? "a floating type"
-                                              : fmt::format("an integer of {} bytes", bytes)));
-    id = type->id;
-    offset = field->offset;
-    size = field->size;
-    is_signed = field->is_signed;
-    at = field;
-    return {};
+    RS_TRY(check_fits(*type, *field, wanted, bytes));
+    places.push_back({type->id, field->offset, field->size, field->is_signed, field});
   }
-  return refuse(std::errc::invalid_argument, "there is no event " + in_quotes(event) + " in " +
-                                                 state_->trace().first().where.text + ", but " +
-                                                 event_list(state_->trace().formats));
+  if (!places.empty()) return places;
+  if (without == nullptr)
+    return refuse(std::errc::invalid_argument, "there is no event " + in_quotes(event) + " in " +
+                                                   state_->trace().first().where.text + ", but " +
+                                                   event_list(state_->trace().formats));
+  std::string all;
+  for (const auto& field : without->fields()) all += (all.empty() ? "" : ", ") + field.name;
+  return refuse(std::errc::invalid_argument,
+                without->full + " has no field " + in_quotes(name) + ", but " + (all.empty() ? "none" : all));
 }
 
 template <>
-std::string_view TypedField<std::string_view>::text(const Event& e) const {
-  return read_text({e.data, e.size}, *static_cast<const Field*>(field_.get()));
+std::string_view TypedField<std::string_view>::text(const Event& e, const FieldPlace& at) const {
+  return read_text({e.data, e.size}, *static_cast<const Field*>(at.field));
 }
 
 std::string_view Consumer::name(const Event& e) const {
@@ -145,7 +167,9 @@ std::string Consumer::text(const Event& e) {
   State& s = *state_;
   if (!s.lines) s.lines.emplace(s.trace().formats, s.trace().tasks, s.trace().raw_times());
   fmt::memory_buffer out;
-  s.lines->print(record_of(e), s.ring(e), out);
+  TraceRecord record = record_of(e);
+  record.stack = 0;  // it would be further lines
+  s.lines->print(record, s.ring(e), out);
   std::string line(out.data(), out.size());
   if (!line.empty() && line.back() == '\n') line.pop_back();
   return line;
@@ -193,13 +217,18 @@ std::optional<double> Consumer::Column::real(const Event& e) {
       e, [](auto& column, const auto& record, const RingName& ring, double& out) { return column.real(record, ring, out); });
 }
 std::optional<std::string_view> Consumer::Column::text(const Event& e) {
-  return state_->value<std::string_view>(e, [](auto& column, const auto& record, const RingName& ring, std::string_view& out) {
-    return column.text(record, ring, out);
+  return state_->value<std::string_view>(e, [&](auto& column, const auto& record, const RingName& ring, std::string_view& out) {
+    i64 stack = 0;
+    if (!column.is_whole_stack()) return column.text(record, ring, out);
+    if (!column.number(record, ring, stack)) return false;
+    out = state_->consumer->trace().formats.stacks()->text(static_cast<u32>(stack));
+    return true;
   });
 }
 
 result<Consumer::Column> Consumer::column(const std::string& text) {
   auto made = RS_TRY(ringside::Column::compile(text, state_->trace().formats, state_->trace().tasks));
+  RS_TRY(state_->look_up_for({made}));
   return Column(std::unique_ptr<Column::State>(new Column::State{state_, std::move(made)}));
 }
 
@@ -219,6 +248,9 @@ result<Consumer::Hist> Consumer::hist(const std::vector<std::string>& keys, cons
   options.values = values;
   options.most_keys = most_keys;
   auto made = RS_TRY(ringside::Hist::make(options, state_->trace().formats, state_->trace().tasks));
+  std::vector<ringside::Column> columns = made.keys();
+  columns.insert(columns.end(), made.values().begin(), made.values().end());
+  RS_TRY(state_->look_up_for(columns));
   return Hist(std::unique_ptr<Hist::State>(new Hist::State{state_, std::move(made)}));
 }
 
@@ -259,6 +291,7 @@ result<Consumer::Latency> Consumer::latency(const LatencyOptions& options) {
   make.most_groups = options.most_groups;
   make.slowest = 0;
   auto made = RS_TRY(Pairs::make(make, state_->trace().formats, state_->trace().tasks));
+  RS_TRY(state_->look_up_for(made.columns(), made.conditions()));
   return Latency(std::unique_ptr<Latency::State>(new Latency::State{state_, std::move(made)}));
 }
 

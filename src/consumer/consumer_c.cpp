@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <deque>
+#include <initializer_list>
 #include <ringside/consumer.hpp>
 
 #include "analysis/groups.hpp"
@@ -50,7 +51,7 @@ struct ringside_latency {
 namespace {
 
 void tell(const std::string& sentence, char* error, size_t size) {
-  if (size == 0) return;
+  if (error == nullptr || size == 0) return;
   const size_t length = std::min(sentence.size(), size - 1);
   std::memcpy(error, sentence.data(), length);
   error[length] = 0;
@@ -65,6 +66,20 @@ auto guarded(char* error, size_t size, const Make& make) -> decltype(make()) {
     tell(e.what(), error, size);
     return {};
   }
+}
+
+// What must be there, by its name.
+struct Argument {
+  const char* name;
+  const void* value;
+};
+bool all_there(std::initializer_list<Argument> arguments, char* error, size_t size) {
+  for (const auto& [name, value] : arguments) {
+    if (value != nullptr) continue;
+    tell(std::string("the argument ") + name + " is NULL", error, size);
+    return false;
+  }
+  return true;
 }
 
 std::vector<std::string> list(const char* const* texts) {
@@ -97,6 +112,7 @@ extern "C" {
 
 ringside_consumer* ringside_consumer_open(const ringside_consumer_options* options, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> ringside_consumer* {
+    if (!all_there({{"options", options}}, error, error_size)) return nullptr;
     Consumer::Options o;
     o.where = list(options->where);
     o.kernel = list(options->kernel);
@@ -137,6 +153,7 @@ void ringside_consumer_stop(ringside_consumer* c) { c->consumer.stop(); }
 
 int ringside_consumer_column(ringside_consumer* c, const char* text, char* error, size_t error_size) {
   const int number = guarded(error, error_size, [&] {
+    if (!all_there({{"consumer", c}, {"text", text}}, error, error_size)) return 0;
     auto column = c->consumer.column(text);
     if (!column) {
       tell(column.error().sentence, error, error_size);
@@ -201,6 +218,7 @@ const char* ringside_consumer_problem(ringside_consumer* c, size_t n) {
 
 ringside_hist* ringside_hist_open(ringside_consumer* c, const char* keys, const char* value, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> ringside_hist* {
+    if (!all_there({{"consumer", c}, {"keys", keys}}, error, error_size)) return nullptr;
     std::vector<std::string> values;
     if (value != nullptr) values.emplace_back(value);
     auto hist = c->consumer.hist(ringside::split_columns(keys), values);
@@ -244,6 +262,8 @@ uint64_t ringside_hist_evicted(const ringside_hist* hist) { return hist->hist.ev
 ringside_latency* ringside_latency_open(ringside_consumer* c, const char* start, const char* end, const char* start_key,
                                         const char* end_key, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> ringside_latency* {
+    if (!all_there({{"consumer", c}, {"start", start}, {"end", end}}, error, error_size)) return nullptr;
+    if (end_key != nullptr && !all_there({{"start_key", start_key}}, error, error_size)) return nullptr;
     Consumer::LatencyOptions options;
     options.start = start;
     options.end = end;

@@ -125,10 +125,12 @@ void Reading::look_up_names() {
 }
 
 void Reading::look_up_for(const Column& column) {
+  if (column.of_stacks()) join_stacks();
   if (column.shows_names() || is_told(column.field())) look_up_names();
 }
 
 void Reading::look_up_for(const Filter& filter) {
+  if (filter.names("stack")) join_stacks();
   for (const std::string_view name : told_by_events) names_decide_ = names_decide_ || filter.names(name);
   if (names_decide_) look_up_names();
 }

@@ -83,6 +83,7 @@ class Reading {
   // first record; a filter that asks for stacks does it.
   Stacks& join_stacks();
   bool joins_stacks() const { return stacks_ != nullptr; }
+  bool has_begun() const { return totals_.first_ns != ~u64{0}; }  // the first record was handed out
   bool stacks_anywhere() const;  // it does, and those of programs may stand anywhere before their events
   // Remarks so far, if Options::notices does not take them.
   const std::vector<std::string>& notices() {
@@ -133,8 +134,8 @@ class Reading {
   bool tells_names();  // events tell names of threads, or CPUs: from then on
   bool in_order(std::string_view column);  // the column's values depend on earlier events
   bool in_order(const Filter& filter);      // those that it compares do
-  // To be called before the first record. The thread of each live event of the kernel has a name from now on: the column, or
-  // the filter, asks for it.
+  // To be called before the first record. From now on events have their stacks, and the thread of each live event of the kernel
+  // has a name, if the column, or the filter, asks for it.
   void look_up_for(const Column& column);
   void look_up_for(const Filter& filter);
   void look_up_names();

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <ringside/consumer.hpp>
+#include <set>
 #include <thread>
 
 #include "cli/hand_made.hpp"
@@ -304,6 +305,110 @@ TEST_F(ConsumerTest, TheCInterfaceReadsNoEventThatIsNotThere) {
   ringside_consumer_close(c);
 }
 
+// Each WHERE numbers its events by itself.
+TEST_F(ConsumerTest, AFieldIsInTheEventsOfEveryWhere) {
+  const std::string second = dir + "-2";
+  test::random_recording(second, ClockInfo{}, 3, 4096, test::Of::both);
+  Consumer::Options options;
+  options.where = {dir, second};
+  Consumer consumer = must(Consumer::open(options));
+  const auto b = must(consumer.field<short>("app:numbers/b"));
+  const auto name = must(consumer.field<std::string_view>("app:texts/name"));
+  auto column = must(consumer.column("app:numbers/b"));
+  std::set<u32> ids;
+  consumer.run([&](const Event& e) {
+    EXPECT_EQ(b.in(e), column.number(e).has_value());
+    EXPECT_EQ(name.in(e), consumer.name(e) == "app:texts");
+    if (name.in(e)) {
+      EXPECT_EQ(name(e), "short");
+    }
+    if (!b.in(e)) return;
+    ids.insert(e.id);
+    EXPECT_EQ(b(e), column.number(e));
+  });
+  EXPECT_EQ(ids.size(), 2u);
+  std::filesystem::remove_all(second);
+}
+
+// Two events, with a stack each; the second one's is that of the first.
+void recording_with_stacks(const std::string& dir) {
+  const std::string at = ";\tsize:8;\tsigned:0;\n";
+  auto w = must(RecordingWriter::create(dir, ClockInfo{}));
+  w.meta().events.push_back({1, "app", "work",
+                             test::format(1, "work",
+                                          "\tfield:u64 size;\toffset:8" + at + "\tfield:ringside_stack stack;\toffset:16" + at,
+                                          R"("size=%llu", REC->size)"),
+                             true});
+  w.meta().events.push_back(
+      {2, "ringside", "stack",
+       test::format(2, "stack",
+                    "\tfield:u64 id;\toffset:8" + at + "\tfield:__data_loc u64[] frames;\toffset:16;\tsize:4;\tsigned:0;\n",
+                    R"("%llx", REC->id)"),
+       true});
+  must(w.add_ring({0, 4711, 4711, "worker", "worker"}, 4096));
+  test::SubBuffer s(1000);
+  s.event(1000, test::Payload(2, 4711).put(u64{77}).put(u32{20 | 16 << 16}).put(u64{0x1000}).put(u64{0x2000}));
+  s.event(1100, test::Payload(1, 4711).put(u64{5}).put(u64{77}));
+  s.event(1200, test::Payload(1, 4711).put(u64{6}).put(u64{77}));
+  must(w.append(0, s.view(0)));
+  must(w.finish(1));
+}
+
+TEST_F(ConsumerTest, ColumnsKeysAndGroupsOfStacks) {
+  recording_with_stacks(dir);
+  Consumer consumer = open();
+  auto whole = must(consumer.column("stack"));
+  auto innermost = must(consumer.column("app:work/stack[0]"));
+  auto hist = must(consumer.hist({"app:work/stack[0]"}));
+  auto latency = must(consumer.latency({.start = "app:work", .end = "app:work", .by = "stack[1]"}));
+  u64 stacks = 0;
+  consumer.run([&](const Event& e) {
+    hist.add(e);
+    latency.add(e);
+    if (consumer.name(e) != "app:work") return;
+    const std::string all(whole.text(e).value_or("none")), first(innermost.text(e).value_or("none"));
+    EXPECT_TRUE(all.starts_with(first + ";")) << all << " " << first;
+    EXPECT_EQ(consumer.text(e).find('\n'), std::string::npos);
+    ++stacks;
+  });
+  EXPECT_EQ(stacks, 2u);
+  ASSERT_EQ(hist.rows().size(), 1u);
+  EXPECT_EQ(hist.rows()[0].count, 2u);
+  EXPECT_EQ(latency.groups().size(), 1u);
+
+  // Too late: the events that were read have no stacks.
+  Consumer late = open();
+  Event e;
+  ASSERT_TRUE(late.next(e));
+  const auto refused = late.column("stack[0]");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().sentence.find("before the first event"), std::string::npos);
+  EXPECT_TRUE(late.column("task"));
+}
+
+TEST_F(ConsumerTest, TheCInterfaceRefusesWhatIsNull) {
+  char error[512] = "";
+  EXPECT_EQ(ringside_consumer_open(nullptr, error, sizeof error), nullptr);
+  EXPECT_STREQ(error, "the argument options is NULL");
+  const char* const where[] = {dir.c_str(), nullptr};
+  ringside_consumer_options options{};
+  options.where = where;
+  ringside_consumer* const c = ringside_consumer_open(&options, error, sizeof error);
+  ASSERT_NE(c, nullptr) << error;
+  EXPECT_EQ(ringside_consumer_column(c, nullptr, error, sizeof error), -1);
+  EXPECT_STREQ(error, "the argument text is NULL");
+  EXPECT_EQ(ringside_consumer_column(nullptr, "task", error, sizeof error), -1);
+  EXPECT_STREQ(error, "the argument consumer is NULL");
+  EXPECT_EQ(ringside_consumer_column(c, "nothing", nullptr, 10), -1);
+  EXPECT_EQ(ringside_hist_open(c, nullptr, nullptr, error, sizeof error), nullptr);
+  EXPECT_STREQ(error, "the argument keys is NULL");
+  EXPECT_EQ(ringside_latency_open(c, nullptr, nullptr, nullptr, nullptr, error, sizeof error), nullptr);
+  EXPECT_STREQ(error, "the argument start is NULL");
+  EXPECT_EQ(ringside_latency_open(c, "app:numbers", "app:texts", nullptr, "tid", error, sizeof error), nullptr);
+  EXPECT_STREQ(error, "the argument start_key is NULL");
+  ringside_consumer_close(c);
+}
+
 // Refused events stand in no gap, and a file with fewer events than were recorded is a doubt, told once.
 TEST_F(ConsumerTest, WhatIsMissingIsMoreThanTheGaps) {
   {
@@ -365,6 +470,21 @@ TEST(Consumer, TheKernelIsReadLive) {
   });
   other.join();
   EXPECT_EQ(seen, 500);
+}
+
+// A thread that this process did not start, and that nothing in the trace names.
+TEST(Consumer, ThreadsOfTheKernelsLiveEventsHaveTheirNames) {
+  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  Consumer::Options options;
+  options.kernel = {"signal:signal_generate"};
+  options.filter = "common_pid == " + std::to_string(sys::gettid()) + " && sig == 28";
+  options.own_events = true;
+  auto consumer = must(Consumer::open(options));
+  raise(SIGWINCH);
+  consumer.stop();
+  std::string name;
+  consumer.run([&](const Event& e) { name = consumer.task(e); });
+  EXPECT_EQ(name + "\n", must(sys::read_file("/proc/thread-self/comm")));
 }
 
 // The kernel gets the filter where it has the same meaning there.
