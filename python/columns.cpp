@@ -11,34 +11,53 @@ namespace ringside::python {
 
 py::object Codes::take() {
   py::list values;
-  for (u64 n = 0; n < texts_.size(); ++n) values.append(to_str(texts_.text(n)));
+  py::dict known;
+  std::vector<i32> merged;
+  for (u64 n = 0; n < texts_.size(); ++n) {
+    const py::str text = to_str(texts_.text(n));
+    if (!known.contains(text)) {
+      known[text] = values.size();
+      values.append(text);
+    }
+    merged.push_back(known[text].cast<i32>());
+  }
+  if (values.size() != merged.size())
+    codes_.each([&](i32& code) {
+      if (code >= 0) code = merged[static_cast<size_t>(code)];
+    });
   return py::module_::import("ringside").attr("Category")(codes_.take(), values);
 }
 
-result<std::unique_ptr<ColumnOf>> ColumnOf::make(const std::string& name, const EventPatterns& events, const Trace& trace) {
+std::unique_ptr<ColumnOf> ColumnOf::of_losses() {
   auto made = std::make_unique<ColumnOf>();
-  if (name == "lost") {
-    made->how_ = How::lost;
-    return made;
-  }
+  made->how_ = How::lost;
+  return made;
+}
+
+result<std::unique_ptr<ColumnOf>> ColumnOf::make(const std::string& name, const Chosen& chosen, const Trace& trace) {
+  auto made = std::make_unique<ColumnOf>();
   // A field of one event must be one of all, and mean the same.
   const Field* field = nullptr;
   const EventType *has = nullptr, *has_not = nullptr;
-  bool alike = true;
+  bool alike = true, narrow = true, boolean = true;
   std::string of;
   for (const auto& type : trace.formats.all()) {
-    if (!events.empty() && !matches(events, *type)) continue;
-    const Field* const own = type->field(name.substr(0, name.find('.')));
+    if (!chosen(*type)) continue;
+    const Field* own = type->field(name.substr(0, name.find('.')));
+    if (own != nullptr && own->is_stack && own->name == "stack") own = nullptr;  // its functions are wanted, not its number
     if (own != nullptr && field != nullptr)
       alike = alike && own->kind == field->kind && own->is_signed == field->is_signed && own->symbols == field->symbols;
     (own != nullptr ? has : has_not) = type.get();
     if (own != nullptr && field == nullptr) field = own;
+    narrow = narrow && (own == nullptr || own->size <= 4);
+    boolean = boolean && (own == nullptr || own->is_bool);
     of += (of.empty() ? "" : ",") + type->full;
   }
+  if (name == "lost" && field == nullptr) return of_losses();
   if (of.empty())
     return refuse(std::errc::invalid_argument, "none of these events is in the trace: it has " + event_list(trace.formats));
   static const std::set<std::string> of_all = {"ts",     "cpu", "ring", "event",   "system", "task",  "comm",
-                                               "thread", "tid", "pid",  "process", "cgroup", "source"};
+                                               "thread", "tid", "pid",  "process", "cgroup", "source", "stack"};
   if (field != nullptr && has_not != nullptr && of_all.count(name) != 0) field = nullptr, alike = true;
   if (field != nullptr && has_not != nullptr)
     return refuse(std::errc::invalid_argument, has->full + " has a field " + in_quotes(name) + ", but " + has_not->full +
@@ -50,16 +69,18 @@ result<std::unique_ptr<ColumnOf>> ColumnOf::make(const std::string& name, const 
     return refuse(std::errc::invalid_argument, has->full + "/" + name + " is an array; read it event by event");
   made->column_ =
       RS_TRY(Column::compile(field != nullptr || of_all.count(name) == 0 ? of + "/" + name : name, trace.formats, trace.tasks));
-  if (made->column_->kind() == Column::Kind::text)
+  if (made->column_->is_whole_stack())
+    made->how_ = How::stack, made->stacks_ = &trace.formats;
+  else if (made->column_->kind() == Column::Kind::text)
     made->how_ = How::text;
   else if (made->column_->kind() == Column::Kind::real)
     made->how_ = How::real;
   else if (field != nullptr && !field->symbols.empty() && name.find('.') == std::string::npos)
     made->how_ = How::symbol, made->symbols_ = field->symbols;
-  else if (field != nullptr && field->is_bool)
+  else if (field != nullptr && boolean)
     made->how_ = How::boolean;
   else if (field != nullptr && name.find('.') == std::string::npos)
-    made->is_signed_ = field->is_signed, made->is_narrow_ = field->size <= 4;
+    made->is_signed_ = field->is_signed, made->is_narrow_ = narrow;
   else if (field == nullptr && name == "ts")
     made->how_ = How::time;
   else if (field == nullptr && name == "cpu")
@@ -100,6 +121,9 @@ void ColumnOf::add_other(const TraceRecord& record, const RingName& ring) {
       std::string_view text;
       return !gap && column_->text(record, ring, text) ? codes_.add(text) : codes_.add_none();
     }
+    case How::stack:
+      if (gap || !column_->number(record, ring, value)) return codes_.add_none();
+      return codes_.add(stacks_->stacks()->text(static_cast<u32>(value)));
     case How::symbol: {
       if (gap || !column_->number(record, ring, value)) return codes_.add_none();
       const std::string* const name = symbol_of(symbols_, value);
@@ -112,6 +136,7 @@ py::object ColumnOf::take() {
   switch (how_) {
     case How::real: return real_.take();
     case How::text:
+    case How::stack:
     case How::symbol: return codes_.take();
     case How::cpu: return narrow_.take();
     case How::boolean: return whole_.take().attr("astype")("bool");

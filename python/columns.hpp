@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,10 @@ class Grown {
   void push_back(T value) {
     if (size_ == room_) [[unlikely]] grow();
     at_[size_++] = value;
+  }
+  template <class Use>
+  void each(const Use& use) {
+    for (size_t i = 0; i < size_; ++i) use(at_[i]);
   }
   py::array_t<T> take() {
     auto* const kept = new Grown(std::move(*this));
@@ -69,7 +74,7 @@ py::array_t<T> array_of(std::vector<T>&& from) {
   return py::array_t<T>(static_cast<py::ssize_t>(kept->size()), kept->data(), owner);
 }
 
-// Texts as codes.
+// Texts as codes. Texts that differ in bytes which are no UTF-8 become one.
 class Codes {
  public:
   void add(std::string_view text) {
@@ -88,8 +93,11 @@ class Codes {
 // One column of the chosen events. A loss has the value 0, NaN or -1 (no text) where the column has none for it.
 class ColumnOf {
  public:
+  using Chosen = std::function<bool(const EventType&)>;
   // name: a field of each of the events, or a column that every event has. Errors: an event without it, an array.
-  static result<std::unique_ptr<ColumnOf>> make(const std::string& name, const EventPatterns& events, const Trace& trace);
+  static result<std::unique_ptr<ColumnOf>> make(const std::string& name, const Chosen& chosen, const Trace& trace);
+  static std::unique_ptr<ColumnOf> of_losses();
+  const std::optional<Column>& column() const { return column_; }
   RINGSIDE_INLINE void add(const TraceRecord& record, const RingName& ring) {
     if (how_ == How::time) return whole_.push_back(static_cast<i64>(record.time));
     if (how_ == How::cpu) return narrow_.push_back(record.lost != 0 ? ring.its_cpu() : record.cpu_in(ring));
@@ -98,7 +106,7 @@ class ColumnOf {
   py::object take();
 
  private:
-  enum class How : u8 { whole, time, cpu, ring, lost, boolean, real, text, symbol };
+  enum class How : u8 { whole, time, cpu, ring, lost, boolean, real, text, stack, symbol };
   void add_whole(const TraceRecord& record, const RingName& ring);
   void add_other(const TraceRecord& record, const RingName& ring);
 
@@ -106,6 +114,7 @@ class ColumnOf {
   bool is_narrow_ = false, is_signed_ = true;
   std::optional<Column> column_;
   std::vector<std::pair<i64, std::string>> symbols_;
+  const Formats* stacks_ = nullptr;
   Grown<i64> whole_;
   Grown<i32> narrow_;  // cpu, and whole numbers if is_narrow_
   Grown<double> real_;

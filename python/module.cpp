@@ -22,7 +22,7 @@ struct Event {
   const EventType* type = nullptr;
   std::string payload{}, task{};
   u64 time = 0, lost = 0;
-  u32 ring = 0;
+  u32 ring = 0, stack = 0;
   u16 id = 0;
   i32 cpu = -1, tid = 0, pid = 0;
   bool late = false;
@@ -77,12 +77,24 @@ std::string name_of(const Event& e) {
 py::str text_of(const Event& e) {
   if (e.lost != 0) return to_str(fmt::format("{} events lost", e.lost));
   fmt::memory_buffer out;
-  const std::lock_guard lock(e.pass->formats_lock());
+  const auto held = e.pass->formats_held();
   if (e.type != nullptr)
     e.pass->trace().formats.print(*e.type, e.bytes(), out);
   else
     append_hex(e.bytes(), " ", out);
   return to_str({out.data(), out.size()});
+}
+
+// The names of its functions, innermost first.
+py::list stack_of(const Event& e) {
+  std::vector<std::string> names;
+  if (e.stack != 0) {
+    const auto held = e.pass->formats_held();
+    names = e.pass->trace().formats.stacks()->functions(e.stack);
+  }
+  py::list all;
+  for (const std::string& name : names) all.append(to_str(name));
+  return all;
 }
 
 py::str line_of(const Event& e) {
@@ -96,7 +108,7 @@ py::str line_of(const Event& e) {
 // Iterates over events; reads some at a time, without the GIL.
 class Events {
  public:
-  explicit Events(const Wanted& wanted) : pass_(std::make_shared<Pass>(wanted)) {}
+  explicit Events(const Wanted& wanted) : pass_(std::make_shared<Pass>(wanted)) { pass_->reading().join_stacks(); }
 
   std::unique_ptr<Event> next() {
     if (ready_.empty()) {
@@ -120,6 +132,7 @@ class Events {
     e.time = record.time;
     e.late = record.late;
     e.ring = ring.ring;
+    e.stack = record.stack;
     if (got == Reading::Got::gap) {
       e.lost = record.lost;
       e.cpu = ring.its_cpu();
@@ -150,13 +163,37 @@ py::dict answer(Pass& pass) {
   return out;
 }
 
-py::tuple columns(const Wanted& wanted, const std::vector<std::string>& names, bool losses) {
-  Pass pass(wanted);
-  const EventPatterns events = or_raise(EventPatterns::parse(wanted.events));
+void refuse_field(const std::string& name, const ColumnOf::Chosen& chosen, const Trace& trace) {
+  for (const auto& type : trace.formats.all()) {
+    if (chosen(*type) && type->field(name) != nullptr)
+      throw py::value_error(type->full + " has a field " + name +
+                            ", which is also the name of the column of losses; leave out " + name + " or losses=True");
+  }
+}
+
+// of: further patterns. losses: the column "lost" is the number of those lost, and a row for each.
+py::tuple columns(const Wanted& wanted, const std::vector<std::string>& of, std::vector<std::string> names, bool losses) {
+  Wanted both = wanted;
+  if (wanted.events.empty()) both.events = of;
+  Pass pass(both);
+  const EventPatterns events = or_raise(EventPatterns::parse(wanted.events)), more = or_raise(EventPatterns::parse(of));
+  EventFilter wants(wanted.events.empty() ? EventPatterns() : more);
+  const auto chosen = [&](const EventType& type) {
+    return (events.empty() || matches(events, type)) && (more.empty() || matches(more, type));
+  };
+  const auto& types = pass.trace().formats.all();
+  const bool any = std::any_of(types.begin(), types.end(), [&](const auto& type) { return chosen(*type); });
+  if (!events.empty() && !more.empty() && !any)
+    throw py::value_error("none of these events is among those that open() has chosen");
+  if (losses && std::find(names.begin(), names.end(), "lost") == names.end()) names.emplace_back("lost");
+  else if (losses) refuse_field("lost", chosen, pass.trace());
   std::vector<std::unique_ptr<ColumnOf>> all;
-  for (const std::string& name : names) all.push_back(or_raise(ColumnOf::make(name, events, pass.trace())));
+  for (const std::string& name : names) {
+    all.push_back(losses && name == "lost" ? ColumnOf::of_losses() : or_raise(ColumnOf::make(name, chosen, pass.trace())));
+    if (all.back()->column()) pass.reading().look_up_for(*all.back()->column());
+  }
   pass.run([&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
-    if (got == Reading::Got::gap && !losses) return;
+    if (got == Reading::Got::gap ? !losses : !wants.wants(record.number(), pass.trace().formats)) return;
     for (auto& column : all) column->add(record, ring);
   });
   py::dict out;
@@ -169,6 +206,15 @@ py::object json_value(const nlohmann::ordered_json& value) {
   if (value.is_number_unsigned()) return py::int_(value.get<u64>());
   if (value.is_number()) return py::int_(value.get<i64>());
   return to_str(value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+// NaN and the infinities, which JSON has as texts, are numbers, too; a stack is one text.
+py::object key_value(const Column& column, const nlohmann::ordered_json& value) {
+  if (column.kind() == Column::Kind::real && value.is_string()) return py::float_(std::stod(value.get<std::string>()));
+  if (!value.is_array()) return json_value(value);
+  std::string all;
+  for (const std::string name : value) all += (all.empty() ? "" : ";") + name;
+  return to_str(all);
 }
 
 void add_quantiles(py::dict& out, const std::string& name, const std::vector<const Histogram*>& all) {
@@ -199,7 +245,12 @@ py::tuple hist(const Wanted& wanted, const std::vector<std::string>& keys, const
   options.keys = keys;
   options.values = values;
   options.most_keys = most;
+  if (std::find(keys.begin(), keys.end(), "count") != keys.end())
+    throw py::value_error("count is also the name of the column of counts; name the key's event, as in EVENT/count");
   Hist table = or_raise(Hist::make(options, pass.trace().formats, pass.trace().tasks));
+  for (const auto* columns : {&table.keys(), &table.values()}) {
+    for (const Column& column : *columns) pass.reading().look_up_for(column);
+  }
   pass.run([&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
     if (got == Reading::Got::event) table.add(record, ring);
   });
@@ -209,7 +260,7 @@ py::tuple hist(const Wanted& wanted, const std::vector<std::string>& keys, const
   std::vector<i64> counts;
   for (const Hist::Row& row : rows) {
     const nlohmann::ordered_json key = table.json(row);
-    for (size_t i = 0; i < keys.size(); ++i) shown[i].append(json_value(key[table.keys()[i].name()]));
+    for (size_t i = 0; i < keys.size(); ++i) shown[i].append(key_value(table.keys()[i], key[table.keys()[i].name()]));
     counts.push_back(static_cast<i64>(row.count));
   }
   for (size_t i = 0; i < keys.size(); ++i) out[to_str(keys[i])] = shown[i];
@@ -232,7 +283,7 @@ struct PairsWanted {
   bool first = false;
 };
 
-Pairs pairs_of(const PairsWanted& wanted, const Trace& trace) {
+Pairs pairs_of(const PairsWanted& wanted, Pass& pass) {
   Pairs::Options options;
   options.start = wanted.start;
   options.end = wanted.end;
@@ -240,7 +291,10 @@ Pairs pairs_of(const PairsWanted& wanted, const Trace& trace) {
   options.first = wanted.first;
   options.slowest = 0;
   for (const auto& [start, end] : wanted.keys) options.keys.push_back({start, end});
-  return or_raise(Pairs::make(options, trace.formats, trace.tasks));
+  Pairs pairs = or_raise(Pairs::make(options, pass.trace().formats, pass.trace().tasks));
+  for (const Column& column : pairs.columns()) pass.reading().look_up_for(column);
+  for (const Filter* filter : pairs.conditions()) pass.reading().look_up_for(*filter);
+  return pairs;
 }
 
 void tell(const Pairs::Counts& c, py::dict& told) {
@@ -253,7 +307,10 @@ void tell(const Pairs::Counts& c, py::dict& told) {
 
 py::tuple latency(const Wanted& wanted, const PairsWanted& which) {
   Pass pass(wanted);
-  Pairs pairs = pairs_of(which, pass.trace());
+  if (which.by == "ts" || which.by == "ns")
+    throw py::value_error(which.by + " is also the name of a column of the answer; name the event of `by`, as in EVENT/" +
+                          which.by);
+  Pairs pairs = pairs_of(which, pass);
   std::vector<i64> times, took;
   std::vector<u64> groups;
   pass.run([&](const TraceRecord& record, const RingName& ring, Reading::Got) {
@@ -288,6 +345,7 @@ py::tuple heat(const Wanted& wanted, const std::string& value, const PairsWanted
   u64 below = 0;
   if (!value.empty()) {
     Column column = or_raise(Column::compile(value, pass.trace().formats, pass.trace().tasks));
+    if (column.is_whole_stack()) throw py::value_error(value + " is a stack, and has no size");
     if (column.kind() == Column::Kind::text) throw py::value_error(value + " is a text, and has no size");
     pass.run([&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
       double real = 0;
@@ -304,7 +362,7 @@ py::tuple heat(const Wanted& wanted, const std::string& value, const PairsWanted
     told = answer(pass);
     told["negative"] = below;
   } else {
-    Pairs pairs = pairs_of(which, pass.trace());
+    Pairs pairs = pairs_of(which, pass);
     pass.run([&](const TraceRecord& record, const RingName& ring, Reading::Got) {
       if (pairs.take(record, ring)) map.add(record.time, pairs.latency());
     });
@@ -372,6 +430,7 @@ PYBIND11_MODULE(_ringside, m) {
       .def_property_readonly(
           "task", [](const Event& e) { return to_str(e.task); }, "the thread's name at that time")
       .def_readonly("lost", &Event::lost, "events lost here; 0: this is an event")
+      .def_property_readonly("stack", &stack_of, "the names of its stack's functions, innermost first; none: it has no stack")
       .def_readonly("late", &Event::late, "one with a later time came before")
       .def_property_readonly("fields", &fields_of, "all fields, by name")
       .def_property_readonly("text", &text_of, "the fields as `ringside report` prints them")

@@ -33,7 +33,15 @@ Pass::Pass(const Wanted& wanted) {
   reading_ = or_raise(std::move(reading));
   static constexpr double most = 1e10;  // seconds: three hundred years; what is longer has no end
   const auto ns = [](double seconds) { return static_cast<u64>(std::min(std::max(0.0, seconds), most) * 1e9); };
-  if (wanted.follow) reading_->follow(ns(wanted.look_ahead), wanted.timeout < most ? ns(wanted.timeout) : 0);
+  for (const OpenedTrace& opened : reading_->trace().opened) {
+    if (opened.remote != nullptr && !wanted.follow)
+      throw py::value_error(opened.where.text +
+                            " is an external writer: it writes nothing before it is opened, and gives each event once; read it "
+                            "with ringside.follow()");
+  }
+  reading_->look_up_names();
+  if (wanted.follow && reading_->trace().live())
+    reading_->follow(ns(wanted.look_ahead), wanted.timeout < most ? ns(wanted.timeout) : 0);
 }
 
 bool Pass::interrupted() {
@@ -45,23 +53,23 @@ bool Pass::interrupted() {
 bool Pass::wait() {
   if (interrupted()) return true;
   // The formats may grow in here; readers of events wait for as long as it sleeps, which is 5 ms at most.
-  const std::lock_guard lock(formats_);
+  const auto held = hold();
   return reading_->wait(5'000'000);
 }
 
 const std::vector<std::string>& Pass::notices() {
-  const std::lock_guard lock(formats_);
+  const auto held = formats_held();
   (void)reading_->notices();
   return notices_;
 }
 
 std::vector<std::string> Pass::problems() {
-  const std::lock_guard lock(formats_);
+  const auto held = formats_held();
   return reading_->complete().missing.doubts;  // with the timeline's problems
 }
 
 u64 Pass::lost() {
-  const std::lock_guard lock(formats_);
+  const auto held = formats_held();
   return over_ ? reading_->complete().missing.count() : reading_->totals().lost;
 }
 

@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "consumer/reading.hpp"
@@ -48,7 +49,7 @@ class Pass {
         }
       } while (!interrupted_ && reading_->wait());
     }
-    if (interrupted_) throw py::error_already_set();
+    throw_if_interrupted();
     over_ = true;
   }
   // The next ones, `most` at most; waits until there is one. False: there will be none.
@@ -59,19 +60,11 @@ class Pass {
     {
       const py::gil_scoped_release released;
       for (size_t n = 0; n == 0 && more && !interrupted_;) {
-        {
-          const std::lock_guard lock(formats_);
-          Reading::Got got = Reading::Got::other;
-          for (; n < most && (got = reading_->next(record_)) != Reading::Got::nothing;) {
-            if (got == Reading::Got::other) continue;
-            use(static_cast<const TraceRecord&>(record_), reading_->ring(record_), got);
-            ++n;
-          }
-        }
-        if (n == 0) more = wait();
+        const bool all = look(n, most, use);
+        if (n == 0) all ? more = wait() : interrupted();
       }
     }
-    if (interrupted_) throw py::error_already_set();
+    throw_if_interrupted();
     over_ = over_ || !more;
     return more;
   }
@@ -81,9 +74,35 @@ class Pass {
   std::vector<std::string> problems();
   u64 lost();  // in gaps; once all was read, also refused and unrecorded ones
   const std::vector<std::string>& notices();
-  std::mutex& formats_lock() { return formats_; }
+  // What was handed out reads the formats while another thread may read on. With the GIL; it is free while this waits, because
+  // a thread that holds the formats may ask for it.
+  std::unique_lock<std::mutex> formats_held() {
+    const py::gil_scoped_release released;
+    return hold();
+  }
 
  private:
+  // One that waits gets its turn between two looks of the thread that reads.
+  std::unique_lock<std::mutex> hold() {
+    const std::lock_guard next(next_);
+    return std::unique_lock(formats_);
+  }
+  // Looks at some records, so that Ctrl-C and other threads are not kept waiting. True: there are no more now.
+  template <class Use>
+  bool look(size_t& n, size_t most, const Use& use) {
+    const auto held = hold();
+    for (u32 looked = 0; n < most && looked < 1 << 16; ++looked) {
+      const Reading::Got got = reading_->next(record_);
+      if (got == Reading::Got::nothing) return true;
+      if (got == Reading::Got::other) continue;
+      use(static_cast<const TraceRecord&>(record_), reading_->ring(record_), got);
+      ++n;
+    }
+    return false;
+  }
+  void throw_if_interrupted() {
+    if (std::exchange(interrupted_, false)) throw py::error_already_set();  // the next call goes on
+  }
   // One thread at a time: others may run while this one reads.
   struct Turn {
     explicit Turn(Pass& pass) : at(pass) {
@@ -96,7 +115,7 @@ class Pass {
   bool wait();
   bool interrupted();
 
-  std::mutex formats_;  // events that were handed out read the formats while another thread may read on
+  std::mutex next_, formats_;
   std::unique_ptr<Reading> reading_;
   std::vector<std::string> notices_;
   TraceRecord record_;

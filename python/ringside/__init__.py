@@ -11,9 +11,10 @@ True
 
 What can be opened: recordings, trace.dat files, instances, sockets of external writers, any number of them on one timeline. Instances are
 looked at; nothing is consumed. Times are nanoseconds. Nothing is lost silently: losses are rows of their own (``event.lost``, ``losses=True``), or are counted in
-``.lost`` of each answer, with a LossWarning.
+``.lost`` of each answer, with a LossWarning; so is each doubt whether more is missing (``.problems``).
 """
 import os as _os
+import sys as _sys
 import warnings as _warnings
 from typing import NamedTuple as _NamedTuple
 
@@ -26,7 +27,7 @@ __all__ = ["open", "follow", "Trace", "Event", "Events", "Table", "Heat", "Categ
 
 
 class LossWarning(UserWarning):
-    """Events are missing in what was read: the writer was faster than the reader."""
+    """Events are missing in what was read, or may be."""
 
 
 class Category(_NamedTuple):
@@ -58,18 +59,21 @@ class Table(dict):
     ``counts``: further numbers, such as the starts of a latency that never ended.
     """
 
-    def __init__(self, columns, told):
+    def __init__(self, columns, told, losses=False):
         super().__init__(columns)
-        _take(self, told)
+        _take(self, told, self["lost"] if losses else ())
 
     def __len__(self):
-        return len(next(iter(self.values()))) if self.keys() else 0
+        first = next(iter(self.values()), ())
+        return len(first.codes if isinstance(first, Category) else first)
 
     def frame(self):
         """The same as a pandas.DataFrame."""
         import pandas
 
-        return pandas.DataFrame({name: column.pandas() if isinstance(column, Category) else column for name, column in self.items()})
+        frame = pandas.DataFrame({name: column.pandas() if isinstance(column, Category) else column for name, column in self.items()})
+        frame.attrs.update(lost=self.lost, problems=self.problems)
+        return frame
 
 
 class Heat:
@@ -81,11 +85,40 @@ class Heat:
         _take(self, told)
 
 
-def _take(answer, told):
+def _take(answer, told, shown=()):
+    """shown: losses that are rows of the answer."""
     told = dict(told)
     answer.lost, answer.problems, answer.notices = told.pop("lost"), told.pop("problems"), told.pop("notices")
     told.pop("events")
     answer.counts = told
+    unseen = answer.lost - int(sum(shown))
+    if unseen > 0:
+        _warn(f"{unseen} events were lost and are not in the answer; columns(losses=True) and losses() show those in gaps")
+    for problem in answer.problems:
+        _warn(problem)
+
+
+def _warn(sentence):
+    """At the line that called the package."""
+    level, frame = 1, _sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        level, frame = level + 1, frame.f_back
+    _warnings.warn(sentence, LossWarning, stacklevel=level)
+
+
+def _paths(one_or_more):
+    """Bytes, because a path may be no text."""
+    if one_or_more is None:
+        return []
+    if isinstance(one_or_more, (str, bytes, _os.PathLike)):
+        return [_os.fsencode(one_or_more)]
+    return [_os.fsencode(one) for one in one_or_more]
+
+
+def _text(name, text):
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"the {name} is a text, or None; not {text!r}")
+    return text or ""
 
 
 def _list(one_or_more):
@@ -97,8 +130,8 @@ def _list(one_or_more):
 
 
 def _key_values(rows):
-    if rows and all(isinstance(row, int) and -(2**63) <= row < 2**63 for row in rows):
-        return _numpy.array(rows, dtype="int64")
+    if rows and all(isinstance(row, int) for row in rows):
+        return _numpy.array(rows, dtype="uint64" if max(rows) >= 2**63 and min(rows) >= 0 else "int64")
     if rows and all(isinstance(row, (int, float)) for row in rows):
         return _numpy.array(rows, dtype="float64")
     values = {}
@@ -110,14 +143,14 @@ class Trace:
     """What ``open`` returns. Each call reads anew, so an instance that is written to shows more each time."""
 
     def __init__(self, where, events, filter, time):
-        self._where, self._events, self._filter, self._time = _list(where), _list(events), filter, time
+        self._where, self._events, self._filter, self._time = _paths(where), _list(events), _text("filter", filter), _text("time", time)
         self.events()  # an error comes at once
 
     def __repr__(self):
-        return f"<ringside.Trace {', '.join(self._where) or 'ringside.data'}>"
+        return f"<ringside.Trace {', '.join(where.decode(errors='replace') for where in self._where) or 'ringside.data'}>"
 
-    def _wanted(self, events=None, filter=None):
-        return _ringside.Wanted(self._where, self._events if events is None else _list(events), self._filter if filter is None else filter, self._time, [], False, 0.0, 0.0)
+    def _wanted(self):
+        return _ringside.Wanted(self._where, self._events, self._filter, self._time, [], False, 0.0, 0.0)
 
     def __iter__(self):
         """Events and losses, in the order of time.
@@ -139,21 +172,15 @@ class Trace:
     def columns(self, events=None, names=("ts", "cpu", "tid", "event"), losses=False):
         """Columns of the events that match, as NumPy arrays by name.
 
-        names: fields that all of these events have, or one of ts, cpu, ring, event, system, task, thread, tid, pid, process, cgroup. A cpu
-        that is unknown is -1. losses: each loss is a row, too, and the column "lost" says how many; the fields are 0, NaN or no text there.
+        events: of those that open() chose. names: fields that all of these events have, or one of ts, cpu, ring, event, system, task, thread,
+        tid, pid, process, cgroup, stack (its functions, innermost first, with ; between them), stack[0] (the innermost one). A cpu that is
+        unknown is -1. losses: each loss is a row, too, and the column "lost" says how many; the fields are 0, NaN or no text there.
 
         >>> c = open("work").columns("sched:sched_switch", ["ts", "cpu", "prev_comm", "next_pid"])
         >>> len(c), sorted(c["prev_comm"].values), c["next_pid"].dtype
         (128, ['as', 'cc1plus', 'swapper'], dtype('int32'))
         """
-        names = _list(names)
-        if losses and "lost" not in names:
-            names.append("lost")
-        table = Table(*_ringside.columns(self._wanted(events), names, losses))
-        unseen = table.lost - (int(table["lost"].sum()) if losses else 0)
-        if unseen > 0:
-            _warnings.warn(f"{unseen} events were lost and have no row; losses=True shows those in gaps", LossWarning, stacklevel=2)
-        return table
+        return Table(*_ringside.columns(self._wanted(), _list(events), _list(names), losses), losses)
 
     def frame(self, events=None, names=("ts", "cpu", "tid", "event"), losses=False):
         """The same as a pandas.DataFrame; texts are categories.
@@ -170,11 +197,9 @@ class Trace:
         >>> t["ring"], t["lost"]
         (array([0]), array([1234]))
         """
-        table = Table(*_ringside.columns(self._wanted(), ["ts", "cpu", "ring", "lost"], True))
-        rows = table["lost"] != 0
-        for name, column in table.items():
-            table[name] = column[rows]
-        return table
+        columns, told = _ringside.columns(self._wanted(), [], ["ts", "cpu", "ring"], True)
+        rows = columns["lost"] != 0
+        return Table({name: column[rows] for name, column in columns.items()}, told, True)
 
     def hist(self, keys, values=(), most_keys=100_000):
         """Counts by one key or two, the largest count first: ``ringside hist``. For each value sum, mean, min, max, p50 and p99.
@@ -185,6 +210,8 @@ class Trace:
         >>> t["count"].sum()
         1200
         """
+        if most_keys < 1:
+            raise ValueError(f"hist() keeps at least one key; most_keys is {most_keys}")
         columns, told = _ringside.hist(self._wanted(), _list(keys), _list(values), most_keys)
         columns = {name: _key_values(column) if isinstance(column, list) else column for name, column in columns.items()}
         return Table(columns, told)
@@ -209,7 +236,7 @@ class Trace:
         >>> h.count.sum(), h.count.shape == (len(h.ts), len(h.low))
         (1200, True)
         """
-        if bool(value) == bool(start and end):
+        if bool(value) == bool(start or end or keys) or bool(start) != bool(end):
             raise ValueError("heat() takes a value, or a start and an end")
         if not 1 <= columns <= 65536 or not 0 <= precision <= 16:
             raise ValueError(f"heat() takes 1 to 65536 columns and a precision of 0 to 16, not {columns} and {precision}")
@@ -241,7 +268,7 @@ def open(where=(), *, events=None, filter="", time=""):
 def follow(where=(), *, events=None, filter="", kernel=None, timeout=None, look_ahead=0.1):
     """Events and losses as they come, in the order of time.
 
-    where: instances, sockets of external writers. kernel: events of the kernel, live (as root). timeout: ends after as many seconds; None: never,
+    where: instances, sockets of external writers; also recordings, which end where nothing more is written. kernel: events of the kernel, live (as root). timeout: ends after as many seconds; None: never,
     but Ctrl-C ends it. look_ahead: how many seconds a writer that stands in the middle of an event may delay the others.
 
     >>> sum(1 for event in follow("work", events="libc:malloc", timeout=1))
@@ -249,4 +276,4 @@ def follow(where=(), *, events=None, filter="", kernel=None, timeout=None, look_
     """
     if timeout is not None and not timeout > 0:
         raise ValueError("the timeout is a number of seconds above 0, or None")
-    return Events(_ringside.Wanted(_list(where), _list(events), filter, "", _list(kernel), True, look_ahead, timeout or 0.0))
+    return Events(_ringside.Wanted(_paths(where), _list(events), _text("filter", filter), "", _list(kernel), True, look_ahead, timeout or 0.0))

@@ -1,7 +1,9 @@
 // usage: recordings DIR: writes what the browser test looks at, made by hand: DIR/work (two processors, three threads, a gap, a
 // thread whose name would be HTML), DIR/states (threads that wake each other, spans, counters), DIR/stacks (three stacks),
-// DIR/huge (times at both ends), DIR/empty. And, for the tests of Python and CTF, DIR/random.
+// DIR/huge (times at both ends), DIR/empty. And, for the tests of Python and CTF, DIR/random,
+// DIR/mixed (fields of the same name).
 #include <cstdio>
+#include <limits>
 #include <string>
 
 #include "cli/hand_made.hpp"
@@ -204,6 +206,35 @@ void stacks(const std::string& dir) {
   must(w.finish(second));
 }
 
+// Fields of one name that differ in size, or have the name of a column of an answer; values at the ends of their types.
+void mixed(const std::string& dir) {
+  auto w = must(RecordingWriter::create(dir, ClockInfo{}));
+  const auto add = [&](u16 id, const std::string& name, const std::string& fields) {
+    w.meta().events.push_back({id, "app", name, test::format(id, name, fields, R"("")"), true});
+  };
+  const auto field = [](const std::string& type_and_name, u32 offset, u32 size) {
+    return "\tfield:" + type_and_name + ";\toffset:" + std::to_string(offset) + ";\tsize:" + std::to_string(size) +
+           ";\tsigned:0;\n";
+  };
+  add(1, "small", field("u32 x", 8, 4) + field("bool f", 12, 1));
+  add(2, "large", field("u64 x", 8, 8) + field("u8 f", 16, 1));
+  add(3, "stat", field("u32 lost", 8, 4) + field("u32 count", 12, 4) + field("u32 ns", 16, 4));
+  add(4, "real", field("double d", 8, 8));
+  add(5, "text", field("char s[4]", 8, 4));
+  must(w.add_ring({0, 4711, 4711, "worker", "worker"}, 4096));
+  SubBuffer s(second, 4096);
+  u64 time = second;
+  for (u32 n = 0; n < 3; ++n) {
+    s.event(++time, Payload(1, 4711).put(n).put(u32{n % 2}));
+    s.event(++time, Payload(2, 4711).put((u64{1} << 63) + n).put(u64{40 + n}));
+    s.event(++time, Payload(3, 4711).put(1000 + n).put(2000 + n).put(3000 + n));
+    s.event(++time, Payload(4, 4711).put(n == 2 ? std::numeric_limits<double>::quiet_NaN() : n + .5));
+    s.event(++time, Payload(5, 4711).text(std::string(n == 0 ? "\xfe\0\0\0" : n == 1 ? "\xff\0\0\0" : "ok\0\0", 4)));
+  }
+  must(w.append(0, s.view()));
+  must(w.finish(second));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -215,6 +246,7 @@ int main(int argc, char** argv) {
   work(dir + "/work");
   states(dir + "/states");
   stacks(dir + "/stacks");
+  mixed(dir + "/mixed");
   auto empty = create(dir + "/empty");
   must(empty.finish(1));
   auto huge = create(dir + "/huge");

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The Python package: its doctests, and its answers beside those of the commands.
-usage: check.py BUILD_DIR doctests|answers|missing|live|notebook. Exit code 77, and a reason, where something is missing."""
+usage: check.py BUILD_DIR doctests|answers|mixed|stacks|missing|live|interrupts|kernel|notebook. Exit code 77, and a reason, where something is missing."""
 import ast
 import doctest
 import inspect
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ os.mkdir(folder.name + "/root")
 os.chdir(folder.name)
 import ringside
 
+warnings.simplefilter("ignore", ringside.LossWarning)
 binary = str(build / "ringside")
 subprocess.run([build / "tests/browser_recordings", "."], check=True)
 failed = 0
@@ -54,6 +56,14 @@ def expect(this, that, about=""):
 def report(*arguments):
     out = subprocess.run([binary, "report", "--json", *arguments], check=True, capture_output=True, text=True).stdout
     return [json.loads(line) for line in out.splitlines()]
+
+
+def said(call):
+    """The text of the error."""
+    try:
+        return f"no error: {call()}"
+    except (ringside.Error, ValueError, TypeError, KeyError) as e:
+        return str(e)
 
 
 def doctests():
@@ -172,6 +182,70 @@ def answers():
         pass
 
 
+def mixed():
+    """Fields of one name in several events, names that answers have, values at the ends of their types."""
+    trace = ringside.open("mixed")
+    lines = report("mixed")
+    both = trace.columns("app:small,app:large", ["x", "f"])
+    there = [line["fields"] for line in lines if line["event"] in ("app:small", "app:large")]
+    expect(both["x"].tolist(), [fields["x"] for fields in there])
+    expect(both["f"].tolist(), [int(fields["f"]) for fields in there])
+    expect(trace.columns("app:small", ["x", "f"])["x"].dtype, numpy.dtype("uint32"))
+    expect(trace.columns("app:small", ["f"])["f"].dtype, numpy.dtype("bool"))
+    # A field comes before a column of the answer.
+    expect(trace.columns("app:stat", ["lost"])["lost"].tolist(), [1000, 1001, 1002])
+    expect("has a field lost" in said(lambda: trace.columns("app:stat", ["lost"], losses=True)), True)
+    expect(trace.columns("app:stat", ["count"], losses=True)["lost"].tolist(), [0, 0, 0])
+    expect((len(trace.losses()), sorted(trace.losses())), (0, ["cpu", "lost", "ring", "ts"]))
+    expect("column of counts" in said(lambda: trace.hist("count")), True)
+    expect(trace.hist("app:stat/count")["app:stat/count"].tolist(), [2000, 2001, 2002])
+    expect("a column of the answer" in said(lambda: trace.latency("app:stat", "app:text", by="ns")), True)
+    expect(len(trace.latency("app:stat", "app:text", by="app:stat/ns")), 3)
+    # Keys.
+    large = trace.hist("app:large/x")["app:large/x"]
+    expect((large.dtype, sorted(large.tolist())), (numpy.dtype("uint64"), [2**63, 2**63 + 1, 2**63 + 2]))
+    real = trace.hist("app:real/d")["app:real/d"]
+    expect((real.dtype, sorted(real[~numpy.isnan(real)].tolist()), len(real)), (numpy.dtype("float64"), [0.5, 1.5], 3))
+    text = trace.columns("app:text", ["s", "ts"])
+    expect((len(text), text["s"].values, text["s"].texts().tolist()), (3, ["\ufffd", "ok"], ["\ufffd", "\ufffd", "ok"]))
+    if pandas is not None:
+        expect(trace.frame("app:text", ["s"])["s"].tolist(), ["\ufffd", "\ufffd", "ok"])
+    # Arguments.
+    some = ringside.open("mixed", events="app:small,app:large", filter=None, time=None)
+    expect(len(some.columns("app:*", ["x"])), 6)
+    expect(len(some.columns("app:small", ["x"])), 3)
+    expect("among those that open() has chosen" in said(lambda: some.columns("app:stat", ["ns"])), True)
+    expect("filter is a text" in said(lambda: ringside.open("mixed", filter=5)), True)
+    for most in (0, -1):
+        expect("at least one key" in said(lambda: trace.hist("event", most_keys=most)), True)
+    for choice in ({"start": "app:small"}, {"start": "app:small", "end": "app:large"}, {"keys": "tid"}):
+        expect("a value, or a start and an end" in said(lambda: trace.heat("app:small/x", **choice)), True)
+    expect("a value, or a start and an end" in said(lambda: trace.heat(start="app:small")), True)
+    os.rename("mixed", b"mixed\xff")
+    expect(len(list(ringside.open(b"./mixed\xff"))), 15)
+    expect(len(list(ringside.open(os.fsdecode(b"./mixed\xff")))), 15)
+    # Following ends where nothing more is written.
+    expect(len(list(ringside.follow(b"./mixed\xff"))), 15)
+
+
+def stacks():
+    """Columns, keys and groups of stacks, and those of events."""
+    trace = ringside.open("stacks")
+    rows = [line for line in report("stacks") if line["event"] == "app:work"]
+    expect(len(rows) == 100 and all(line["stack"] for line in rows), True, rows[:1])
+    expect([e.stack for e in trace if e.name == "app:work"], [line["stack"] for line in rows])
+    table = trace.columns("app:work", ["stack", "stack[0]", "ts"])
+    expect(table["stack"].texts().tolist(), [";".join(line["stack"]) for line in rows])
+    expect(table["stack[0]"].texts().tolist(), [line["stack"][0] for line in rows])
+    for key in ("app:work/stack[0]", "app:work/stack"):
+        found = trace.hist(key)
+        mine = dict(zip(found[key].texts(), found["count"].tolist()))
+        theirs = [line["stack"][0] if "[" in key else ";".join(line["stack"]) for line in rows]
+        expect(mine, {text: theirs.count(text) for text in set(theirs)})
+    expect(set(trace.latency("app:work", "app:work", by="stack[0]")["stack[0]"].values), set(line["stack"][0] for line in rows[1:]))
+    expect("is a stack" in said(lambda: trace.heat("app:work/stack")), True)
+
+
 def missing():
     """Refused and unrecorded events, and a file that lacks some, beside the numbers of `report`."""
     def change(**counts):
@@ -190,6 +264,21 @@ def missing():
         warnings.simplefilter("always")
         table, with_losses = trace.columns(None, ["ts"]), trace.columns(None, ["ts"], losses=True)
     expect([str(w.message).split()[0] for w in caught], ["1309", "75"])
+    # Each answer tells losses and doubts at the line that asked for it.
+    for ask in (
+        lambda t: t.columns(None, ["ts"]),
+        lambda t: t.frame(None, ["ts"]),
+        lambda t: t.losses(),
+        lambda t: t.hist("task"),
+        lambda t: t.latency("libc:malloc", "libc:read"),
+        lambda t: t.heat("libc:malloc/size"),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ask(trace)
+        expect([(w.category, w.filename) for w in caught], [(ringside.LossWarning, __file__)], inspect.getsource(ask))
+    if pandas is not None:
+        expect(trace.frame(None, ["ts"]).attrs, {"lost": 1309, "problems": []})
     expect((table.lost, table.problems, with_losses.lost, trace.hist("task").lost), (1309, [], 1309, 1309))
     events = iter(trace)
     next(events)
@@ -198,7 +287,10 @@ def missing():
     expect((events.lost, events.problems), (1309, []))
     change(events=2)
     expect("2 events that were recorded are not in the files" in said(), True, said())
-    table = trace.hist("task")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = trace.hist("task")
+    expect([str(w.message) for w in caught][1:], table.problems)
     expect([problem.split(" not in")[0] for problem in table.problems], ["2 events that were recorded are"])
     # A file that was cut is told once.
     os.truncate("work/ring0.raw", 4096)
@@ -251,12 +343,89 @@ def live():
             expect("no error", "ValueError")
         except ValueError:
             pass
+    # What writes only for its reader has nothing to look at.
+    writer = subprocess.Popen([build / "example_03_remote", "./w"])
+    try:
+        while not os.path.exists("w"):
+            time.sleep(0.02)
+        expect("read it with ringside.follow()" in said(lambda: ringside.open([name, "w"])), True)
+        expect(next(ringside.follow("w", timeout=100)).lost, 0)
+    finally:
+        writer.kill()
+        writer.wait()
     # Ctrl-C ends a wait without a timeout.
     waits = subprocess.Popen([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(build / 'python')!r}); import ringside\nprint('go', flush=True)\nfor e in ringside.follow({name!r}): pass"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     waits.stdout.readline()
     time.sleep(0.3)
     waits.send_signal(2)
     expect("KeyboardInterrupt" in waits.communicate(timeout=60)[1], True)
+
+
+def interrupts():
+    """A signal ends a search and loses no event; threads that look at events meanwhile get their turn."""
+
+    def alarm(*_):
+        raise TimeoutError("alarm")
+
+    signal.signal(signal.SIGALRM, alarm)
+    # The last event alone passes. How far the search has come when the signal arrives is chance, so it has some tries.
+    last, event = report("states")[-1]["ts"], None
+    wheres = ["mixed"] + ["states"] * 200
+    for n in range(20):
+        found = iter(ringside.open(wheres, filter=f"ts == {last}"))
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.002 * (n + 1))
+            next(found)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            continue
+        except TimeoutError:
+            pass
+        event = next(found, None)  # it goes on
+        if event is not None:
+            break
+    expect(event is not None and event.ts, last)
+    # A wait goes on, too.
+    name = "waited-for"
+    subprocess.run([build / "example_01_write"], env={**os.environ, "RINGSIDE_INSTANCE": name}, check=True)
+    waits = ringside.follow(name, events="no:such")
+    for _ in range(2):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            expect(f"an event: {next(waits)}", "TimeoutError")
+        except TimeoutError:
+            pass
+    # Another thread searches on in the trace of this event.
+    for _ in range(20):
+        found = iter(ringside.open(wheres, filter="event == stat && ns == 3000"))
+        event, texts = next(found), 0
+        thread = threading.Thread(target=lambda: list(found))
+        thread.start()
+        while thread.is_alive():
+            str(event)
+            texts += 1
+        thread.join()
+        if texts > 1:
+            break
+    expect(texts > 1, True)
+
+
+def kernel():
+    """Live events of the kernel, more than can be read: the timeout ends it, and threads have their names."""
+    if os.geteuid() != 0 or not os.path.isdir("/sys/kernel/tracing/instances"):
+        skip("the kernel's events are for root, where tracefs is mounted")
+    writer = subprocess.Popen(["dd", "if=/dev/zero", "of=/dev/null", "bs=1"], stderr=subprocess.DEVNULL)
+    try:
+        names = set()
+        events = ringside.follow(kernel="raw_syscalls:sys_enter", filter=f"common_pid == {writer.pid}", timeout=1)
+        for e in events:
+            if e.lost == 0:
+                names.add(e.task)
+                if e.ts % 4 == 0:
+                    time.sleep(0.00005)  # it is slower than the writer: there is always more
+        expect(names, {"dd"})
+    finally:
+        writer.kill()
+        writer.wait()
 
 
 def notebook():
@@ -273,5 +442,5 @@ def notebook():
     expect(all(len(plot["data"]["image/png"]) > 5000 for plot in plots), True)
 
 
-{"doctests": doctests, "answers": answers, "missing": missing, "live": live, "notebook": notebook}[what]()
+{"doctests": doctests, "answers": answers, "mixed": mixed, "stacks": stacks, "missing": missing, "live": live, "interrupts": interrupts, "kernel": kernel, "notebook": notebook}[what]()
 sys.exit(1 if failed else 0)
