@@ -218,11 +218,13 @@ py::object key_value(const Column& column, const nlohmann::ordered_json& value) 
 }
 
 void add_quantiles(py::dict& out, const std::string& name, const std::vector<const Histogram*>& all) {
-  std::vector<double> sum, mean, p50, p99;
+  std::vector<double> sum, mean, p50, p99, real_least, real_most;
   std::vector<i64> least, most;
   std::vector<u64> unsigned_least, unsigned_most;  // the same
-  bool beyond = false, negative = false;
+  bool beyond = false, negative = false, reals = false;
   for (const Histogram* h : all) {
+    reals = reals || h->reals() != nullptr;
+    real_least.push_back(h->least()), real_most.push_back(h->most());
     sum.push_back(h->sum()), mean.push_back(h->mean()), p50.push_back(h->quantile(.5)), p99.push_back(h->quantile(.99));
     least.push_back(h->min()), most.push_back(h->max());
     unsigned_least.push_back(static_cast<u64>(h->whole_min())), unsigned_most.push_back(static_cast<u64>(h->whole_max()));
@@ -232,8 +234,12 @@ void add_quantiles(py::dict& out, const std::string& name, const std::vector<con
   put("sum", array_of(std::move(sum)));
   put("mean", array_of(std::move(mean)));
   const bool is_unsigned = beyond && !negative;
-  put("min", is_unsigned ? py::object(array_of(std::move(unsigned_least))) : array_of(std::move(least)));
-  put("max", is_unsigned ? py::object(array_of(std::move(unsigned_most))) : array_of(std::move(most)));
+  const auto ends = [&](std::vector<double>& real, std::vector<u64>& of_unsigned, std::vector<i64>& of_signed) -> py::object {
+    if (reals) return array_of(std::move(real));
+    return is_unsigned ? py::object(array_of(std::move(of_unsigned))) : array_of(std::move(of_signed));
+  };
+  put("min", ends(real_least, unsigned_least, least));
+  put("max", ends(real_most, unsigned_most, most));
   put("p50", array_of(std::move(p50)));
   put("p99", array_of(std::move(p99)));
 }

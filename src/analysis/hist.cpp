@@ -1,6 +1,8 @@
 #include "analysis/hist.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
@@ -38,9 +40,7 @@ bool Hist::add_values(const TraceRecord& record, const RingName& ring, u64 times
       is = values_[i].number(record, ring, read_[i].value);
       read_[i].is_unsigned = values_[i].is_unsigned(record);
     } else {
-      double real = 0;
-      is = values_[i].real(record, ring, real) && !std::isnan(real);
-      read_[i].value = is ? static_cast<i64>(std::llround(std::clamp(real, -0x1p62, 0x1p62))) : 0;
+      is = values_[i].real(record, ring, read_[i].real) && !std::isnan(read_[i].real);
     }
     if (!is) {
       // What lacks a key, too, counts as without the key.
@@ -58,7 +58,9 @@ bool Hist::add_values(const TraceRecord& record, const RingName& ring, u64 times
   cell->count += times;
   for (size_t i = 0; i < values_.size(); ++i) {
     Histogram& histogram = (*cell->values)[i];
-    if (read_[i].is_unsigned)
+    if (values_[i].kind() == Column::Kind::real)
+      histogram.add_real(read_[i].real, times);
+    else if (read_[i].is_unsigned)
       histogram.add_unsigned(static_cast<u64>(read_[i].value), times);
     else
       histogram.add(read_[i].value, times);
@@ -74,9 +76,14 @@ std::vector<Hist::Row> Hist::rows(const Sort& sort) const {
   });
   std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
     if (sort.by == By::key) return sort.descending ? groups_.before(b.key, a.key) : groups_.before(a.key, b.key);
-    const Histogram::Whole x = sort.by == By::count ? a.count : a.values[sort.value].whole_sum();
-    const Histogram::Whole y = sort.by == By::count ? b.count : b.values[sort.value].whole_sum();
-    return x != y ? (sort.descending ? x > y : x < y) : groups_.before(a.key, b.key);
+    const auto order = [&](const auto& x, const auto& y) {
+      return x < y || y < x ? (sort.descending ? y < x : x < y) : groups_.before(a.key, b.key);
+    };
+    if (sort.by == By::count) return order(a.count, b.count);
+    const Histogram &x = a.values[sort.value], &y = b.values[sort.value];
+    if (x.reals() == nullptr) return order(x.whole_sum(), y.whole_sum());
+    const auto place = [](double sum) { return std::isnan(sum) ? -std::numeric_limits<double>::infinity() : sum; };
+    return order(place(x.sum()), place(y.sum()));
   });
   return rows;
 }

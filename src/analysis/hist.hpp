@@ -22,7 +22,7 @@ class Hist {
  public:
   struct Options {
     std::vector<std::string> keys;    // 1 or 2 columns
-    std::vector<std::string> values;  // whole numbers or reals, which are rounded
+    std::vector<std::string> values;  // whole numbers or reals
     size_t most_keys = 100'000;
     u32 precision = 5;  // the values' quantiles are right within 2^-(precision + 1)
   };
@@ -84,6 +84,7 @@ class Hist {
   u32 precision_;
   struct Read {
     i64 value = 0;
+    double real = 0;
     bool is_unsigned = false;
   };
   std::vector<Read> read_;  // the values of the record being added

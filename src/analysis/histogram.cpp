@@ -4,7 +4,15 @@
 
 namespace ringside {
 
+void Histogram::add_real(double value, u64 times) {
+  if (reals_.empty()) reals_.emplace_back(buckets_.precision);
+  reals_.front().add(value, times);
+  count_ += times;
+}
+
 void Histogram::merge(const Histogram& other) {
+  if (other.reals() != nullptr && reals() == nullptr) reals_ = other.reals_;
+  else if (other.reals() != nullptr) reals_.front().merge(*other.reals());
   const auto add = [](std::vector<u64>& to, const std::vector<u64>& from) {
     if (from.size() > to.size()) to.resize(from.size());
     for (size_t i = 0; i < from.size(); ++i) to[i] += from[i];
@@ -18,6 +26,7 @@ void Histogram::merge(const Histogram& other) {
 }
 
 double Histogram::quantile(double q) const {
+  if (reals() != nullptr) return reals()->quantile(q);
   if (count_ == 0) return 0;
   const auto rank = static_cast<u64>(std::clamp(std::ceil(q * static_cast<double>(count_)), 1.0, static_cast<double>(count_)));
   u64 seen = 0;

@@ -97,6 +97,7 @@ class Gathered {
     if (without_stack_ != 0)
       out.push_back(counted(without_stack_, "event has", "events have") + " no stack; they show as [no stack]");
     if (without_value_ != 0) out.push_back(counted(without_value_, "event has", "events have") + " no such field");
+    if (rounded_ != 0) out.push_back("the values of " + counted(rounded_, "event") + " are rounded to whole numbers");
     if (negative_ != 0) out.push_back(counted(negative_, "event has", "events have") + " a negative value, and are left out");
     if (unfreed_) {
       const Unfreed::Counts& c = unfreed_->counts();
@@ -120,7 +121,10 @@ class Gathered {
     double real = 0;
     i64 whole = 0;
     const bool is = by_->kind() == Column::Kind::real ? by_->real(record, ring, real) : by_->number(record, ring, whole);
-    if (by_->kind() == Column::Kind::real) whole = real < 0x1p62 && real > -0x1p62 ? static_cast<i64>(std::llround(real)) : 0;
+    if (by_->kind() == Column::Kind::real) {
+      whole = real < 0x1p62 && real > -0x1p62 ? static_cast<i64>(std::llround(real)) : 0;
+      rounded_ += is && static_cast<double>(whole) != real;
+    }
     without_value_ += !is;
     negative_ += is && whole < 0;
     weight = static_cast<u64>(whole);
@@ -153,7 +157,7 @@ class Gathered {
   std::vector<std::string> roots_;
   std::string unit_ = "events";
   bool all_ = false, samples_only_ = false;
-  u64 without_stack_ = 0, without_value_ = 0, negative_ = 0;
+  u64 without_stack_ = 0, without_value_ = 0, negative_ = 0, rounded_ = 0;
 };
 
 // A trace, and what was gathered from it.

@@ -35,9 +35,11 @@ std::string show(const Column& column, double value) {
 }
 
 // Sums and maxima, which are exact.
-std::string show_whole(const Column& column, Whole value) {
-  return column.unit() == Column::Unit::none ? format_whole(value) : show(column, static_cast<double>(value));
+std::string show_exact(const Column& column, const Histogram& h, Whole whole, double value) {
+  if (column.unit() != Column::Unit::none) return show(column, value);
+  return h.reals() != nullptr ? fmt::format("{:.12g}", value) : format_whole(whole);
 }
+Json exact(const Histogram& h, Whole value, double real) { return h.reals() != nullptr ? Json(real) : whole(value); }
 
 // count, key or one of the values; "-" in front reverses the order.
 std::optional<Hist::Sort> sort_of(const HistOptions& options) {
@@ -67,14 +69,14 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
     row["count"] = rows[i].count;
     for (size_t v = 0; v < hist.values().size(); ++v) {
       const Histogram& h = rows[i].values[v];
-      row[hist.values()[v].name()] = {{"sum", whole(h.whole_sum())},
+      row[hist.values()[v].name()] = {{"sum", exact(h, h.whole_sum(), h.sum())},
                                       {"mean", rounded(h.mean())},
-                                      {"min", whole(h.whole_min())},
+                                      {"min", exact(h, h.whole_min(), h.least())},
                                       {"p50", rounded(h.quantile(.5))},
                                       {"p90", rounded(h.quantile(.9))},
                                       {"p99", rounded(h.quantile(.99))},
                                       {"p999", rounded(h.quantile(.999))},
-                                      {"max", whole(h.whole_max())}};
+                                      {"max", exact(h, h.whole_max(), h.most())}};
     }
     list.push_back(std::move(row));
   }
@@ -113,10 +115,10 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
     for (size_t v = 0; v < hist.values().size(); ++v) {
       const Histogram& h = row.values[v];
       const Column& value = hist.values()[v];
-      cells.push_back(show_whole(value, h.whole_sum()));
+      cells.push_back(show_exact(value, h, h.whole_sum(), h.sum()));
       for (const double number : {h.mean(), h.quantile(.5), h.quantile(.9), h.quantile(.99), h.quantile(.999)})
         cells.push_back(show(value, number));
-      cells.push_back(show_whole(value, h.whole_max()));
+      cells.push_back(show_exact(value, h, h.whole_max(), h.most()));
     }
     cells.push_back(bar(static_cast<double>(row.count) / static_cast<double>(largest), 20, glyphs(options.ascii)));
     table.row(std::move(cells));

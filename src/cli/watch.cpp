@@ -232,9 +232,13 @@ class Watcher {
     const auto numbers = [&](const WatchRow& r) {
       fmt::format_to(to, "\"count\":{},\"rate\":{:.1f},\"share\":{:.4f}", r.count,
                      last ? r.mean_rate : r.rate, r.share);
-      if (r.values != 0)
-        fmt::format_to(to, ",\"value\":{{\"count\":{},\"mean\":{:.1f},\"p50\":{:.0f},\"p99\":{:.0f},\"max\":{:.0f}}}", r.values,
-                       r.mean, r.p50, r.p99, r.max);
+      if (r.values == 0) return;
+      const auto near = [&](double value, int digits) { return r.whole_max ? rounded(value, digits) : rounded(value); };
+      append(out, ",\"value\":" + text_of(Json{{"count", r.values},
+                                               {"mean", near(r.mean, 1)},
+                                               {"p50", near(r.p50, 0)},
+                                               {"p99", near(r.p99, 0)},
+                                               {"max", r.whole_max ? whole(*r.whole_max) : rounded(r.max)}}));
     };
     fmt::format_to(to, "{{\"schema\":{},\"final\":{},\"seconds\":{:.3f},\"rows\":[", json_schema, last, p.seconds);
     for (size_t i = 0; i < std::min<size_t>(options_.count, p.rows.size()); ++i) {

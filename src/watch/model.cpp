@@ -102,12 +102,27 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
   return model;
 }
 
-bool WatchModel::number(Column& column, const TraceRecord& record, const RingName& ring, i64& out) {
-  if (column.kind() == Column::Kind::whole) return column.number(record, ring, out);
-  double real = 0;
-  if (column.kind() != Column::Kind::real || !column.real(record, ring, real) || std::isnan(real)) return false;
-  out = static_cast<i64>(std::llround(std::clamp(real, -0x1p62, 0x1p62)));
-  return true;
+bool WatchModel::number(Column& column, const TraceRecord& record, const RingName& ring, Number& out) {
+  if (column.kind() == Column::Kind::whole) {
+    out.kind = column.is_unsigned(record) ? Number::Kind::of_unsigned : Number::Kind::whole;
+    return column.number(record, ring, out.whole);
+  }
+  out.kind = Number::Kind::real;
+  return column.kind() == Column::Kind::real && column.real(record, ring, out.real) && !std::isnan(out.real);
+}
+
+void WatchModel::Number::add_to(Histogram& histogram) const {
+  switch (kind) {
+    case Kind::whole: return histogram.add(whole);
+    case Kind::of_unsigned: return histogram.add_unsigned(static_cast<u64>(whole));
+    case Kind::real: return histogram.add_real(real);
+  }
+}
+
+u64 WatchModel::Number::height() const {
+  if (kind == Kind::of_unsigned) return static_cast<u64>(whole);
+  const i64 value = kind == Kind::whole ? whole : std::llround(std::clamp(real, 0., 0x1p62));
+  return value < 0 ? 0 : static_cast<u64>(value);
 }
 
 // The caller has applied the filter.
@@ -160,7 +175,7 @@ void WatchModel::place(u64 time_ns) {
   slot_ = since >> shift_;
 }
 
-void WatchModel::count(Cell& cell, u64 time_ns, const i64* value) {
+void WatchModel::count(Cell& cell, u64 time_ns, const Number* value) {
   if (!cell.slot) [[unlikely]]
     cell.slot = std::make_unique<std::array<u64, slots>>();
   ++cell.count;
@@ -173,8 +188,8 @@ void WatchModel::count(Cell& cell, u64 time_ns, const i64* value) {
       cell.values->heat = std::make_unique<HeatMap>(HeatMap::Options{.most_columns = 128});
     }
   }
-  cell.values->histogram.add(*value);
-  if (cell.values->heat) cell.values->heat->add(time_ns, *value < 0 ? 0 : static_cast<u64>(*value));
+  value->add_to(cell.values->histogram);
+  if (cell.values->heat) cell.values->heat->add(time_ns, value->height());
 }
 
 void WatchModel::take(const TraceRecord& record, const RingName& ring) {
@@ -185,7 +200,7 @@ void WatchModel::take(const TraceRecord& record, const RingName& ring) {
   if (!options_.live) place(record.time);
   first_ns_ = std::min(first_ns_, record.time);
   last_ns_ = std::max(last_ns_, record.time);
-  i64 value = 0;
+  Number value;
   if (!groups_) {
     for (FieldRow& field : fields_) {
       std::string_view text;
@@ -198,7 +213,7 @@ void WatchModel::take(const TraceRecord& record, const RingName& ring) {
     return;
   }
   const bool has = pairs_ || (value_ && number(*value_, record, ring, value));
-  if (pairs_) value = static_cast<i64>(std::min<u64>(pairs_->latency(), INT64_MAX));
+  if (pairs_) value.whole = static_cast<i64>(std::min<u64>(pairs_->latency(), INT64_MAX));
   if (Cell* cell = groups_->at(record, ring); cell != nullptr)
     count(*cell, record.time, has ? &value : nullptr);
   else
@@ -249,7 +264,8 @@ void WatchModel::describe(const Cell& cell, WatchRow& row, double of) const {
   row.mean = h.mean();
   row.p50 = h.quantile(.5);
   row.p99 = h.quantile(.99);
-  row.max = static_cast<double>(h.max());
+  row.max = h.most();
+  if (h.reals() == nullptr) row.whole_max = h.whole_max();
 }
 
 // Numbers and texts as they are: both have the same meaning in every model. A stack's number has not: its functions are its id.

@@ -61,6 +61,7 @@ struct WatchRow {
   std::vector<double> rates;  // the oldest interval first
   u64 values = 0;             // the number of values behind the following
   double mean = 0, p50 = 0, p99 = 0, max = 0;
+  std::optional<Histogram::Whole> whole_max{};  // exact; none: of reals
   Column::Unit unit = Column::Unit::none;
 };
 
@@ -136,8 +137,15 @@ class WatchModel {
   WatchModel(const WatchQuery& query, const Options& options, const Formats& formats)
       : query_(query), options_(options), formats_(&formats) {}
   bool wanted(const TraceRecord& record, const RingName& ring);
-  static bool number(Column& column, const TraceRecord& record, const RingName& ring, i64& out);
-  void count(Cell& cell, u64 time_ns, const i64* value);
+  struct Number {
+    i64 whole = 0;
+    double real = 0;
+    enum class Kind : u8 { whole, of_unsigned, real } kind = Kind::whole;
+    void add_to(Histogram& histogram) const;
+    u64 height() const;  // in a heat map
+  };
+  static bool number(Column& column, const TraceRecord& record, const RingName& ring, Number& out);
+  void count(Cell& cell, u64 time_ns, const Number* value);
   void place(u64 time_ns);
   template <class Use>
   void each_cell(const Use& use);

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -42,6 +45,58 @@ TEST(Histogram, OddValues) {
     EXPECT_EQ(count, 1u);
     before = high;
   });
+}
+
+TEST(Histogram, Reals) {
+  Histogram h, part, none;
+  for (const double value : {9.99, 19.98, 29.97, 0.4, -1e300, 1e300, 1e-300, -0.0}) h.add_real(value);
+  EXPECT_DOUBLE_EQ(h.sum(), 60.34);
+  EXPECT_EQ(h.least(), -1e300);
+  EXPECT_EQ(h.most(), 1e300);
+  EXPECT_NEAR(h.quantile(.75), 19.98, 19.98 / 128);
+  EXPECT_NEAR(h.quantile(.125), -1e300, 1e300 / 128);
+  part.add_real(0.1, 1'000'000'000'001);
+  EXPECT_DOUBLE_EQ(part.sum(), 0.1 * 1'000'000'000'001);
+  none.merge(part);
+  h.merge(none);
+  EXPECT_EQ(h.count(), 9u + 1'000'000'000'000);
+  EXPECT_DOUBLE_EQ(h.sum(), 60.34 + 0.1 * 1'000'000'000'001);
+  u64 seen = 0;
+  h.each([&](i64 low, i64 high, u64 count) {
+    EXPECT_LE(low, high);
+    seen += count;
+  });
+  EXPECT_EQ(seen, h.count());
+  h.add_real(std::numeric_limits<double>::infinity());
+  EXPECT_EQ(h.sum(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(h.quantile(1), std::numeric_limits<double>::infinity());
+  h.add_real(-std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(h.sum()));
+  EXPECT_EQ(Histogram().most(), 0);
+}
+
+// The order and the parts in which reals are added change nothing.
+TEST(Histogram, SumsOfRealsAreExact) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<double> values;
+    for (int i = 0; i < 100; ++i) {
+      double value = std::ldexp(static_cast<double>(random() >> 11), static_cast<int>(random() % 2000) - 1050);
+      if (random() % 2 != 0) value = -value;
+      values.push_back(value);
+      values.push_back(-value);
+    }
+    values.push_back(5e-324);  // all that is left
+    std::shuffle(values.begin(), values.end(), random);
+    RealSum whole, first, second;
+    for (size_t i = 0; i < values.size(); ++i) {
+      whole.add(values[i]);
+      (i % 3 == 0 ? first : second).add(values[i]);
+    }
+    first.merge(second);
+    EXPECT_EQ(whole.value(), 5e-324);
+    EXPECT_EQ(first.value(), 5e-324);
+  }
 }
 
 TEST(Histogram, UnsignedValuesBeyond63Bits) {
@@ -194,6 +249,22 @@ TEST_F(Hists, AnEventThatComesLaterKeepsItsNumbers) {
   add(hist, Payload(12, 711).put(u32{1}));
   ASSERT_EQ(hist.size(), 1u);
   EXPECT_EQ(hist.show(hist.rows({})[0], 0), "1");
+}
+
+TEST_F(Hists, RealsAreNotRounded) {
+  Hist hist = make("state", {"load"}), part = make("state", {"load"});
+  for (const double load : {9.99, 19.98, 29.97}) EXPECT_TRUE(add(hist, odd(1, "a", load, 0, 0)));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(add(part, odd(1, "a", 0.4, 0, 1)));
+  EXPECT_FALSE(add(part, odd(1, "a", std::nan(""), 0, 1)));
+  hist.merge(part);
+  const auto rows = hist.rows({Hist::By::value, 0, true});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_DOUBLE_EQ(rows[0].values[0].sum(), 59.94);
+  EXPECT_EQ(rows[0].values[0].most(), 29.97);
+  EXPECT_EQ(rows[1].values[0].sum(), 4.0);
+  EXPECT_EQ(rows[1].values[0].mean(), 0.4);
+  EXPECT_EQ(rows[1].values[0].quantile(.5), 0.4);
+  EXPECT_EQ(hist.without_value(0), 1u);
 }
 
 TEST_F(Hists, UnsignedValuesHaveNoSign) {
