@@ -55,7 +55,7 @@ std::string innermost_cause(const std::string& said) {
     const size_t text = line.find_first_not_of(' ');
     if (text == std::string::npos) continue;
     if (text == 0) cause.clear();
-    if (line.rfind("CAUSED BY ", 0) == 0 || line.rfind("ERROR: ", 0) == 0 || cause.size() > most) continue;
+    if (line.rfind("CAUSED BY ", 0) == 0 || line.rfind("ERROR:", 0) == 0 || cause.size() > most) continue;
     cause += (cause.empty() ? "" : " ") + line.substr(text, most);
   }
   return sys::printable(std::string_view(cause).substr(0, most));
