@@ -191,6 +191,14 @@ void append_sized(const TextSize& size, std::string_view text, fmt::memory_buffe
   if (size.left) pad();
 }
 
+// With the step's width and precision.
+void append_text(const PrintStep& step, const EventFormat& type, Bytes payload, std::string_view text, fmt::memory_buffer& out) {
+  if (step.min_width == 0 && step.precision < 0 && step.star.empty()) [[likely]]
+    append_text(text, out);
+  else
+    append_sized(text_size(step, type, payload), text, out);
+}
+
 void append_flags(const PrintStep& step, const TextSize& size, u64 value, fmt::memory_buffer& out) {
   bool first = true;
   for (const auto& [bit, name] : step.names) {
@@ -318,10 +326,7 @@ static void print_field(const PrintStep& step, const EventFormat& type, Bytes pa
       append_floating(step, field, read_floating(payload, field), out);
       break;
     case Kind::text:
-      if (step.min_width == 0 && step.precision < 0 && step.star.empty()) [[likely]]
-        append_text(read_text(payload, field), out);
-      else
-        append_sized(text_size(step, type, payload), read_text(payload, field), out);
+      append_text(step, type, payload, read_text(payload, field), out);
       break;
     case Kind::constant:
       append_sized(text_size(step, type, payload), step.text, out);
@@ -332,7 +337,7 @@ static void print_field(const PrintStep& step, const EventFormat& type, Bytes pa
     case Kind::symbol: {
       const i64 value = value_of(step, type, payload);
       if (const std::string* name = symbol_of(step.names, value); name != nullptr) {
-        append_sized(text_size(step, type, payload), *name, out);
+        append_text(step, type, payload, *name, out);
       } else {
         append(out, "0x");
         append_base16(static_cast<u64>(value), out);
