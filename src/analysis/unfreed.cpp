@@ -29,9 +29,10 @@ void Unfreed::find(u32 id, Event& event) const {
 }
 
 void Unfreed::add(const Key& key, const Block& block) {
-  ++counts_.allocations;
-  const auto [at, fresh] = blocks_.insert_or_assign(key, block);
-  counts_.replaced += !fresh;
+  counts_.allocations += block.wanted;
+  const auto [at, fresh] = blocks_.try_emplace(key, block);
+  counts_.replaced += !fresh && at->second.wanted;
+  at->second = block;
 }
 
 void Unfreed::free(const Key& key, u64 before) {
@@ -40,16 +41,16 @@ void Unfreed::free(const Key& key, u64 before) {
     ++counts_.unmatched;
     return;
   }
+  counts_.frees += at->second.wanted;
   blocks_.erase(at);
-  ++counts_.frees;
 }
 
-void Unfreed::take(const TraceRecord& record, const RingName& ring, u32 root) {
+void Unfreed::take(const TraceRecord& record, const RingName& ring, u32 root, bool wanted) {
   const Event& event = of(record.number());
   if (event.what == What::other) return;
   const auto process = tasks_.process(thread_of(event.type, read_common(record.payload)), ring);
   const u64 pointer = value_of(record.payload, event.pointer), size = value_of(record.payload, event.size);
-  Block block{size, record.time, record.stack, root};
+  Block block{size, record.time, record.stack, root, wanted};
   if (event.count != nullptr)
     block.bytes = static_cast<u64>(
         std::min<unsigned __int128>(static_cast<unsigned __int128>(size) * value_of(record.payload, event.count), ~u64{0}));

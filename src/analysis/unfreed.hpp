@@ -1,10 +1,12 @@
 // Memory that was allocated and not freed, by the events of `record --libc malloc`.
 //
 //   Unfreed unfreed(formats, tasks);
-//   unfreed.take(record, ring, root);                        // every event
+//   unfreed.take(record, ring, root, wanted);                // every event; wanted: this allocation is asked for
 //   unfreed.each([](const Unfreed::Block& block) { ... });   // what is left
 //
 //   allocations = frees + replaced + what is left        replaced: the same address came again, so its free is missing
+//
+// The numbers are those of the wanted allocations. The others are known, too, so that their frees match.
 //
 // The events of an allocation come when it has returned, so those of one address from two threads may be in the wrong order:
 // a realloc takes away only what is older than its beginning.
@@ -25,6 +27,7 @@ class Unfreed {
   struct Block {
     u64 bytes = 0, time = 0;
     u32 stack = 0, root = 0;
+    bool wanted = true;
   };
   struct Counts {
     u64 allocations = 0, frees = 0, replaced = 0;
@@ -35,13 +38,15 @@ class Unfreed {
 
   // Whether the event is one of these.
   bool knows(u32 id) { return of(id).what != What::other; }
-  void take(const TraceRecord& record, const RingName& ring, u32 root);
+  void take(const TraceRecord& record, const RingName& ring, u32 root, bool wanted);
   template <class Use>
   void each(const Use& use) const {
-    for (const auto& [key, block] : blocks_) use(block);
+    for (const auto& [key, block] : blocks_) {
+      if (block.wanted) use(block);
+    }
   }
   const Counts& counts() const { return counts_; }
-  size_t left() const { return blocks_.size(); }
+  u64 left() const { return counts_.allocations - counts_.frees - counts_.replaced; }
 
  private:
   enum class What : u8 { unknown, other, allocates, reallocates, frees };

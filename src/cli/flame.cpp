@@ -69,14 +69,15 @@ class Gathered {
       if (wait && wanted) fold_.add(root_of(record, ring), record.stack, wait->ns, wait->holder);
       return;
     }
-    if (!wanted || record.lost != 0) return;
+    if (record.lost != 0) return;
+    if (unfreed_) {  // a filter chooses allocations; every free counts
+      if (unfreed_->knows(record.number())) unfreed_->take(record, ring, root_of(record, ring), wanted);
+      return;
+    }
+    if (!wanted) return;
     using Kind = Stacks::Part;
     const Kind part = stacks_.part(record.number());
     if (Stacks::tells(part)) return;
-    if (unfreed_) {
-      if (unfreed_->knows(record.number())) unfreed_->take(record, ring, root_of(record, ring));
-      return;
-    }
     if (samples_only_ ? part != Kind::sample : !all_ && record.stack == 0) return;
     u64 weight = 1;
     if (part == Kind::sample && !by_) weight = stacks_.sample_count(record);
@@ -221,6 +222,10 @@ result<int> run_flame(FlameOptions options) {
   if (options.leaks && !options.latency.empty()) throw UsageError{"--leaks and --latency exclude each other"};
   if (options.contention && (options.leaks || !options.latency.empty()))
     throw UsageError{"--contention excludes --leaks and --latency"};
+  if (!options.run.window.cpus.empty() && (options.contention || options.leaks))
+    throw UsageError{std::string("--cpu has no meaning beside ") + (options.leaks ? "--leaks" : "--contention") +
+                     (options.leaks ? ": memory may be freed on another CPU" : ": a lock may be held on another CPU") +
+                     "; -f 'cpu == N' chooses " + (options.leaks ? "the allocations" : "the waits")};
   if (options.by != "count" && (options.contention || options.leaks || !options.latency.empty()))
     throw UsageError{"--by has no meaning beside --leaks, --contention and --latency, which have weights of their own"};
   if (!options.against.empty() && (options.folded || options.pprof)) throw UsageError{"--against is for the page and --json"};
@@ -339,6 +344,7 @@ Command add_flame(CLI::App& app) {
       "  ringside flame                               ./ringside.data as ./flame.html, for any browser\n"
       "  ringside flame -e libc:malloc --by size      which functions allocate the most bytes\n"
       "  ringside flame --leaks                       what was not freed, by bytes\n"
+      "  ringside flame --leaks -f 'size > 4096'      only allocations of more than 4 KiB; each free counts, whatever -f says\n"
       "  ringside flame --contention                  where threads wait for locks, and which stack held them\n"
       "  ringside flame --contention -f 'wait_ns > 10000'   only waits of more than 10 us\n"
       "  ringside flame --latency sleep               where threads wait: the time until they are woken, and by which stack\n"

@@ -102,6 +102,23 @@ TEST_F(FlameCli, LeaksAreWhatWasNotFreed) {
       HasSubstr("allocations 5 = freed 1 + replaced 0 + left 4; frees of what was allocated before the trace or elsewhere: 1"));
 }
 
+// A filter chooses allocations. Frees count always: those that it refuses by a field that they lack, by their thread, by a CPU.
+TEST_F(FlameCli, AFilterOfLeaksLeavesNoFreeOut) {
+  make("ringside.data");
+  const Outcome o = ringside("flame --leaks --folded -f 'size > 40'");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, "worker;app+0x200;app+0x100 100\n");
+  EXPECT_THAT(o.err, HasSubstr("allocations 2 = freed 1 + replaced 0 + left 1; frees"));
+  const Outcome by_stack = ringside("flame --leaks --folded -f 'ptr != 5 && size < 10'");
+  EXPECT_EQ(by_stack.out, "worker;[stack lost] 1\nworker;app+0x200;app+0x300 7\n") << by_stack.err;
+  EXPECT_THAT(by_stack.err, HasSubstr("allocations 2 = freed 0 + replaced 0 + left 2; frees"));
+  for (const char* wrong : {"--leaks --cpu 0", "--contention --cpu 0"}) {
+    const Outcome refused = ringside(std::string("flame --folded ") + wrong);
+    EXPECT_EQ(refused.code, 2) << wrong;
+    EXPECT_THAT(refused.err, HasSubstr("--cpu has no meaning beside")) << wrong;
+  }
+}
+
 TEST_F(FlameCli, ThePageHoldsTheTreeAndLoadsNothing) {
   make("ringside.data");
   make("more", 5);
