@@ -114,8 +114,13 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
 std::optional<int> Child::ended() {
   if (code_) return code_;
   int status = 0;
-  const pid_t got = waitpid(pid_, &status, WNOHANG);
-  if (got == pid_) code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  rusage used{};
+  const pid_t got = wait4(pid_, &status, WNOHANG, &used);
+  if (got == pid_) {
+    code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    for (const timeval& t : {used.ru_utime, used.ru_stime})
+      cpu_ns_ += static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_usec) * 1000;
+  }
   if (got < 0 && errno == ECHILD) code_ = 1;
   return code_;
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <ringside/base/result.hpp>
+#include <ringside/base/types.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ class Child {
                              const std::function<result<void>(pid_t)>& prepare = nullptr, int said = -1);
   // Its exit code once it has ended, 128 + N after signal N.
   std::optional<int> ended();
+  u64 cpu_ns() const { return cpu_ns_; }  // that it used, with its children that it waited for; 0: it has not ended
   void pass_on(int signal) const;
   // The signal that asked this process to stop. A Ctrl-C reached the command as well. Where SIGINT was inherited as ignored the
   // command ignores it, too, and SIGTERM stands for it.
@@ -34,6 +36,7 @@ class Child {
   explicit Child(pid_t pid) : pid_(pid) {}
   pid_t pid_;
   std::optional<int> code_;
+  u64 cpu_ns_ = 0;
 };
 
 }  // namespace ringside::cli

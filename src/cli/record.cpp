@@ -191,8 +191,23 @@ std::vector<std::string> unmatched_user(const RecordOptions& options, const Inst
   return sentences;
 }
 
+// cpu_ns: what the command used.
+std::string why_no_samples(const RecordOptions& options, const std::string& preload_fails, u64 cpu_ns) {
+  const std::string& name = options.command.front();
+  if (!preload_fails.empty()) return "--sample saw nothing: " + preload_fails + "; -a --sample, as root, samples by the kernel";
+  if (cpu_ns < 2 * (1'000'000'000 / options.sample_hz) + 20'000'000)
+    return fmt::format("{} used {:.3f} s of CPU time: no thread came to a sample, which is due after 1/{} s of a thread's time, "
+                       "and taken at the kernel's next tick",
+                       name, static_cast<double>(cpu_ns) / 1e9, options.sample_hz);
+  return fmt::format("{} used {:.2f} s of CPU time and has no samples: it may block SIGURG, the signal that takes them, or "
+                     "replace its handler, by system calls of its own, or start programs that cannot be preloaded; -a --sample, "
+                     "as root, or -p PID --sample samples by the kernel",
+                     name, static_cast<double>(cpu_ns) / 1e9);
+}
+
 // Says why nothing of a program was recorded, and what to try.
-void say_why_empty(const RecordOptions& options, const Instance& instance, const std::string& command, bool nothing_at_all) {
+void say_why_empty(const RecordOptions& options, const Instance& instance, const std::string& command, bool nothing_at_all,
+                   u64 cpu_ns) {
   const std::string name = options.command.empty() ? "" : options.command.front();
   const auto events = instance.events();
   const bool enabled = std::any_of(events.begin(), events.end(), [](const EventInfo& e) { return e.enabled; });
@@ -209,7 +224,7 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
   } else if (!options.libc.empty()) {
     if (nothing_at_all) say(name + " made none of the calls that --libc " + options.libc + " traces");
   } else if (nothing_at_all && options.sample_hz != 0 && !options.kernel_samples()) {
-    say(fmt::format("no thread of {} used as much CPU time as there is between two samples, 1/{} s", name, options.sample_hz));
+    if (instance.threads_without_samples() == 0) say(why_no_samples(options, reason, cpu_ns));  // else that is said
   } else if (nothing_at_all && events.empty() && !options.command.empty()) {
     say(name + " wrote no events of its own" +
         (reason.empty() ? "; try --libc malloc,io or, as root, "
@@ -391,6 +406,12 @@ void say_incomplete(const Instance& instance) {
   if (const u64 without = instance.without_stack(); without != 0)
     say(counted(without, "event has", "events have") +
         " no stack: a signal handler interrupted the walk over one, twice, or there was no memory for it");
+  if (const u64 threads = instance.threads_without_samples(); threads != 0)
+    say(counted(threads, "thread has", "threads have") +
+        " no samples: the kernel gave no timer; ulimit -i bounds all timers and pending signals of a user");
+  if (const u64 without = instance.samples_without_room(); without != 0)
+    say(counted(without, "sample was", "samples were") +
+        " not taken: the thread's alternate signal stack was too small; 8 KiB are enough");
 }
 
 // Events of the kernel begin when the child executes the command: what it does before is none of its events.
@@ -474,7 +495,7 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, bool 
           " when this began, written and not yet read; they came first");
     say_incomplete(instance);
     if (parts.program->events_so_far() == 0 && parts.earlier_events == 0)
-      say_why_empty(options, instance, command, run.events() == 0);
+      say_why_empty(options, instance, command, run.events() == 0, child ? child->cpu_ns() : 0);
   }
   if (child && !child->ended()) child->pass_on(SIGTERM);
   if (!followed) failed(followed.error());

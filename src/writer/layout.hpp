@@ -88,6 +88,8 @@ struct alignas(64) InstanceControl {
   u64 without_stack;  // events that were to have a stack and have none
   u64 one_command;    // 1: made for one command, which removes it; a later one does if that was killed
   u64 refused_told;   // refused events, of all rings and of none, that finished recordings have in their books
+  u64 threads_without_samples;  // --sample: the kernel gave them no timer
+  u64 samples_without_room;     // --sample: the alternate signal stack was too small to take them
 };
 static_assert(sizeof(InstanceControl) <= 4096);
 

@@ -294,6 +294,45 @@ int main(void) {
   EXPECT_GE(time["work"], 0.9 * (time["more"] + time["less"]));
 }
 
+// The program sees the signals that it sees alone, and its threads have samples.
+TEST_F(Stacks, SamplesChangeNoProgramThatUsesSignals) {
+  const std::string signals = RINGSIDE_BUILD_DIR "/tests/preload_signals ";
+  for (const char* which : {"waits", "handles", "installs", "c11", "coroutine"}) {
+    const Outcome alone = run(signals + which);
+    ASSERT_EQ(alone.code, 0) << which;
+    const Outcome recorded = record("--sample 999", signals + which);
+    EXPECT_EQ(recorded.out, alone.out) << which;
+    const std::string folded = ringside("flame --folded --root none data").out;
+    std::istringstream lines(folded);
+    u64 samples = 0;
+    for (std::string line; std::getline(lines, line);)
+      samples += line.find(";burn") != std::string::npos ? std::stoull(line.substr(line.rfind(' ') + 1)) : 0;
+    EXPECT_GT(samples, which == std::string("c11") ? 50u : 75u) << which << "\n" << folded;  // of 150 in each burn()
+    for (const char* caller : {"burn_and_send", "c11_thread"}) {
+      const bool expected = which == std::string(caller[0] == 'b' ? "waits" : "c11");
+      EXPECT_EQ(folded.find(";" + std::string(caller) + ";burn") != std::string::npos, expected) << folded;
+    }
+  }
+}
+
+TEST_F(Stacks, WhyThereAreNoSamplesIsSaid) {
+  const std::string signals = " " RINGSIDE_BUILD_DIR "/tests/preload_signals ";
+  const auto err = [&](const std::string& command) { return ringside("record --sample 10 -o data" + command).err; };
+  EXPECT_NE(err(signals + "limited").find("1 thread has no samples: the kernel gave no timer; ulimit -i"), std::string::npos);
+  const std::string none = err(" prlimit --sigpending=0" + signals + "limited");
+  EXPECT_NE(none.find("2 threads have no samples: the kernel gave no timer"), std::string::npos) << none;
+  EXPECT_EQ(none.find("CPU time"), std::string::npos) << none;
+  const std::string blocked = err(signals + "blocks");
+  EXPECT_NE(blocked.find(" s of CPU time and has no samples: it may block SIGURG"), std::string::npos) << blocked;
+  EXPECT_NE(err(" true").find(" s of CPU time: no thread came to a sample"), std::string::npos);
+  EXPECT_NE(err(" " RINGSIDE_BUILD_DIR "/tests/preload_greeter_static").find("is a static program"), std::string::npos);
+  const Outcome small = ringside("record --sample 999 -o data" + signals + "small");
+  if (small.code == 77) return;  // this processor's registers need more than that
+  EXPECT_EQ(small.code, 0) << small.err;
+  EXPECT_EQ(small.out, "back\n");
+  EXPECT_NE(small.err.find("not taken: the thread's alternate signal stack was too small"), std::string::npos) << small.err;
+}
+
 // The kernel's own stacks: one behind each event that was chosen, none behind the others, with names.
 TEST_F(Stacks, OfTheKernelsEvents) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
