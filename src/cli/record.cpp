@@ -196,12 +196,12 @@ std::string why_no_samples(const RecordOptions& options, const std::string& prel
   const std::string& name = options.command.front();
   if (!preload_fails.empty()) return "--sample saw nothing: " + preload_fails + "; -a --sample, as root, samples by the kernel";
   if (cpu_ns < 2 * (1'000'000'000 / options.sample_hz) + 20'000'000)
-    return fmt::format("{} used {:.3f} s of CPU time: no thread came to a sample, which is due after 1/{} s of a thread's time, "
-                       "and taken at the kernel's next tick",
+    return fmt::format("{} used {:.3f} s of CPU time: no thread came to a sample, which is due after 1/{} s of a thread's "
+                       "time, and taken at the kernel's next tick",
                        name, static_cast<double>(cpu_ns) / 1e9, options.sample_hz);
   return fmt::format("{} used {:.2f} s of CPU time and has no samples: it may block SIGURG, the signal that takes them, or "
-                     "replace its handler, by system calls of its own, or start programs that cannot be preloaded; -a --sample, "
-                     "as root, or -p PID --sample samples by the kernel",
+                     "replace its handler, by system calls of its own, or start programs that cannot be preloaded; "
+                     "-a --sample, as root, or -p PID --sample samples by the kernel",
                      name, static_cast<double>(cpu_ns) / 1e9);
 }
 

@@ -17,7 +17,7 @@ struct SignalUse {
   void handle(int number, siginfo_t* info, void* context);
 };
 extern constinit SignalUse the_programs;
-// The program wants the signal blocked in this thread. It is so while it has a handler for it, else only the program is told so.
+// The program wants the signal blocked in this thread. It is so while the program has a handler for it, else it is only told so.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local bool they_block;
 
 bool is_of_timer(const siginfo_t& info) noexcept;

@@ -3,8 +3,8 @@
 // Its action is kept, and asked by the handler. Many programs block all signals, without a thought of this one, and wait for
 // them in one thread: while the program has no handler for the signal, it is left out of masks and of what is waited for, and
 // masks that the program reads show it where the program put it. A program that takes SIGURG by sigwait or signalfd alone does
-// not get it. Masks that pselect, ppoll and their relatives set for the time of a wait need no care: a thread that waits uses no
-// CPU time.
+// not get it. Masks that pselect, ppoll and their relatives set for the time of a wait need no care: a thread that waits uses
+// no CPU time.
 #include <pthread.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>

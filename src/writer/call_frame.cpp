@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <sys/auxv.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstring>
 
 #ifdef DLFO_EH_SEGMENT_TYPE  // glibc's header since 2.35; weak, because an older glibc may load the library
@@ -251,21 +253,41 @@ bool find_object([[maybe_unused]] u64 address, [[maybe_unused]] MappedObject& ob
   return false;
 }
 
-bool find_tables(const MappedObject& object, FrameTables& found) noexcept {
-  if (object.tables == nullptr) return false;
+// The kernel, or the dynamic linker, tells the program's own: the linker may have left gaps between its segments, and then
+// `start` is that of one in the middle; so it is in static programs.
+static Segments segments_of_program(const MappedObject& object) noexcept {
+  if (object.path == nullptr || *object.path != 0 || getauxval(AT_PHENT) != sizeof(ElfW(Phdr))) return {};
+  const Segments told{reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR)), static_cast<u32>(getauxval(AT_PHNUM))};
+  if (told.first == nullptr) return {};
+  for (const ElfW(Phdr)& s : told) {
+    if (s.p_type == PT_LOAD && object.start - ((object.bias + s.p_vaddr) & ~u64{page_size - 1}) < s.p_memsz + page_size)
+      return told;
+  }
+  return {};  // they are those of another object
+}
+
+Segments segments_of(const MappedObject& object) noexcept {
+  if (const Segments told = segments_of_program(object); told.count != 0) return told;
   const auto* const elf = reinterpret_cast<const ElfW(Ehdr)*>(object.start);
-  if (object.end - object.start < sizeof *elf || std::memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0) return false;
+  if (object.end - object.start < sizeof *elf || std::memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0) return {};
   if (elf->e_phentsize != sizeof(ElfW(Phdr)) || elf->e_phoff > page_size ||
-      elf->e_phoff + elf->e_phnum * sizeof(ElfW(Phdr)) > object.end - object.start)
-    return false;
-  const auto* const header = reinterpret_cast<const ElfW(Phdr)*>(object.start + elf->e_phoff);
-  const u64 tables = reinterpret_cast<u64>(object.tables);
-  for (u32 i = 0; i < elf->e_phnum; ++i) {
-    const u64 at = object.bias + header[i].p_vaddr;
-    if (header[i].p_type != PT_LOAD || (header[i].p_flags & PF_R) == 0 || tables < at || tables - at >= header[i].p_filesz)
-      continue;
+      elf->e_phoff + elf->e_phnum * sizeof(ElfW(Phdr)) > std::min<u64>(page_size, object.end - object.start))
+    return {};
+  return {reinterpret_cast<const ElfW(Phdr)*>(object.start + elf->e_phoff), elf->e_phnum};
+}
+
+bool find_tables(const MappedObject& object, FrameTables& found) noexcept {
+  const Segments segments = segments_of(object);
+  u64 tables = reinterpret_cast<u64>(object.tables);
+  for (const ElfW(Phdr)& s : segments) {
+    if (tables == 0 && s.p_type == PT_GNU_EH_FRAME) tables = object.bias + s.p_vaddr;
+  }
+  if (tables == 0) return false;
+  for (const ElfW(Phdr)& s : segments) {
+    const u64 at = object.bias + s.p_vaddr;
+    if (s.p_type != PT_LOAD || (s.p_flags & PF_R) == 0 || tables < at || tables - at >= s.p_filesz) continue;
     const u8* const begin = reinterpret_cast<const u8*>(at);
-    found = {static_cast<const u8*>(object.tables), begin, begin + header[i].p_filesz};
+    found = {reinterpret_cast<const u8*>(tables), begin, begin + s.p_filesz};
     return true;
   }
   return false;

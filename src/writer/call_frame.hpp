@@ -3,6 +3,8 @@
 // No lock, no allocation, no system call: the object that has the code is found by glibc's _dl_find_object (2.35), its tables
 // are read where they are mapped. Signal-safe.
 #pragma once
+#include <link.h>
+
 #include <ringside/base/types.hpp>
 
 namespace ringside {
@@ -32,13 +34,22 @@ struct FrameRow {
 
 // An object that is mapped here: a program, a library, the kernel's vDSO.
 struct MappedObject {
-  u64 start = 0, end = 0;
-  const void* tables = nullptr;  // .eh_frame_hdr; null: it has none
+  u64 start = 0, end = 0;  // of one segment, where others of the process stand between the object's
+  const void* tables = nullptr;  // .eh_frame_hdr; null: its program headers may name it
   const char* path = nullptr;    // as the dynamic linker has it; empty: the program itself
   u64 bias = 0;                  // what is added to the addresses in its file
 };
 // False: no object has this address, or the C library cannot tell (before glibc 2.35).
 bool find_object(u64 address, MappedObject& object) noexcept;
+
+// Its program headers, where they are mapped; count 0: they are not.
+struct Segments {
+  const ElfW(Phdr)* first = nullptr;
+  u32 count = 0;
+  const ElfW(Phdr)* begin() const noexcept { return first; }
+  const ElfW(Phdr)* end() const noexcept { return first + count; }
+};
+Segments segments_of(const MappedObject& object) noexcept;
 
 // The tables of an object: .eh_frame_hdr, and the segment that has it. In a copy, addresses are as if the object were mapped
 // there.

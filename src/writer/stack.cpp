@@ -140,27 +140,13 @@ bool begin_maps(StackWalk& walk, u32 pid) noexcept {
   return true;
 }
 
-struct Segments {
-  const ElfW(Phdr)* header = nullptr;
-  u32 count = 0;
-};
-Segments segments_of(const MappedObject& object) noexcept {
-  const auto* const elf = reinterpret_cast<const ElfW(Ehdr)*>(object.start);
-  if (object.end - object.start < sizeof *elf || std::memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0) return {};
-  if (elf->e_phentsize != sizeof(ElfW(Phdr)) || elf->e_phoff > page_size ||
-      elf->e_phoff + elf->e_phnum * sizeof(ElfW(Phdr)) > page_size)
-    return {};
-  return {reinterpret_cast<const ElfW(Phdr)*>(object.start + elf->e_phoff), elf->e_phnum};
-}
-
 // Empty: the object has none.
 Bytes build_id_of(const MappedObject& object, const Segments& segments) noexcept {
-  for (u32 i = 0; i < segments.count; ++i) {
-    const ElfW(Phdr)& note = segments.header[i];
+  for (const ElfW(Phdr)& note : segments) {
     u64 at = object.bias + note.p_vaddr;
     if (note.p_type != PT_NOTE || note.p_memsz > page_size) continue;
     const u64 end = at + note.p_memsz;
-    const bool loaded = std::any_of(segments.header, segments.header + segments.count, [&](const ElfW(Phdr) & s) {
+    const bool loaded = std::any_of(segments.begin(), segments.end(), [&](const ElfW(Phdr) & s) {
       return s.p_type == PT_LOAD && (s.p_flags & PF_R) != 0 && note.p_vaddr >= s.p_vaddr &&
              note.p_vaddr - s.p_vaddr <= s.p_filesz && note.p_memsz <= s.p_filesz - (note.p_vaddr - s.p_vaddr);
     });
@@ -189,13 +175,46 @@ u32 put_build_id(Bytes id, u8* text) noexcept {
 }
 
 // Another one may be at the same place, later, with all its words at the same addresses.
-u64 identity_of(const MappedObject& object, u32 pid) noexcept {
+u64 identity_of(const MappedObject& object) noexcept {
   const auto text = [](const void* at, size_t size) { return std::string_view(static_cast<const char*>(at), size); };
-  const u64 words[] = {object.start, object.end, reinterpret_cast<u64>(object.tables), object.bias, pid};
+  const u64 words[] = {object.start, object.end, reinterpret_cast<u64>(object.tables), object.bias};
   u64 hash = sys::hash(text(words, sizeof words));
   if (object.path != nullptr) hash = sys::hash(object.path, hash);
   const Bytes id = build_id_of(object, segments_of(object));
   return sys::hash(text(id.data, id.size), hash);
+}
+
+// ---- Objects that take each other's place.
+
+// How often code was replaced. It is part of each key, so that all stacks and maps that were written before are written anew:
+// readers hold the later map for the one that is still there. Relaxed: a thread that calls new code has been told of it, by
+// whatever means, behind the change.
+constinit u64 code_changes = 0;
+
+// For a hash of the beginning and of the end of an object's addresses: the object that was seen there last, as tag << 32 |
+// identity. Each word stands for itself, so a race leaves one of the objects that were there. Two places that share a word
+// forget each other.
+constinit u64 seen_at[1024];
+
+// Whether another object was seen at an edge of this one. A smaller one that is mapped into a free place shares one edge with
+// the larger one that was there.
+bool takes_the_place_of_another(const MappedObject& object, u64 identity) noexcept {
+  bool replaces = false;
+  for (const u64 edge : {object.start, ~object.end}) {
+    const u64 hash = edge * 0x9E3779B97F4A7C15u, word = hash >> 32 << 32 | (identity & 0xFFFFFFFF);
+    u64& seen = seen_at[(hash ^ hash >> 22) % std::size(seen_at)];
+    const u64 was = __atomic_load_n(&seen, __ATOMIC_RELAXED);
+    if (was == word) continue;
+    replaces |= was >> 32 == word >> 32;
+    __atomic_store_n(&seen, word, __ATOMIC_RELAXED);
+  }
+  return replaces;
+}
+
+// What a stack and a map must have been written after, to be good now.
+u64 good_since(const Opened& in) noexcept {
+  return __atomic_load_n(&in.words.control->stacks_again, __ATOMIC_RELAXED) +
+         __atomic_load_n(&code_changes, __ATOMIC_RELAXED) * 0x9E3779B97F4A7C15u;  // a tag takes the low half of a key
 }
 
 u32 put_path(const MappedObject& object, u8* to) noexcept {
@@ -222,8 +241,7 @@ u32 put_path(const MappedObject& object, u8* to) noexcept {
   u8* const text = walk.payload + texts_at;
   const u32 build_id = put_build_id(build_id_of(object, segments), text), path = put_path(object, text + build_id + 1);
   text[build_id] = text[build_id + 1 + path] = 0;
-  for (u32 i = 0; i < segments.count; ++i) {
-    const ElfW(Phdr)& s = segments.header[i];
+  for (const ElfW(Phdr)& s : segments) {
     if (s.p_type != PT_LOAD || (s.p_flags & PF_X) == 0) continue;
     const u64 start = (object.bias + s.p_vaddr) & ~u64{page_size - 1},
               end = align_up(object.bias + s.p_vaddr + s.p_memsz, u64{page_size});
@@ -232,9 +250,9 @@ u32 put_path(const MappedObject& object, u8* to) noexcept {
   errno = saved;
 }
 
-enum class Maps { there, added, not_yet };
+enum class Maps { there, added, replaced, not_yet };
 
-// The maps of all frames' code are in the ring. added: some were not.
+// The maps of all frames' code are in the ring. added: some were not. replaced: some code is where other code was.
 Maps write_code_maps(StackWalk& walk, const Opened& in, const RingNow& ring, u64 again) noexcept {
   const u32 pid = number_of_process(in);
   // A child of vfork is new, and its parent's other threads go on with the parent's maps.
@@ -244,7 +262,12 @@ Maps write_code_maps(StackWalk& walk, const Opened& in, const RingNow& ring, u64
   for (u32 i = 0; i < walk.frames; ++i) {
     const u64 address = walk.frame(i) - 1;
     if (address - object.start < object.end - object.start || !find_object(address, object)) continue;
-    const u64 key = key_of(identity_of(object, pid), ring, again);
+    const u64 identity = identity_of(object);
+    if (takes_the_place_of_another(object, identity)) {
+      code_changed();
+      return Maps::replaced;
+    }
+    const u64 key = key_of(identity + pid * 0x9E3779B97F4A7C15u, ring, again);
     if (ring.key != 0 && is_written(key, ring)) continue;
     write_code_map(walk, object, pid);
     if (ring.key != 0) remember(key, ring);
@@ -270,13 +293,13 @@ bool write_stack(StackWalk& walk) noexcept {
 [[gnu::noinline]] void show_stack(StackWalk& walk, const From& from, const RingNow& before) noexcept {
   const Opened* const in = opened_now();
   if (in == nullptr) return;
-  const u64 again = __atomic_load_n(&in->words.control->stacks_again, __ATOMIC_RELAXED);
-  for (u32 tries = 0; tries < 2; ++tries) {
+  for (u32 tries = 0; tries < 4; ++tries) {
+    const u64 again = good_since(*in);
     if (!write_stack(walk)) return;
     const RingNow after = ring_now();
     const Maps maps = write_code_maps(walk, *in, after, again);
     if (maps == Maps::not_yet) return;  // next time once more
-    if (after.key != 0 && (before.key == 0 || before.key == after.key)) {
+    if (maps != Maps::replaced && after.key != 0 && (before.key == 0 || before.key == after.key)) {
       RingNow at = after;
       at.position = before.key != 0 ? before.position : after.position - (after.position != 0);
       remember(key_of(walk.id, after, again), at);
@@ -286,7 +309,7 @@ bool write_stack(StackWalk& walk) noexcept {
     const u64 id = walk.id;
     forget_rules();
     walk_stack(walk, from, wanted_depth);
-    if (walk.id == id) return;
+    if (maps == Maps::added && walk.id == id) return;
   }
 }
 
@@ -303,6 +326,12 @@ void ready_stacks(u32 depth) noexcept {
   if (table != MAP_FAILED) __atomic_store_n(&written_stacks, static_cast<u64*>(table), __ATOMIC_RELEASE);
 }
 
+void code_changed() noexcept {
+  if (__atomic_load_n(&written_stacks, __ATOMIC_RELAXED) == nullptr) return;  // nothing is known
+  __atomic_fetch_add(&code_changes, u64{1}, __ATOMIC_RELAXED);
+  forget_rules();
+}
+
 void forget_code_maps() noexcept { __atomic_store_n(&maps_begun, u64{0}, __ATOMIC_RELEASE); }
 
 u64 stack_of(const From& from) noexcept {
@@ -316,7 +345,7 @@ u64 stack_of(const From& from) noexcept {
   }
   walk_stack(*walk, from, wanted_depth);
   const RingNow ring = ring_now();
-  const u64 again = __atomic_load_n(&in->words.control->stacks_again, __ATOMIC_RELAXED);
+  const u64 again = good_since(*in);
   if (ring.key == 0 || !is_written(key_of(walk->id, ring, again), ring)) [[unlikely]]
     show_stack(*walk, from, ring);
   return walk->id;

@@ -15,4 +15,7 @@ inline constexpr const char* sample_print = "\"stack=0x%llx count=%u\", REC->sta
 // The number of the stack that `from` begins. 0: it could not be taken, and is counted. Signal-safe.
 u64 stack_of(const From& from) noexcept;
 
+// Code was unloaded, and other code may take its place: a stack that is known is no longer so. Signal-safe.
+void code_changed() noexcept;
+
 }  // namespace ringside

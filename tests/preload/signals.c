@@ -1,4 +1,4 @@
-// Programs that use signals, or threads, in ways of their own; each uses CPU time, and says what it saw. The argument says which.
+// Programs that use signals, or threads, in ways of their own. Each uses CPU time, and says what it saw.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

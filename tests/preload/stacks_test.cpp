@@ -294,6 +294,71 @@ int main(void) {
   EXPECT_GE(time["work"], 0.9 * (time["more"] + time["less"]));
 }
 
+// Main programs whose segments have others between them: the dynamic linker gives one segment for an address, which has no
+// ELF header. In static programs it gives no tables either.
+TEST_F(Stacks, OfProgramsInPieces) {
+  std::ofstream(dir + "/gaps.c") << R"(
+#include <stdlib.h>
+static void* volatile kept;
+__attribute__((noinline)) void inner(void) { kept = malloc(4711); }
+__attribute__((noinline)) void outer(void) { inner(); free(kept); }
+int main(void) { outer(); return 0; })";
+  for (const char* page : {"0x1000", "0x10000", "0x200000"}) {
+    ASSERT_EQ(run(std::string("gcc -O0 -Wl,-z,separate-code,-z,max-page-size=") + page + " -o gaps gaps.c").code, 0);
+    record("--libc malloc --stack=libc:malloc", "./gaps");
+    const std::string folded = ringside("flame --folded --root none -e libc:malloc -f 'size == 4711' data").out;
+    EXPECT_NE(folded.find("_start;"), std::string::npos) << page << folded;
+    EXPECT_NE(folded.find(";main;outer;inner 1\n"), std::string::npos) << page << folded;
+  }
+  std::ofstream(dir + "/alone.c") << R"(
+#include <ringside/ringside.h>
+RINGSIDE_EVENT(alone, tick, (int, n));
+__attribute__((noinline)) void inner(void) { alone_tick(1); __asm__ volatile(""); }
+__attribute__((noinline)) void outer(void) { inner(); __asm__ volatile(""); }
+int main(void) { outer(); return 0; })";
+  ASSERT_EQ(run("gcc -O0 -c -I " RINGSIDE_SOURCE_DIR "/include alone.c && g++ -static -o alone alone.o " RINGSIDE_BUILD_DIR
+                "/libringside.a")
+                .code,
+            0);
+  record("--stack=alone:tick", "./alone");
+  const std::string folded = ringside("flame --folded --root none -e alone:tick data").out;
+  EXPECT_NE(folded.find(";main;outer;inner 1\n"), std::string::npos) << folded;
+}
+
+// Two libraries in turn at the same addresses: with calls at different places, and at the same.
+TEST_F(Stacks, OfLibrariesThatTakeEachOthersPlace) {
+  std::ofstream(dir + "/library.c") << R"(
+#include <stdlib.h>
+static void* volatile kept;
+#ifdef MOVED
+int unused(int a) { for (int i = 0; i < a; i++) a ^= i * 7 + (a >> 3); return a; }
+#endif
+__attribute__((noinline)) void INNER(void) { kept = malloc(4711); free(kept); }
+__attribute__((noinline)) void run(void) { INNER(); __asm__(""); })";
+  std::ofstream(dir + "/loads.c") << R"(
+#include <dlfcn.h>
+int main(int count, char** library) {
+  for (int i = 0; i < 100; i++) {
+    void* const handle = dlopen(library[1 + i % (count - 1)], RTLD_NOW);
+    if (handle == 0) return 1;
+    ((void (*)(void))dlsym(handle, "run"))();
+    dlclose(handle);
+  }
+  return 0;
+})";
+  ASSERT_EQ(run("gcc -O1 -o loads loads.c -ldl && gcc -O1 -fPIC -shared -DINNER=ours library.c -o ours.so && "
+                "gcc -O1 -fPIC -shared -DINNER=same library.c -o same.so && "
+                "gcc -O1 -fPIC -shared -DINNER=other -DMOVED library.c -o other.so")
+                .code,
+            0);
+  for (const std::string second : {"same", "other"}) {
+    record("--libc malloc --stack=libc:malloc", "./loads ./ours.so ./" + second + ".so");
+    const std::string folded = ringside("flame --folded --root none -e libc:malloc -f 'size == 4711' data").out;
+    EXPECT_NE(folded.find(";main;run;ours 50\n"), std::string::npos) << folded;
+    EXPECT_NE(folded.find(";main;run;" + second + " 50\n"), std::string::npos) << folded;
+  }
+}
+
 // The program sees the signals that it sees alone, and its threads have samples.
 TEST_F(Stacks, SamplesChangeNoProgramThatUsesSignals) {
   const std::string signals = RINGSIDE_BUILD_DIR "/tests/preload_signals ";
