@@ -1,5 +1,6 @@
 // The group mutex: locks with their waiting time. Locks inside condition variables are not recorded.
 #include <pthread.h>
+#include <threads.h>
 
 #include "preload/hook.hpp"
 
@@ -11,6 +12,15 @@ namespace {
 template <class Real>
 int locking(const pthread_mutex_t* mutex, Real real) noexcept {
   return hooked(groups.mutex, real, [=](int r, u64 ns) { libc::mutex_lock(mutex, ns, r); });
+}
+
+// C11's mutexes are the same; their results are told as those of pthread.
+int number_of(int result) noexcept {
+  return result == thrd_success ? 0 : result == thrd_busy ? EBUSY : result == thrd_timedout ? ETIMEDOUT : EINVAL;
+}
+template <class Real>
+int locking_c11(const mtx_t* mutex, Real real) noexcept {
+  return hooked(groups.mutex, real, [=](int r, u64 ns) { libc::mutex_lock(mutex, ns, number_of(r)); });
 }
 
 }  // namespace
@@ -26,4 +36,14 @@ HOOK int pthread_mutex_timedlock(pthread_mutex_t* mutex, const timespec* until) 
 }
 HOOK int pthread_mutex_clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* until) noexcept {
   return locking(mutex, [=] { return NEXT(pthread_mutex_clocklock)(mutex, clock, until); });
+}
+
+HOOK int mtx_lock(mtx_t* mutex) {
+  return locking_c11(mutex, [=] { return NEXT(mtx_lock)(mutex); });
+}
+HOOK int mtx_trylock(mtx_t* mutex) {
+  return locking_c11(mutex, [=] { return NEXT(mtx_trylock)(mutex); });
+}
+HOOK int mtx_timedlock(mtx_t* mutex, const timespec* until) {
+  return locking_c11(mutex, [=] { return NEXT(mtx_timedlock)(mutex, until); });
 }

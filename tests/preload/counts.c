@@ -7,13 +7,17 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
 ssize_t __read_chk(int fd, void* to, size_t count, size_t room);
 ssize_t __pread64_chk(int fd, void* to, size_t count, off64_t at, size_t room);
+ssize_t __recv_chk(int fd, void* to, size_t count, size_t room, int flags);
+ssize_t __recvfrom_chk(int fd, void* to, size_t count, size_t room, int flags, struct sockaddr* from, socklen_t* size);
 int __open_2(const char* path, int flags);
 int __openat64_2(int dir, const char* path, int flags);
 
@@ -72,6 +76,52 @@ static void read_and_write(void) {
   unlink(path);
 }
 
+static void in_parts(void) {
+  char path[4096], buffer[30] = "";
+  struct iovec parts[2] = {{buffer, 3}, {buffer + 3, 14}};
+  strcpy(path, directory);
+  strcat(path, "/XXXXXX");
+  const int file = mkstemp(path);
+  unlink(path);
+  NEED(pwritev(file, parts, 2, 0) == 17 && pwritev64(file, parts, 2, 17) == 17);
+  NEED(pwritev2(file, parts, 2, 0, 0) == 17 && pwritev64v2(file, parts, 2, 17, 0) == 17);
+  NEED(preadv(file, parts, 2, 0) == 17 && preadv64(file, parts, 2, 17) == 17);
+  NEED(preadv2(file, parts, 2, 0, 0) == 17 && preadv64v2(file, parts, 2, 17, 0) == 17);
+  NEED(preadv(-1, nowhere, 2, 0) == -1);
+  const int copy = dup(file), other = dup3(file, copy, O_CLOEXEC);  // a close
+  NEED(other == copy && dup2(file, copy) == copy && dup2(file, file) == file);  // a close and none
+  close(copy);
+  NEED(dup2(-1, file) == -1);  // none
+  close(file);
+}
+
+static void send_and_receive(void) {
+  char buffer[30] = "";
+  struct iovec parts[2] = {{buffer, 4}, {buffer + 4, 15}};
+  struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+  int ends[2];
+  NEED(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+  TIMES(2) NEED(send(ends[0], buffer, 19, 0) == 19 && sendto(ends[0], buffer, 19, 0, NULL, 0) == 19);
+  NEED(sendmsg(ends[0], &message, 0) == 19);
+  NEED(recv(ends[1], buffer, 19, 0) == 19 && recvfrom(ends[1], buffer, 19, 0, NULL, NULL) == 19);
+  NEED(__recv_chk(ends[1], buffer, 19, 30, 0) == 19 && __recvfrom_chk(ends[1], buffer, 19, 30, 0, NULL, NULL) == 19);
+  NEED(recvmsg(ends[1], &message, 0) == 19);
+  NEED(recvmsg(-1, nowhere, 0) == -1 && sendmsg(-1, nowhere, 0) == -1);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+static void lock_c11(void) {
+  mtx_t own;
+  const struct timespec far = {INT32_MAX, 0}, past = {0, 0};
+  NEED(mtx_init(&own, mtx_timed) == thrd_success);
+  NEED(mtx_lock(&own) == thrd_success && mtx_trylock(&own) == thrd_busy && mtx_timedlock(&own, &past) == thrd_timedout);
+  mtx_unlock(&own);
+  NEED(mtx_timedlock(&own, &far) == thrd_success);
+  mtx_unlock(&own);
+  mtx_destroy(&own);
+}
+
 static void lock(void) {
   static pthread_mutex_t shared = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
@@ -94,7 +144,10 @@ static void lock(void) {
 static void* work(void* nothing) {
   allocate();
   read_and_write();
+  in_parts();
+  send_and_receive();
   lock();
+  lock_c11();
   return nothing;
 }
 

@@ -114,14 +114,20 @@ TEST_F(Preload, EveryCallIsCounted) {
   EXPECT_EQ(count("open"), 9 * workers);
   EXPECT_EQ(count("open", {{"path", "/dev/zero"}, {"flags", 2}}), 6 * workers);
   EXPECT_EQ(count("open", {{"path", ""}, {"ret", -1}}), workers);
-  EXPECT_EQ(count("close"), 10 * workers);
+  EXPECT_EQ(count("close"), 16 * workers);
   EXPECT_EQ(count("close", {{"ret", -1}}), workers);
-  EXPECT_EQ(count("read"), 67 * workers);
+  EXPECT_EQ(count("read"), 78 * workers);
   EXPECT_EQ(count("read", {{"count", 30}, {"ret", 30}}), 5 * workers);
-  EXPECT_EQ(count("write"), 55 * workers);
+  EXPECT_EQ(count("read", {{"count", 17}, {"ret", 17}}), 4 * workers);
+  EXPECT_EQ(count("read", {{"count", 19}, {"ret", 19}}), 5 * workers);
+  EXPECT_EQ(count("write"), 65 * workers);
+  EXPECT_EQ(count("write", {{"count", 17}, {"ret", 17}}), 4 * workers);
+  EXPECT_EQ(count("write", {{"count", 19}, {"ret", 19}}), 5 * workers);
   EXPECT_EQ(count("write", {{"count", 64}, {"ret", 64}}), 50 * workers);
-  EXPECT_EQ(count("mutex_lock"), 240 * workers);
-  EXPECT_EQ(count("mutex_lock", {{"ret", 0}}), 230 * workers);
+  EXPECT_EQ(count("mutex_lock"), 244 * workers);
+  EXPECT_EQ(count("mutex_lock", {{"ret", 0}}), 232 * workers);
+  EXPECT_EQ(count("mutex_lock", {{"ret", EBUSY}}), 11 * workers);
+  EXPECT_EQ(count("mutex_lock", {{"ret", ETIMEDOUT}}), workers);
 
   std::set<json> tids;
   for (const json& e : events) tids.insert(e["tid"]);
