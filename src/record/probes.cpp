@@ -90,15 +90,34 @@ std::string event_name(const Probe& probe) {
          (probe.at_return ? "__return" : "");
 }
 
+// An IFUNC has no code of its own name. Its implementations have the name in theirs: __strlen_avx2 for strlen.
+std::string chosen_by_loader(const Probe& probe, const std::vector<std::string>& all) {
+  std::vector<std::string> among;
+  for (const std::string& name : all) {
+    if (name != probe.name && name.find(probe.name + "_") != std::string::npos) among.push_back(name);
+  }
+  return probe.path + ": the loader chooses " + probe.name + " when a program starts, by the processor: " +
+         (among.empty() ? "probe the function that it chooses; its name is in the debug symbols, which are not installed"
+                        : "probe one of " + short_list(among));
+}
+
 result<std::vector<ProbePoint>> uprobe_points(const Probe& probe) {
   const std::string path = RS_TRY(kernel_path(probe.path));
   const auto elf = RS_TRY(ElfNames::open(path, ""));
   std::vector<ProbePoint> points;
-  for (const u64 begin : elf->begins_of(probe.name))
+  const std::vector<ElfFunction> found = elf->named(probe.name);
+  for (const auto& [begin, size] : found) {
+    if (size != 0 && probe.offset >= size) continue;
     points.push_back({"probe_" + file_word(path), event_name(probe), false, probe.at_return,
                       fmt::format("{}:{:#x}", path, begin + probe.offset), probe.at_return ? "ret=$retval:s64" : ""});
+  }
   if (!points.empty()) return points;
+  if (!found.empty())
+    return refuse(std::errc::invalid_argument,
+                  fmt::format("{}: {} has {:#x} bytes, and an offset must be within them, at an instruction's first byte",
+                              probe.text, probe.name, found.back().size));
   const std::vector<std::string> all = elf->functions();
+  if (elf->is_chosen(probe.name)) return refuse(std::errc::invalid_argument, chosen_by_loader(probe, all));
   const std::string near = did_you_mean(nearest(probe.name, all));
   return refuse(
       std::errc::no_such_file_or_directory,

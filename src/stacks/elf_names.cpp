@@ -5,6 +5,7 @@
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -16,7 +17,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <unordered_map>
+#include <map>
+#include <utility>
 
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
@@ -33,7 +35,13 @@ struct Symbol {
 };
 struct Range {
   u64 begin = 0, end = 0;
-  Dwarf_Off die = 0;
+  Dwarf_Off die = 0;  // of `units`: the number in unit_dies
+};
+// With -gsplit-dwarf a unit in the program is a skeleton, with addresses and lines; the functions are in another file's.
+struct Unit {
+  Dwarf_Die skeleton, die;  // the same, where nothing is split
+  bool known = false;       // its functions
+  std::vector<Range> functions{};
 };
 struct DwflEnd {
   void operator()(Dwfl* dwfl) const { dwfl_end(dwfl); }
@@ -109,11 +117,48 @@ bool has_checksum(int fd, GElf_Word wanted) {
   return sum == wanted;
 }
 
+// What libdw would allocate for the compressed sections of a file.
+u64 inflated_size(Elf* file) {
+  u64 all = 0;
+  size_t names = 0;
+  const bool named = elf_getshdrstrndx(file, &names) == 0;
+  for (Elf_Scn* section = elf_nextscn(file, nullptr); section != nullptr; section = elf_nextscn(file, section)) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) == nullptr || header.sh_type == SHT_NOBITS) continue;
+    u64 size = 0;
+    const char* const name = named ? elf_strptr(file, names, header.sh_name) : nullptr;
+    if (GElf_Chdr compressed; (header.sh_flags & SHF_COMPRESSED) != 0 && gelf_getchdr(section, &compressed) != nullptr) {
+      size = compressed.ch_size;
+    } else if (name != nullptr && std::strncmp(name, ".zdebug", 7) == 0) {  // "ZLIB" and the size, the high byte first
+      const Elf_Data* const data = elf_rawdata(section, nullptr);
+      if (data == nullptr || data->d_buf == nullptr || data->d_size < 12) continue;
+      for (u32 i = 4; i < 12; ++i) size = size << 8 | static_cast<const u8*>(data->d_buf)[i];
+    }
+    if (all + size < all) return ~u64{0};
+    all += size;
+  }
+  return all;
+}
+
+// Compilers' tables become 5 times as large, so a file beyond this is made to take memory.
+bool inflates_too_far(Elf* file, u64 bytes) {
+  const u64 quarter = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * page_size / 4;
+  return inflated_size(file) > std::min(std::max(u64{1} << 30, bytes * 16), quarter);
+}
+
+bool inflates_too_far(int fd) {
+  struct stat st {};
+  if (fstat(fd, &st) != 0) return true;
+  elf_version(EV_CURRENT);
+  const std::unique_ptr<Elf, int (*)(Elf*)> file(elf_begin(fd, ELF_C_READ_MMAP, nullptr), elf_end);
+  return file != nullptr && inflates_too_far(file.get(), static_cast<u64>(st.st_size));
+}
+
 // For libdw: a descriptor of the file with the debugging information of the module `main`, or -1. It is looked for by its
 // build ID, then by the name that `main` has in .gnu_debuglink, where gdb looks, then on the servers of DEBUGINFOD_URLS.
 // libdw's own search for that name waits at a pipe, and keeps the name of a file that does not fit (as of 0.188).
-int find_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, const char* main, const char* link,
-                   GElf_Word checksum, char** found) {
+int look_for_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, const char* main,
+                       const char* link, GElf_Word checksum, char** found) {
   const int fd = dwfl_build_id_find_debuginfo(module, data, name, base, main, link, checksum, found);
   if (fd >= 0) return fd;
   const std::string_view file = link == nullptr ? "" : link;
@@ -128,6 +173,17 @@ int find_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Add
     }
   }
   return dwfl_standard_find_debuginfo(module, data, name, base, nullptr, nullptr, 0, found);
+}
+
+// *data: a bool, whether one was left out.
+int find_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, const char* main, const char* link,
+                   GElf_Word checksum, char** found) {
+  const int fd = look_for_debuginfo(module, data, name, base, main, link, checksum, found);
+  if (fd < 0 || !inflates_too_far(fd)) return fd;
+  if (*data != nullptr) *static_cast<bool*>(*data) = true;
+  ::close(fd);
+  std::free(std::exchange(*found, nullptr));
+  return -1;
 }
 
 const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, find_debuginfo, dwfl_offline_section_address, nullptr};
@@ -192,17 +248,20 @@ struct ElfNames::Inside {
   };
   std::vector<Segment> segments;  // of code
   std::vector<elf::Symbol> symbols;
-  std::vector<elf::Range> units;                        // the units' code; die: the unit's
-  std::vector<std::pair<Dwarf_Off, std::vector<elf::Range>>> functions;  // of the units that were asked for, by offset
-  std::unordered_map<Dwarf_Off, std::string> scopes;  // of functions that have no linkage name: "a::b::"
+  std::vector<elf::Range> units;  // the units' code
+  std::vector<elf::Unit> unit_dies;
+  std::map<std::pair<const void*, Dwarf_Off>, std::string> scopes;  // of functions that have no linkage name: "a::b::"
   u64 dies_left = most_dies;
+  bool inflates = false;  // to more memory than its information is worth
+  std::string doubt{};
 
   result<void> load(const std::string& path, const std::string& build_id);
   result<void> report(const std::string& path, sys::Fd fd, const std::string& build_id);
   void read_segments(Elf* file, Dwarf_Addr bias);
   void read_symbols();
   void read_units();
-  const std::vector<Range>& functions_of(Dwarf_Die& unit);
+  bool may_open_split(Dwarf_Die& skeleton) const;
+  const std::vector<Range>& functions_of(elf::Unit& unit);
   void add_functions(Dwarf_Die& parent, std::vector<Range>& out, const std::string& scope, u32 depth);
   std::string name_of(Dwarf_Die& die) const;
   bool places_of(u64 address, std::vector<ElfPlace>& out);
@@ -239,6 +298,8 @@ result<void> ElfNames::Inside::load(const std::string& path, const std::string& 
 result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const std::string& build_id) {
   dwfl.reset(dwfl_begin(&callbacks));
   if (dwfl == nullptr) return refuse(std::errc::not_enough_memory, "libdw has no memory");
+  struct stat st {};
+  const u64 bytes_of_file = fstat(fd.get(), &st) == 0 ? static_cast<u64>(st.st_size) : 0;
   dwfl_report_begin(dwfl.get());
   module = dwfl_report_offline(dwfl.get(), path.c_str(), path.c_str(), fd.get());
   if (module == nullptr)
@@ -257,8 +318,15 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
                                                       ", recorded was " + build_id);
   read_segments(file, bias);
   if (segments.empty()) return refuse(std::errc::executable_format_error, path + " has no code");
-  dwarf = dwfl_module_getdwarf(module, &dwarf_bias);
+  void** data = nullptr;
+  dwfl_module_info(module, &data, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+  if (data != nullptr) *data = &inflates;
+  inflates = inflates_too_far(file, bytes_of_file);
+  dwarf = inflates ? nullptr : dwfl_module_getdwarf(module, &dwarf_bias);
   read_symbols();
+  if (inflates)
+    doubt = path + ": its compressed debugging information would take more memory than 16 times its size and 1 GiB, or than a "
+                   "quarter of this machine's; its functions have the names of symbols, without lines and inlined functions";
   if (dwarf != nullptr) read_units();
   return {};
 }
@@ -308,31 +376,56 @@ const Symbol* ElfNames::Inside::symbol_at(u64 address) const {
   return without_size;
 }
 
+// libdw opens the file that a skeleton names, and would wait at a pipe.
+bool ElfNames::Inside::may_open_split(Dwarf_Die& skeleton) const {
+  const auto text = [&](unsigned which, unsigned older) {
+    Dwarf_Attribute attribute;
+    const bool has = dwarf_attr(&skeleton, which, &attribute) != nullptr || dwarf_attr(&skeleton, older, &attribute) != nullptr;
+    const char* const found = has ? dwarf_formstring(&attribute) : nullptr;
+    return std::string(found != nullptr ? found : "", found != nullptr ? strnlen(found, PATH_MAX) : 0);
+  };
+  const std::filesystem::path name = text(DW_AT_dwo_name, DW_AT_GNU_dwo_name), folder = text(DW_AT_comp_dir, DW_AT_comp_dir);
+  const char *main = nullptr, *debug = nullptr;
+  dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, &main, &debug);
+  const char* const file = debug != nullptr ? debug : main != nullptr ? main : "";
+  const std::filesystem::path beside = std::filesystem::path(file).parent_path();
+  for (const auto& path : {beside / name, folder / name, beside / folder / name}) {
+    struct stat st {};
+    if (name.empty() || stat(path.c_str(), &st) != 0) continue;
+    const auto fd = open_regular(path);
+    if (!fd || inflates_too_far(fd->get())) return false;
+  }
+  return !name.empty();
+}
+
 void ElfNames::Inside::read_units() {
   units.clear();
+  unit_dies.clear();
   Dwarf_CU* cu = nullptr;
   for (u32 n = 0; n < 1'000'000; ++n) {
-    Dwarf_Die unit, sub;
-    if (dwarf_get_units(dwarf, cu, &cu, nullptr, nullptr, &unit, &sub) != 0) break;
-    const Dwarf_Off offset = dwarf_dieoffset(&unit);
+    elf::Unit unit{};
+    uint8_t type = 0;
+    if (dwarf_get_units(dwarf, cu, &cu, nullptr, &type, &unit.skeleton, nullptr) != 0) break;
+    unit.die = unit.skeleton;
+    Dwarf_Die split{};
+    if (type == DW_UT_skeleton && may_open_split(unit.skeleton) &&
+        dwarf_cu_info(cu, nullptr, nullptr, nullptr, &split, nullptr, nullptr, nullptr) == 0 && split.addr != nullptr)
+      unit.die = split;
     Dwarf_Addr base = 0, begin = 0, end = 0;
     ptrdiff_t at = 0;
-    for (u32 ranges = 0; ranges < 1'000'000 && (at = dwarf_ranges(&unit, at, &base, &begin, &end)) > 0; ++ranges) {
-      if (begin < end) units.push_back({begin, end, offset});
+    for (u32 ranges = 0; ranges < 1'000'000 && (at = dwarf_ranges(&unit.skeleton, at, &base, &begin, &end)) > 0; ++ranges) {
+      if (begin < end) units.push_back({begin, end, unit_dies.size()});
     }
+    unit_dies.push_back(std::move(unit));
   }
   sort(units);
 }
 
-const std::vector<Range>& ElfNames::Inside::functions_of(Dwarf_Die& unit) {
-  const Dwarf_Off offset = dwarf_dieoffset(&unit);
-  const auto at =
-      std::lower_bound(functions.begin(), functions.end(), offset, [](const auto& f, Dwarf_Off o) { return f.first < o; });
-  if (at != functions.end() && at->first == offset) return at->second;
-  std::vector<Range> found;
-  add_functions(unit, found, "", 0);
-  sort(found);
-  return functions.insert(at, {offset, std::move(found)})->second;
+const std::vector<Range>& ElfNames::Inside::functions_of(elf::Unit& unit) {
+  if (std::exchange(unit.known, true)) return unit.functions;
+  add_functions(unit.die, unit.functions, "", 0);
+  sort(unit.functions);
+  return unit.functions;
 }
 
 std::string ElfNames::Inside::name_of(Dwarf_Die& die) const {
@@ -349,7 +442,7 @@ std::string ElfNames::Inside::name_of(Dwarf_Die& die) const {
     if (dwarf_formref_die(&attribute, &next) == nullptr) break;
     origin = next;
   }
-  const auto scope = scopes.find(dwarf_dieoffset(&origin));
+  const auto scope = scopes.find({dwarf_cu_getdwarf(origin.cu), dwarf_dieoffset(&origin)});
   return (scope != scopes.end() ? scope->second : "") + demangled(name);
 }
 
@@ -366,7 +459,7 @@ void ElfNames::Inside::add_functions(Dwarf_Die& parent, std::vector<Range>& out,
     }
     if (tag == DW_TAG_subprogram && !scope.empty() && dwarf_hasattr(&child, DW_AT_linkage_name) == 0 &&
         dwarf_hasattr(&child, DW_AT_name) != 0)
-      scopes[dwarf_dieoffset(&child)] = scope;
+      scopes[{dwarf_cu_getdwarf(child.cu), dwarf_dieoffset(&child)}] = scope;
     if (tag == DW_TAG_subprogram) {
       Dwarf_Addr base = 0, begin = 0, end = 0;
       ptrdiff_t at = 0;
@@ -402,18 +495,18 @@ void ElfNames::Inside::inlined_at(Dwarf_Die& parent, u64 address, std::vector<Dw
 bool ElfNames::Inside::places_of(u64 with_bias, std::vector<ElfPlace>& out) {
   const u64 address = with_bias - dwarf_bias;
   const Range* const in_unit = range_at(units, address);
-  Dwarf_Die unit;
-  if (in_unit == nullptr || dwarf_offdie(dwarf, in_unit->die, &unit) == nullptr) return false;
+  if (in_unit == nullptr) return false;
+  elf::Unit& unit = unit_dies[in_unit->die];
   const Range* const function = range_at(functions_of(unit), address);
   Dwarf_Die outer;
-  if (function == nullptr || dwarf_offdie(dwarf, function->die, &outer) == nullptr) return false;
+  if (function == nullptr || dwarf_offdie(dwarf_cu_getdwarf(unit.die.cu), function->die, &outer) == nullptr) return false;
   std::vector<Dwarf_Die> chain{outer};
   inlined_at(outer, address, chain, 0);
   Dwarf_Files* files = nullptr;
   size_t file_count = 0;
-  if (dwarf_getsrcfiles(&unit, &files, &file_count) != 0) files = nullptr;
+  if (dwarf_getsrcfiles(&unit.die, &files, &file_count) != 0) files = nullptr;
   ElfPlace place;
-  if (Dwarf_Line* const line = dwarf_getsrc_die(&unit, address)) {
+  if (Dwarf_Line* const line = dwarf_getsrc_die(&unit.skeleton, address)) {
     int number = 0;
     if (const char* name = dwarf_linesrc(line, nullptr, nullptr)) place.file = name;
     if (dwarf_lineno(line, &number) == 0) place.line = static_cast<u32>(number);
@@ -449,6 +542,8 @@ result<std::unique_ptr<ElfNames>> ElfNames::open(const std::string& path, const 
   return std::unique_ptr<ElfNames>(new ElfNames(std::move(inside)));
 }
 
+const std::string& ElfNames::doubt() const { return inside_->doubt; }
+
 std::vector<ElfPlace> ElfNames::at(u64 file_offset) {
   std::vector<ElfPlace> out;
   for (const Inside::Segment& s : inside_->segments) {
@@ -463,20 +558,39 @@ std::vector<ElfPlace> ElfNames::at(u64 file_offset) {
   return out;
 }
 
-std::vector<u64> ElfNames::begins_of(std::string_view function) const {
-  std::vector<u64> begins;
+namespace {
+
+// A version's mark may follow it; a C++ name is without parameters.
+bool is_named(const Symbol& symbol, std::string_view function) {
+  const std::string_view name(symbol.name, strnlen(symbol.name, longest_name));
+  const bool version =
+      name.size() > function.size() && name.compare(0, function.size(), function) == 0 && name[function.size()] == '@';
+  return name == function || version || (name[0] == '_' && demangled(symbol.name) == function);
+}
+
+}  // namespace
+
+std::vector<ElfFunction> ElfNames::named(std::string_view function) const {
+  std::vector<ElfFunction> found;
   for (const Symbol& symbol : inside_->symbols) {
-    const std::string_view name(symbol.name, strnlen(symbol.name, longest_name));
-    const bool version =
-        name.size() > function.size() && name.compare(0, function.size(), function) == 0 && name[function.size()] == '@';
-    if (symbol.chosen || (name != function && !version && (name[0] != '_' || demangled(symbol.name) != function))) continue;
+    if (symbol.chosen || !is_named(symbol, function)) continue;
     for (const Inside::Segment& s : inside_->segments) {
-      if (symbol.begin - s.address < s.size) begins.push_back(symbol.begin - s.address + s.offset);
+      if (symbol.begin - s.address < s.size)
+        found.push_back({symbol.begin - s.address + s.offset, symbol.end - symbol.begin});
     }
   }
-  std::sort(begins.begin(), begins.end());
-  begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
-  return begins;
+  // Of several symbols at one place the largest counts.
+  std::sort(found.begin(), found.end(), [](const ElfFunction& a, const ElfFunction& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.size > b.size;
+  });
+  const auto same = [](const ElfFunction& a, const ElfFunction& b) { return a.begin == b.begin; };
+  found.erase(std::unique(found.begin(), found.end(), same), found.end());
+  return found;
+}
+
+bool ElfNames::is_chosen(std::string_view function) const {
+  return std::any_of(inside_->symbols.begin(), inside_->symbols.end(),
+                     [&](const Symbol& symbol) { return symbol.chosen && is_named(symbol, function); });
 }
 
 std::vector<std::string> ElfNames::functions() const {

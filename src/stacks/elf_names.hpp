@@ -24,6 +24,10 @@ struct ElfPlace {
   bool inlined = false;
 };
 
+struct ElfFunction {
+  u64 begin = 0, size = 0;  // as an offset in the file; size 0: unknown
+};
+
 class ElfNames {
  public:
   // "[vdso]": this process's own. build_id: in hex; empty: not compared. Errors: no regular file, no ELF file, another build id
@@ -35,9 +39,11 @@ class ElfNames {
 
   // Empty: no name is known. The innermost first; the last one is not inlined.
   std::vector<ElfPlace> at(u64 file_offset);
-  // Where functions of this name begin, as offsets in the file: a symbol's, or a C++ name without parameters, which several may
-  // have. Ascending, without a function that the loader chooses when the program starts (IFUNC).
-  std::vector<u64> begins_of(std::string_view function) const;
+  // Functions of this name: a symbol's, or a C++ name without parameters, which several may have. Ascending, without a function
+  // that the loader chooses when the program starts (IFUNC).
+  std::vector<ElfFunction> named(std::string_view function) const;
+  bool is_chosen(std::string_view function) const;  // by the loader
+  const std::string& doubt() const;  // a sentence, if it knows less than the file says; else empty
   std::vector<std::string> functions() const;  // all that have a symbol, demangled
 
  private:

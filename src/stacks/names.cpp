@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
+#include <queue>
 
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
@@ -26,12 +28,26 @@ bool is_file(const std::string& path) {
   return !path.empty() && (path[0] == '/' || path == "[vdso]") && path.rfind("//", 0) != 0 && path.rfind("/memfd:", 0) != 0;
 }
 
-// A regular file, as a whole; empty: it cannot be read.
-std::string read_regular(const std::string& path, size_t most) {
+// Anybody may have written /tmp/perf-PID.map: it is taken from root, this user, or the user of the process, if that lives.
+bool is_trusted(uid_t owner, i32 pid) {
+  struct stat process {};
+  return owner == 0 || owner == geteuid() ||
+         (stat(("/proc/" + std::to_string(pid)).c_str(), &process) == 0 && process.st_uid == owner);
+}
+
+// The lines of a map; empty: there is none. problem: a sentence, if not all of it is used.
+std::string read_perf_map(const std::string& path, i32 pid, std::string& problem) {
   const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat st {};
   if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
-  std::string text(std::min<size_t>(static_cast<size_t>(st.st_size), most), 0);
+  if (!is_trusted(st.st_uid, pid)) {
+    problem = fmt::format("{} belongs to user {}, who is neither root, nor this user, nor that of a living process {}: its "
+                          "names are not used; chown it, if they are right",
+                          path, st.st_uid, pid);
+    return "";
+  }
+  const auto size = static_cast<u64>(st.st_size);
+  std::string text(std::min<u64>(size, largest_perf_map), 0);
   size_t have = 0;
   while (have < text.size()) {
     const ssize_t n = read(fd.get(), text.data() + have, text.size() - have);
@@ -39,47 +55,81 @@ std::string read_regular(const std::string& path, size_t most) {
     have += static_cast<size_t>(n);
   }
   text.erase(have);
+  if (size <= largest_perf_map) return text;
+  text.erase(text.rfind('\n') + 1);
+  problem = fmt::format("{} has {} MiB, of which the first {} are read: newer functions have no names here", path, size >> 20,
+                        largest_perf_map >> 20);
   return text;
 }
 
 }  // namespace
 
-// "START SIZE name" a line, in hex.
+// "START SIZE name" a line, in hex. A later line replaces what it covers: code was moved, or its memory used again.
 struct Names::PerfMap {
   std::string text;
-  struct Entry {
+  struct Line {
     u64 begin, end;
     std::string_view name;
   };
-  std::vector<Entry> entries;
+  struct Part {  // of the addresses of a line
+    u64 begin, end;
+    u32 line;
+  };
+  std::vector<Line> lines;
+  std::vector<Part> parts;  // ascending; they do not overlap
 
   explicit PerfMap(std::string from) : text(std::move(from)) {
     std::string_view rest = text;
     while (!rest.empty()) {
-      std::string_view line = rest.substr(0, rest.find('\n'));
+      const std::string_view line = rest.substr(0, rest.find('\n'));
       rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-      u64 begin = 0, size = 0;
-      const auto number = [&](u64& value) {
-        if (line.rfind("0x", 0) == 0) line.remove_prefix(2);
-        const auto [end, code] = std::from_chars(line.data(), line.data() + line.size(), value, 16);
-        if (code != std::errc()) return false;
-        line.remove_prefix(static_cast<size_t>(end - line.data()));
-        line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-        return true;
-      };
-      if (number(begin) && number(size) && !line.empty() && begin + size > begin)
-        entries.push_back({begin, begin + size, line});
+      add(line);
     }
-    // Of those that begin at one address the last is the newest.
-    std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
+    cut();
   }
-  const Entry* find(u64 address) const {
-    auto at = std::upper_bound(entries.begin(), entries.end(), address, [](u64 a, const Entry& e) { return a < e.begin; });
-    for (int tries = 0; at != entries.begin() && tries < 8; ++tries) {
-      --at;
-      if (address < at->end) return &*at;
+  const Line* find(u64 address) const {
+    auto at = std::upper_bound(parts.begin(), parts.end(), address, [](u64 a, const Part& p) { return a < p.begin; });
+    return at != parts.begin() && address < (--at)->end ? &lines[at->line] : nullptr;
+  }
+
+ private:
+  void add(std::string_view line) {
+    u64 begin = 0, size = 0;
+    const auto number = [&](u64& value) {
+      if (line.rfind("0x", 0) == 0) line.remove_prefix(2);
+      const auto [end, code] = std::from_chars(line.data(), line.data() + line.size(), value, 16);
+      if (code != std::errc()) return false;
+      line.remove_prefix(static_cast<size_t>(end - line.data()));
+      line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+      return true;
+    };
+    if (number(begin) && number(size) && !line.empty() && begin + size > begin) lines.push_back({begin, begin + size, line});
+  }
+  // Goes through the addresses; at each the last line of those that cover it counts.
+  void cut() {
+    std::vector<u32> by_begin(lines.size());
+    std::iota(by_begin.begin(), by_begin.end(), 0);
+    std::stable_sort(by_begin.begin(), by_begin.end(), [&](u32 a, u32 b) { return lines[a].begin < lines[b].begin; });
+    std::priority_queue<u32> covering;
+    u64 at = 0;
+    const auto go_to = [&](u64 end) {
+      while (at < end && !covering.empty()) {
+        const u32 line = covering.top();
+        const u64 until = std::min(end, lines[line].end);
+        if (until > at) {
+          parts.push_back({at, until, line});
+          at = until;
+        } else {
+          covering.pop();
+        }
+      }
+      at = end;
+    };
+    for (const u32 line : by_begin) {
+      go_to(lines[line].begin);
+      covering.push(line);
     }
-    return nullptr;
+    go_to(~u64{0});
   }
 };
 
@@ -137,10 +187,10 @@ Names::Span Names::unnamed(std::string text, const std::string& path) {
 
 Names::Span Names::by_perf_map(i32 pid, u64 address) {
   if (pid > 0) {
-    if (const PerfMap::Entry* entry = perf_map(pid).find(address)) {
+    if (const PerfMap::Line* entry = perf_map(pid).find(address)) {
       const std::string path = "/tmp/perf-" + std::to_string(pid) + ".map";
-      return keep({{intern({sys::printable(entry->name), "[jit]", path, "", CodeFunction::Kind::jit}), 0, address - entry->begin,
-                    entry->end - entry->begin, 0, false}});
+      return keep({{intern({sys::printable(entry->name), "[jit]", path, "", CodeFunction::Kind::jit}), 0,
+                    address - entry->begin, entry->end - entry->begin, 0, false}});
     }
   }
   return unnamed(fmt::format("{:#x}", address), "");
@@ -148,9 +198,16 @@ Names::Span Names::by_perf_map(i32 pid, u64 address) {
 
 const Names::PerfMap& Names::perf_map(i32 pid) {
   auto& map = perf_maps_[pid];
-  if (map == nullptr)
-    map = std::make_shared<PerfMap>(read_regular("/tmp/perf-" + std::to_string(pid) + ".map", largest_perf_map));
+  if (map == nullptr) {
+    std::string problem, text = read_perf_map("/tmp/perf-" + std::to_string(pid) + ".map", pid, problem);
+    map = std::make_shared<PerfMap>(std::move(text));
+    add_problem(std::move(problem));
+  }
   return *map;
+}
+
+void Names::add_problem(std::string sentence) {
+  if (!sentence.empty() && problems_.size() < most_problems) problems_.push_back(std::move(sentence));
 }
 
 ElfNames* Names::elf_of(u32 file) {
@@ -158,9 +215,9 @@ ElfNames* Names::elf_of(u32 file) {
   if (fresh) {
     const CodeFile& code = maps_.file(file);
     auto opened = ElfNames::open(code.path, code.build_id);
+    if (opened) add_problem((*opened)->doubt());
+    else add_problem(opened.error().sentence + "; its functions have no names here");
     if (opened) at->second = std::move(*opened);
-    else if (problems_.size() < most_problems)
-      problems_.push_back(opened.error().sentence + "; its functions have no names here");
   }
   return at->second.get();
 }

@@ -48,7 +48,7 @@ class Names {
   u32 remark(const std::string& text);
 
   u64 unnamed() const { return unnamed_; }                         // different addresses
-  const std::vector<std::string>& problems() const { return problems_; }  // files that cannot name, a sentence each
+  const std::vector<std::string>& problems() const { return problems_; }  // files that cannot name all, a sentence each
 
   static bool of_kernel(u64 address) { return address >> 63 != 0; }
 
@@ -70,6 +70,7 @@ class Names {
   Span by_perf_map(i32 pid, u64 address);
   Span unnamed(std::string text, const std::string& path);
   ElfNames* elf_of(u32 file);
+  void add_problem(std::string sentence);  // empty: there is none
   const PerfMap& perf_map(i32 pid);
   u32 intern(CodeFunction function);
   u32 source_number(const std::string& source);

@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     if (elf.error().sentence.empty()) std::abort();
     return 0;
   }
-  (void)(*elf)->begins_of("main");
+  (void)(*elf)->named("main");
   for (size_t offset = 0; offset < size; offset += 1 + size / 64) {
     for (const ElfPlace& place : (*elf)->at(offset)) {
       if (place.function.empty()) std::abort();

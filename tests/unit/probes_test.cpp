@@ -1,4 +1,6 @@
 // Probes: their names on the command line, the notes of ELF files, and arguments in the kernel's words.
+#include <dlfcn.h>
+#include <gnu/libc-version.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,6 +79,11 @@ TEST(Probe, IsParsedOrRefusedWithTheForms) {
   }
 }
 
+std::string libc_of_this() {
+  Dl_info info{};
+  return dladdr(reinterpret_cast<void*>(&gnu_get_libc_version), &info) != 0 ? info.dli_fname : "";
+}
+
 TEST(Probe, FindsAllItsPlacesAndTellsNearNames) {
   std::vector<std::string> notices;
   const auto points = [&](const std::string& text) { return points_of(*Probe::parse(text), notices); };
@@ -93,6 +100,10 @@ TEST(Probe, FindsAllItsPlacesAndTellsNearNames) {
   ASSERT_TRUE(overloaded);
   EXPECT_EQ(overloaded->size(), 2u);
   EXPECT_EQ((*overloaded)[0].system + ":" + (*overloaded)[0].name, "probe_probed:probed_overloaded");
+  EXPECT_TRUE(points("uprobe:" + probed + ":probed_work+1"));
+  EXPECT_THAT(points("uprobe:" + probed + ":probed_work+0x10000").error().sentence,
+              HasSubstr("bytes, and an offset must be within them, at an instruction's first byte"));
+  EXPECT_THAT(points("uprobe:" + libc_of_this() + ":strlen").error().sentence, HasSubstr("the loader chooses strlen when"));
   EXPECT_THAT(points("usdt:" + probed + ":probed:listend").error().sentence, HasSubstr("did you mean probed:listened?"));
   EXPECT_THAT(points("uprobe:" + probed + ":probed_wrok").error().sentence, HasSubstr("did you mean probed_work?"));
   EXPECT_THAT(points("usdt:" RINGSIDE_BUILD_DIR "/tests/walker_O2:a:b").error().sentence, HasSubstr("no USDT probes at all"));

@@ -1,4 +1,6 @@
 // Names of addresses against the debugger's, hostile files, maps over time, and which stack belongs to which event.
+#include <fcntl.h>
+#include <gelf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "cli/hand_made.hpp"
@@ -143,6 +146,70 @@ TEST(Names, CompiledAtRunTimeByPerfMap) {
   fs::remove(file);
 }
 
+// A line of a map that is written later replaces what it covers, whatever its beginning; the rest of the older one stays.
+TEST(Names, OfCodeThatWasCompiledAgainIsTheLast) {
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  const i32 pid = getpid();
+  const std::string file = "/tmp/perf-" + std::to_string(pid) + ".map";
+  std::ofstream(file) << "1100 10 old\n1108 4 inner\n1200 40 a\n1210 10 b\n1000 180 new\n1210 8 c\n0 20 first\n";
+  maps.add(7, pid, {0, 0x10000, 0, maps.file("", "")});
+  const auto at = [&](u64 address) { return names.at(maps.space(7), address)[0]; };
+  const auto name = [&](u64 address) { return names.function(at(address).function).name; };
+  for (const u64 address : {0x1000u, 0x1100u, 0x1108u, 0x110Fu, 0x117Fu}) EXPECT_EQ(name(address), "new") << address;
+  EXPECT_EQ(name(0x1180), "0x1180");
+  EXPECT_EQ(name(0x1200), "a");
+  EXPECT_EQ(name(0x1210), "c");
+  EXPECT_EQ(name(0x1218), "b");
+  EXPECT_EQ(at(0x1218).offset, 8u);
+  EXPECT_EQ(name(0x1220), "a");
+  EXPECT_EQ(name(0), "first");
+  EXPECT_TRUE(names.problems().empty());
+  fs::remove(file);
+}
+
+// Anybody may have written the map of a process that is gone.
+TEST(Names, AnotherUsersMapIsNotBelieved) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  Symbols kernel;
+  CodeMaps maps;
+  const i32 gone = 0x7FFFFFF0, own = getpid();
+  for (const i32 pid : {gone, own}) {
+    for (const uid_t owner : {0u, 12345u}) {
+      Names names(kernel, maps);
+      const std::string file = "/tmp/perf-" + std::to_string(pid) + ".map";
+      std::ofstream(file) << "1000 10 name\n";
+      ASSERT_EQ(chown(file.c_str(), owner, 0), 0);
+      maps.add(7, pid, {0, 0x10000, 0, maps.file("", "")});
+      maps.clear(8, pid);
+      maps.add(8, pid, {0, 0x10000, 0, maps.file("", "")});
+      EXPECT_EQ(names.function(names.at(maps.space(8), 0x1000)[0].function).name, owner == 0 ? "name" : "0x1000");
+      ASSERT_EQ(names.problems().size(), owner == 0 ? 0u : 1u);
+      if (owner != 0) {
+        EXPECT_THAT(names.problems()[0], testing::HasSubstr(file + " belongs to user 12345, who is neither root"));
+      }
+      fs::remove(file);
+    }
+  }
+}
+
+// A map of more than 256 MiB is cut at a line's end, and that is said.
+TEST(Names, ALargeMapIsCutAloud) {
+  Symbols kernel;
+  CodeMaps maps;
+  Names names(kernel, maps);
+  const i32 pid = getpid();
+  const std::string file = "/tmp/perf-" + std::to_string(pid) + ".map";
+  std::ofstream(file) << "1000 10 name\n";
+  fs::resize_file(file, (u64{256} << 20) + 1);
+  maps.add(7, pid, {0, 0x10000, 0, maps.file("", "")});
+  EXPECT_EQ(names.function(names.at(maps.space(7), 0x1000)[0].function).name, "name");
+  ASSERT_EQ(names.problems().size(), 1u);
+  EXPECT_THAT(names.problems()[0], testing::HasSubstr("has 256 MiB, of which the first 256 are read"));
+  fs::remove(file);
+}
+
 TEST(Names, TheKernelsAsItPrintsThem) {
   Symbols kernel;
   kernel.load(
@@ -195,7 +262,7 @@ TEST(Elf, DebuggingInformationIsFoundByTheNameInTheFile) {
                          "objcopy --add-gnu-debuglink=" + file + ".debug " + file).c_str()), 0);
   const auto has_main = [&] {
     auto elf = ElfNames::open(file, "");
-    return elf && !(*elf)->begins_of("main").empty();
+    return elf && !(*elf)->named("main").empty();
   };
   EXPECT_TRUE(has_main());
   fs::create_directory(folder + "/.debug");
@@ -205,6 +272,82 @@ TEST(Elf, DebuggingInformationIsFoundByTheNameInTheFile) {
   EXPECT_FALSE(has_main());
   ASSERT_EQ(mkfifo((file + ".debug").c_str(), 0600), 0);
   EXPECT_FALSE(has_main());
+  fs::remove_all(folder);
+}
+
+// A few bytes of a compressed section may stand for gigabytes. Symbols are enough then, and a sentence says so. It is the same
+// for the file's own information, in both formats, and for that of a separate file.
+TEST(Elf, DebuggingInformationThatFillsTheMemoryIsLeftOut) {
+  const std::string folder = fs::temp_directory_path() / ("ringside-inflated-" + std::to_string(getpid()));
+  const std::string walker = RINGSIDE_BUILD_DIR "/tests/walker_O2", file = folder + "/file", debug = folder + "/file.debug";
+  fs::create_directory(folder);
+  // Says in the header of each compressed section that it has 2^62 bytes.
+  const auto inflate = [](const std::string& path) {
+    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    elf_version(EV_CURRENT);
+    Elf* const elf = elf_begin(fd, ELF_C_READ, nullptr);
+    u32 changed = 0;
+    for (Elf_Scn* section = elf_nextscn(elf, nullptr); section != nullptr; section = elf_nextscn(elf, section)) {
+      GElf_Shdr header;
+      if (gelf_getshdr(section, &header) == nullptr) continue;
+      char mark[4] = {};
+      const bool old = pread(fd, mark, 4, static_cast<off_t>(header.sh_offset)) == 4 && std::memcmp(mark, "ZLIB", 4) == 0;
+      if (!old && (header.sh_flags & SHF_COMPRESSED) == 0) continue;
+      const u64 size = old ? u64{0x40} : u64{1} << 62;
+      changed += pwrite(fd, &size, 8, static_cast<off_t>(header.sh_offset) + (old ? 4 : 8)) == 8;
+    }
+    elf_end(elf);
+    close(fd);
+    return changed != 0;
+  };
+  const auto doubt = [&] {
+    auto elf = ElfNames::open(file, "");
+    EXPECT_TRUE(elf) << elf.error().sentence;
+    EXPECT_FALSE((*elf)->named("main").empty());
+    return (*elf)->doubt();
+  };
+  for (const std::string how : {"zlib", "zlib-gnu"}) {
+    ASSERT_EQ(std::system(("objcopy --compress-debug-sections=" + how + " " + walker + " " + file).c_str()), 0);
+    EXPECT_EQ(doubt(), "");
+    ASSERT_TRUE(inflate(file)) << how;
+    EXPECT_THAT(doubt(), testing::HasSubstr(file + ": its compressed debugging information would take more memory"));
+  }
+  ASSERT_EQ(std::system(("objcopy --remove-section=.note.gnu.build-id --strip-debug " + walker + " " + file +
+                         " && objcopy --only-keep-debug --compress-debug-sections=zlib " + walker + " " + debug).c_str()),
+            0);
+  ASSERT_TRUE(inflate(debug));
+  ASSERT_EQ(std::system(("objcopy --add-gnu-debuglink=" + debug + " " + file).c_str()), 0);
+  EXPECT_THAT(doubt(), testing::HasSubstr("would take more memory"));
+  fs::remove_all(folder);
+}
+
+// -gsplit-dwarf: the functions stand in another file, which the program names. Any name is no hang.
+TEST(Elf, InlinedFunctionsOfASplitUnit) {
+  const std::string folder = fs::temp_directory_path() / ("ringside-split-" + std::to_string(getpid()));
+  fs::create_directory(folder);
+  std::ofstream(folder + "/split.cpp") << R"(
+volatile int sink;
+namespace deep { static inline __attribute__((always_inline)) void inlined(int n) { sink = n; sink += n; } }
+__attribute__((noinline)) void outer(int n) { deep::inlined(n); sink = 0; }
+int main() { outer(1); })";
+  ASSERT_EQ(std::system(("cd " + folder + " && g++ -O1 -g -gsplit-dwarf -c split.cpp && g++ -o split split.o").c_str()), 0);
+  const auto places = [&] {
+    std::set<std::vector<std::string>> found;
+    auto elf = ElfNames::open(folder + "/split", "");
+    for (const ElfFunction& f : (*elf)->named("outer")) {
+      for (u64 at = f.begin; at < f.begin + f.size; ++at) {
+        std::vector<std::string> names;
+        for (const ElfPlace& place : (*elf)->at(at)) names.push_back(place.function);
+        found.insert(names);
+      }
+    }
+    return found;
+  };
+  EXPECT_TRUE(places().count({"deep::inlined", "outer"}));
+  fs::remove(folder + "/split.dwo");
+  EXPECT_THAT(places(), ElementsAre(std::vector<std::string>{"outer"}));
+  ASSERT_EQ(mkfifo((folder + "/split.dwo").c_str(), 0600), 0);
+  EXPECT_THAT(places(), ElementsAre(std::vector<std::string>{"outer"}));
   fs::remove_all(folder);
 }
 
