@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -223,6 +224,42 @@ std::string short_name(std::string name) {
   return begin < name.size() ? name.substr(begin) + clone : name + clone;
 }
 
+// Rust's older mangling is C++'s, with a hash behind the name and escapes in it: "core..ops$LT$T$GT$::f::h0123456789abcdef".
+// Empty: the name is none of these.
+std::string rust_name(std::string_view text) {
+  constexpr size_t hash = 16;
+  const size_t end = text.rfind("::h");
+  if (end == text.npos || text.size() != end + 3 + hash || text.find_first_not_of("0123456789abcdef", end + 3) != text.npos)
+    return "";
+  static constexpr std::pair<std::string_view, char> escapes[] = {{"SP", '@'}, {"BP", '*'}, {"RF", '&'}, {"LT", '<'},
+                                                                  {"GT", '>'}, {"LP", '('}, {"RP", ')'}, {"C", ','}};
+  // The character of an escape; 0: it is none.
+  const auto escaped = [](std::string_view word) {
+    for (const auto& [known, c] : escapes)
+      if (word == known) return c;
+    u32 code = 0;
+    const char* const past = word.data() + word.size();
+    const bool is_number = word.size() > 1 && word[0] == 'u' && std::from_chars(word.data() + 1, past, code, 16).ptr == past;
+    return is_number && code >= 0x20 && code < 0x7F ? static_cast<char>(code) : '\0';
+  };
+  std::string out;
+  for (size_t i = 0; i < end;) {
+    const bool begins = i == 0 || (i >= 2 && text.compare(i - 2, 2, "::") == 0);
+    if (begins && text.compare(i, 2, "_$") == 0) ++i;
+    const size_t close = text[i] == '$' ? text.find('$', i + 1) : text.npos;
+    if (const char c = close < end ? escaped(text.substr(i + 1, close - i - 1)) : '\0'; c != 0) {
+      out += c;
+      i = close + 1;
+    } else if (text.compare(i, 2, "..") == 0) {
+      out += "::";
+      i += 2;
+    } else {
+      out += text[i++];
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string demangled(const char* name) {
@@ -230,7 +267,8 @@ std::string demangled(const char* name) {
   if (name[0] == '_' && name[1] == 'Z') {
     int status = 0;
     char* const text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
-    if (status == 0 && text != nullptr) out = short_name(text);
+    if (status == 0 && text != nullptr) out = rust_name(text);
+    if (status == 0 && text != nullptr && out.empty()) out = short_name(text);
     std::free(text);
   }
   if (out.empty()) out.assign(name, strnlen(name, longest_name));

@@ -363,6 +363,13 @@ TEST(Elf, NamesAreShort) {
   EXPECT_EQ(demangled("_Z1fPFivE"), "f");
   EXPECT_EQ(demangled("_Z3foov.part.0"), "foo [clone .part.0]");
   EXPECT_EQ(demangled("_Zgarbage"), "_Zgarbage");
+  EXPECT_EQ(demangled("_ZN3std2rt10lang_start17h0123456789abcdefE"), "std::rt::lang_start");
+  EXPECT_EQ(demangled("_ZN4core3ptr46drop_in_place$LT$alloc..vec..Vec$LT$u8$GT$$GT$17h0123456789abcdefE"),
+            "core::ptr::drop_in_place<alloc::vec::Vec<u8>>");
+  EXPECT_EQ(demangled("_ZN58_$LT$alloc..string..String$u20$as$u20$core..fmt..Debug$GT$3fmt17hf123456789abcdefE"),
+            "<alloc::string::String as core::fmt::Debug>::fmt");
+  EXPECT_EQ(demangled("_ZN1a13b$u7b$$x$u7d$17h0123456789abcdefE"), "a::b{$x}");
+  EXPECT_EQ(demangled("_ZN1a17h0123456789abcdegE"), "a::h0123456789abcdeg");
   EXPECT_EQ(demangled("line\nbreak"), "line?break");
 }
 
