@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 
+#include <fstream>
+
 #include "unit/writer_process.hpp"
 
 namespace ringside::test::remote_process_test {
@@ -451,6 +453,38 @@ TEST(RemoteProcesses, AWriterLeavesAnotherWritersSocketInPlace) {
     EXPECT_EQ(second.error(), EADDRINUSE);
   }
   EXPECT_EQ(access(path.c_str(), F_OK), 0);
+}
+
+// Every file refuses connections as a dead writer's socket does.
+TEST(RemoteProcesses, AWriterRemovesNoFileAtItsPath) {
+  const std::string path = fresh_path(), target = path + ".target";
+  const auto refused = [&] { return ProcessWriter<>({path, {}}).error(); };
+  std::ofstream(path) << "precious";
+  EXPECT_EQ(refused(), EEXIST);
+  EXPECT_EQ(must(sys::read_file(path)), "precious");
+  ASSERT_EQ(rename(path.c_str(), target.c_str()), 0);
+  ASSERT_EQ(symlink(target.c_str(), path.c_str()), 0);
+  EXPECT_EQ(refused(), EEXIST);
+  EXPECT_EQ(must(sys::read_file(path)), "precious");
+  unlink(path.c_str());
+  unlink(target.c_str());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(refused(), EEXIST);
+  unlink(path.c_str());
+}
+
+TEST(RemoteProcesses, AWriterRemovesOnlyItsOwnSocketAtItsEnd) {
+  const std::string path = fresh_path();
+  auto first = std::make_unique<ProcessWriter<>>(ProcessOptions{path, {}});
+  ASSERT_EQ(first->error(), 0);
+  unlink(path.c_str());
+  {
+    ProcessWriter<> second({path, {}});
+    ASSERT_EQ(second.error(), 0);
+    first.reset();
+    EXPECT_TRUE(connected(path));
+  }
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
 // Any answer to any request: an error within the time, never a crash.

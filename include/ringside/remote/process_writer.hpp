@@ -113,7 +113,9 @@ class ProcessWriter {
   ProcessWriter(const ProcessWriter&) = delete;
   ProcessWriter& operator=(const ProcessWriter&) = delete;
 
-  int error() const noexcept { return service_->error(); }  // an errno if listening at the path failed; otherwise 0
+  // 0, or an errno if there is no service. EADDRINUSE: another writer listens at the path. EEXIST: a file that is no socket
+  // is there; it stays.
+  int error() const noexcept { return service_->error(); }
 
   // Null while no reader is attached, or if the reader has fewer rings.
   RINGSIDE_INLINE Writer* ring(u32 index) noexcept {
@@ -264,7 +266,7 @@ class ProcessWriter {
       error_.notify_all();
       if (error == 0) {
         serve();
-        unlink(options_.path.c_str());
+        unlink_own();
       }
       if (listening_ >= 0) ::close(listening_);
     }
@@ -288,11 +290,26 @@ class ProcessWriter {
       std::memcpy(at.sun_path, options_.path.c_str(), options_.path.size());
       listening_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
       if (listening_ < 0) return errno;
-      // A socket on which nobody listens was left behind by a dead writer.
       if (connect(listening_, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 || errno == EAGAIN) return EADDRINUSE;
-      if (errno == ECONNREFUSED) unlink(options_.path.c_str());
+      if (errno == ECONNREFUSED)
+        if (const int error = unlink_left_behind(); error != 0) return error;
       if (fchmod(listening_, 0600) != 0 || bind(listening_, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0) return errno;
+      (void)lstat(options_.path.c_str(), &bound_);
       return ::listen(listening_, 4) != 0 ? errno : 0;
+    }
+    // A socket on which nobody listens was left behind by a dead writer. Every other file refuses connections, too, and stays.
+    int unlink_left_behind() const {
+      struct stat st {};
+      if (lstat(options_.path.c_str(), &st) != 0) return errno == ENOENT ? 0 : errno;
+      if (!S_ISSOCK(st.st_mode)) return EEXIST;
+      return unlink(options_.path.c_str()) == 0 || errno == ENOENT ? 0 : errno;
+    }
+    // The path may lead to another file by now. No other one has this inode's number while the socket is open.
+    void unlink_own() const {
+      struct stat st {};
+      if (lstat(options_.path.c_str(), &st) == 0 && S_ISSOCK(st.st_mode) && st.st_dev == bound_.st_dev &&
+          st.st_ino == bound_.st_ino)
+        unlink(options_.path.c_str());
     }
 
     void serve() {
@@ -550,6 +567,7 @@ class ProcessWriter {
     const Zeros ours_{1, 0};  // 1; 0 in a child of fork
     std::vector<bool> off_;  // events that the reader has switched off, by index; or empty
     int listening_ = -1, reader_ = -1, stop_ = -1;
+    struct stat bound_ {};  // the socket's file
     std::atomic<int> error_{0};  // -1: not known yet
     std::vector<std::unique_ptr<Session>> sessions_;  // those before: a thread may be about to look at their private words
     pthread_t thread_{};
