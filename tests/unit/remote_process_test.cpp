@@ -352,6 +352,33 @@ TEST(RemoteProcesses, AProgramWritesAndSwitchesOnRequest) {
   EXPECT_EQ(switched, (std::vector<std::pair<u32, bool>>{{8, true}}));
 }
 
+TEST(RemoteProcesses, ABusyReaderKeepsNobodyElseWaiting) {
+  const std::string path = fresh_path();
+  std::atomic<bool> waits{false}, answered{false}, starved{false};
+  std::atomic<int> calls{0};
+  const auto slow = [&](u32, std::string_view) {
+    usleep(20000);
+    if (!waits || ++calls != 10) return 0;
+    for (int i = 0; i < 60'000 && !answered; ++i) usleep(1000);  // ten requests are longer than a glance: it has come
+    starved = !answered;
+    return 0;
+  };
+  ProcessWriter<> writer({path, {}, slow});
+  auto p = attach(path);
+  std::atomic<bool> over{false};
+  std::thread busy([&] {
+    while (!over) (void)p->write(0, "x");
+  });
+  const sys::Fd second = connected(path);
+  waits = true;
+  Answer a{};
+  EXPECT_EQ(recv(second.get(), &a, sizeof a, 0), static_cast<ssize_t>(sizeof a));
+  EXPECT_EQ(a.error, EBUSY);
+  answered = over = true;
+  busy.join();
+  EXPECT_FALSE(starved);
+}
+
 TEST(RemoteProcesses, AWriterMayLackTheOptionalRequests) {
   const std::string path = fresh_path();
   ProcessWriter<> writer({path, {{1, "app", "tick", "name: tick"}}});

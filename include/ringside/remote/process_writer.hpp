@@ -312,9 +312,12 @@ class ProcessWriter {
         unlink(options_.path.c_str());
     }
 
+    static constexpr int glance_ms = 50;
+
     void serve() {
       for (;;) {
-        // With a reader attached, wait in recvmsg alone, which is faster; everything else may wait 50 ms.
+        // With a reader attached, wait in recvmsg alone, which is faster. Everything else waits for two of its time-outs and one
+        // request at most.
         pollfd on[2] = {{stop_, POLLIN, 0}, {listening_, POLLIN, 0}};
         if (poll(on, 2, reader_ >= 0 ? 0 : -1) < 0 && errno != EINTR) break;
         if (on[0].revents != 0) break;
@@ -326,17 +329,23 @@ class ProcessWriter {
             ::close(fd);
           } else if (fd >= 0) {
             reader_ = fd;
-            const timeval now_and_then{0, 50000};
+            const timeval now_and_then{0, glance_ms * 1000};
             setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &now_and_then, sizeof now_and_then);
           }
         }
-        for (int n = 0; reader_ >= 0 && n < 100; ++n) {
+        for (const u64 until = now_ms() + glance_ms; reader_ >= 0 && now_ms() < until;) {
           const Next next = one_request();
           if (next == Next::gone) hang_up();
           if (next != Next::served) break;
         }
       }
       hang_up();
+    }
+
+    static u64 now_ms() noexcept {
+      timespec t;
+      clock_gettime(CLOCK_MONOTONIC, &t);
+      return static_cast<u64>(t.tv_sec) * 1000 + static_cast<u64>(t.tv_nsec) / 1'000'000;
     }
 
     void hang_up() {
