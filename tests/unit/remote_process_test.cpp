@@ -379,6 +379,25 @@ TEST(RemoteProcesses, ABusyReaderKeepsNobodyElseWaiting) {
   EXPECT_FALSE(starved);
 }
 
+// A text that was cut would give another event than the program wrote.
+TEST(RemoteProcesses, AnEventThatDoesNotFitIsRefused) {
+  const std::string path = fresh_path();
+  const auto error = [&](const ProcessEvent& e) { return ProcessWriter<>({path, {e}}).error(); };
+  EXPECT_EQ(error({1, std::string(64, 's'), "e", ""}), E2BIG);
+  EXPECT_EQ(error({1, "s", std::string(64, 'n'), ""}), E2BIG);
+  EXPECT_EQ(error({1, "s", "n", std::string(format_room, 'f')}), E2BIG);
+  EXPECT_EQ(error({1, "s", "n", std::string("f\0g", 3)}), E2BIG);
+  EXPECT_EQ(ProcessWriter<>({path, std::vector<ProcessEvent>(most_events + 1, {1, "s", "n", ""})}).error(), E2BIG);
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+  const ProcessEvent longest{1, std::string(63, 's'), std::string(63, 'n'), std::string(format_room - 1, 'f')};
+  ProcessWriter<> writer({path, {longest}});
+  ASSERT_EQ(writer.error(), 0);
+  const auto p = attach(path);
+  EXPECT_EQ(p->events()[0].system, longest.system);
+  EXPECT_EQ(p->events()[0].name, longest.name);
+  EXPECT_EQ(p->events()[0].format, longest.format);
+}
+
 TEST(RemoteProcesses, AWriterMayLackTheOptionalRequests) {
   const std::string path = fresh_path();
   ProcessWriter<> writer({path, {{1, "app", "tick", "name: tick"}}});

@@ -52,7 +52,8 @@ namespace ringside::remote {
 
 struct ProcessEvent {
   u32 id;  // the first two bytes of its payload
-  std::string system, name, format;  // the text of a tracefs format file
+  std::string system, name;  // 63 bytes at most
+  std::string format;        // the text of a tracefs format file; 3,839 bytes at most
 };
 
 // The path at which a writer of this name is found without being named: `ringside mount` shows it as remotes/NAME. Makes the
@@ -114,7 +115,7 @@ class ProcessWriter {
   ProcessWriter& operator=(const ProcessWriter&) = delete;
 
   // 0, or an errno if there is no service. EADDRINUSE: another writer listens at the path. EEXIST: a file that is no socket
-  // is there; it stays.
+  // is there; it stays. E2BIG: an event's text does not fit, or there are more than 4,095 events.
   int error() const noexcept { return service_->error(); }
 
   // Null while no reader is attached, or if the reader has fewer rings.
@@ -217,6 +218,10 @@ class ProcessWriter {
   class Service {
    public:
     Service(ProcessOptions options, Session*& now) : options_(std::move(options)), now_(now) {
+      if (!fit(options_.events)) {
+        error_ = E2BIG;
+        return;
+      }
       if (ours_.get() == nullptr || (stop_ = eventfd(0, EFD_CLOEXEC)) < 0) {
         error_ = errno;
         return;
@@ -422,6 +427,16 @@ class ProcessWriter {
       return n == static_cast<ssize_t>(size) ? Next::served : Next::gone;
     }
 
+    // A reader gets the texts whole, each with its NUL.
+    static bool fit(const std::vector<ProcessEvent>& events) {
+      const auto fits = [](const std::string& text, size_t room) {
+        return text.size() < room && text.find('\0') == std::string::npos;
+      };
+      return events.size() <= most_events && std::all_of(events.begin(), events.end(), [&](const ProcessEvent& e) {
+        return fits(e.system, sizeof(EventAnswer::system)) && fits(e.name, sizeof(EventAnswer::name)) &&
+               fits(e.format, sizeof(EventAnswer::format));
+      });
+    }
     bool describe_event(u32 n, EventAnswer& a) const {
       a.head.id = abilities();
       a.head.error = n < options_.events.size() ? 0 : ENOENT;
