@@ -88,9 +88,11 @@ result<std::vector<std::string>> files_of_recording(int open, const std::string&
   return ours;
 }
 
-// Removes an older recording. Touches nothing else in the directory.
+// Removes an older recording. Touches nothing else in the directory. meta.json goes last: what a death leaves is a recording, or
+// empty.
 result<void> clear_directory(int open, const std::string& dir) {
-  const auto files = RS_TRY(files_of_recording(open, dir));
+  auto files = RS_TRY(files_of_recording(open, dir));
+  std::partition(files.begin(), files.end(), [](const std::string& name) { return name != "meta.json"; });
   for (const std::string& name : files) {
     if (unlinkat(open, name.c_str(), 0) != 0) return fail(errno, "cannot replace the older recording in " + dir);
   }
@@ -175,13 +177,14 @@ result<std::optional<Older>> find_older(const std::string& dir) {
                   "will not record into " + older.path + ": it is no directory; choose another one with -o");
   if (!RS_TRY(holds(older.path))) return std::nullopt;
   if (lstat(older.old.c_str(), &st) != 0) return older;
-  const auto is_one = S_ISDIR(st.st_mode) ? holds(older.old) : result<bool>(false);
+  // An empty directory, which a death in the middle of set_aside leaves, is replaced by the rename itself.
+  const auto is_one = S_ISDIR(st.st_mode) ? holds(older.old) : refuse(std::errc::not_a_directory, "");
   if (!is_one && is_one.error().code == std::errc::device_or_resource_busy) return tl::unexpected<Error>(is_one.error());
-  if (!is_one || !*is_one)
+  if (!is_one)
     return refuse(std::errc::file_exists,
                   "will not replace " + older.old + ", where the older recording in " + older.path +
                       " would go: it is no recording; move one of them, or choose another directory with -o");
-  older.replaces = true;
+  older.replaces = *is_one;
   return older;
 }
 

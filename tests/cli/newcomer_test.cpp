@@ -556,6 +556,10 @@ TEST_F(Newcomer, AnOlderRecordingIsKept) {
   ASSERT_EQ(ringside("record -q --libc io dd if=/etc/hostname of=copy").code, 0);  // a second .old takes the place of the first
   EXPECT_EQ(events("ringside.data.old").size(), 0u);
   EXPECT_GT(events().size(), 0u);
+  // A recorder that died in between left .old empty.
+  ASSERT_EQ(run("rm ringside.data.old/*").code, 0);
+  ASSERT_EQ(ringside("record true").code, 0);
+  EXPECT_GT(events("ringside.data.old").size(), 0u);
   // Through a symlink: its target.
   ASSERT_EQ(run("mkdir far && ln -s far/r near").code, 0);
   ASSERT_EQ(ringside("record -q -o far/r true").code, 0);
