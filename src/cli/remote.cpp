@@ -53,15 +53,31 @@ RemoteFeed::Options feed_options(const RemoteOptions& options) {
   return make;
 }
 
+// The error of a writer that is not there may be only for now: then waits a moment.
+bool may_come(const RemoteOptions& options, const RemoteFeed& writer, std::optional<Child>& child, const Error& error) {
+  const bool expected = (child && !child->ended()) || options.again || writer.lives() != 0;
+  if (!expected || !nobody_yet(error)) return false;
+  usleep(5000);
+  return true;
+}
+
+// The first writer. Until it is there, an older recording stays in its place.
+result<void> first_writer(const RemoteOptions& options, RemoteFeed& writer, std::optional<Child>& child,
+                          const std::function<bool()>& over) {
+  while (!over()) {
+    auto found = writer.connect();
+    if (found || !may_come(options, writer, child, found.error())) return found;
+  }
+  return refuse(std::errc::timed_out, "no external writer came to " + options.socket + ": nothing is recorded");
+}
+
 // Records one writer after another, until the last has gone. Returns an exit code.
 int follow_writers(const RemoteOptions& options, RemoteFeed& writer, RecordingRun& run, std::optional<Child>& child, Told& told,
                    const std::function<bool()>& over) {
   while (!over() && !run.failed()) {
     if (!writer.attached()) {
       if (auto done = writer.attach(run); !done) {
-        const bool may_come = (child && !child->ended()) || options.again || writer.lives() != 0;
-        if (!may_come || !nobody_yet(done.error())) return failed(done.error());
-        usleep(5000);
+        if (!may_come(options, writer, child, done.error())) return failed(done.error());
         continue;
       }
     }
@@ -82,24 +98,9 @@ int follow_writers(const RemoteOptions& options, RemoteFeed& writer, RecordingRu
   return exit_ok;
 }
 
-result<int> run_remote(const RemoteOptions& options) {
-  const RemoteFeed::Options make = feed_options(options);
-  RemoteFeed writer(make);
-  const auto made = RS_TRY(new_recording(options.out, make.attach.buffer.clock, options.compress));
-  RecordingRun& run = *made;
-  run.meta().command = options.command;
-  RS_TRY(run.add(writer));
-  catch_signals();
-  std::optional<Child> child;
-  if (!options.command.empty()) {
-    auto started = Child::start(options.command, {{"RINGSIDE_REMOTE", options.socket}});
-    if (!started) return failed_to_start(started.error());
-    child = std::move(*started);
-  }
-  const u64 start = sys::now_ns();
-  const auto over = [&] {
-    return asked_to_stop() || (options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns);
-  };
+// Records into `run`. Returns an exit code.
+int record(const RemoteOptions& options, RemoteFeed& writer, RecordingRun& run, std::optional<Child>& child,
+           const std::function<bool()>& over) {
   Told told;
   int code = follow_writers(options, writer, run, child, told, over);
   auto finished = run.finish();
@@ -114,6 +115,37 @@ result<int> run_remote(const RemoteOptions& options) {
   if (child && !asked_to_stop() && options.duration_ns == 0)
     if (const int its = child->ended().value_or(exit_ok); its != exit_ok) return its;
   return exit_code(run, options.fail_on_loss);
+}
+
+// A recording, once there is a writer to record.
+result<std::unique_ptr<RecordingRun>> begin(const RemoteOptions& options, const ClockInfo& clock, RemoteFeed& writer,
+                                            std::optional<Child>& child, const std::function<bool()>& over) {
+  RS_TRY(first_writer(options, writer, child, over));
+  auto run = RS_TRY(new_recording(options.out, clock, options.compress));
+  run->meta().command = options.command;
+  RS_TRY(run->add(writer));
+  return run;
+}
+
+result<int> run_remote(const RemoteOptions& options) {
+  const RemoteFeed::Options make = feed_options(options);
+  RemoteFeed writer(make);
+  RS_TRY(can_set_aside(options.out));
+  catch_signals();
+  std::optional<Child> child;
+  if (!options.command.empty()) {
+    auto started = Child::start(options.command, {{"RINGSIDE_REMOTE", options.socket}});
+    if (!started) return failed_to_start(started.error());
+    child = std::move(*started);
+  }
+  const u64 start = sys::now_ns();
+  const auto over = [&] {
+    return asked_to_stop() || (options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns);
+  };
+  const auto run = begin(options, make.attach.buffer.clock, writer, child, over);
+  if (!run && child) child->stop(SIGTERM);
+  if (!run) return tl::unexpected<Error>(run.error());
+  return record(options, writer, **run, child, over);
 }
 
 }  // namespace

@@ -6,8 +6,14 @@
 
 namespace ringside {
 
+result<void> RemoteFeed::connect() {
+  found_ = RS_TRY(remote::Process::attach(options_.socket, options_.attach));
+  return {};
+}
+
 result<void> RemoteFeed::attach(RecordingRun& run) {
-  auto process = RS_TRY(remote::Process::attach(options_.socket, options_.attach));
+  if (found_ == nullptr) RS_TRY(connect());
+  auto process = std::move(found_);
   const remote::Plan& made = process->buffer().plan();
   rings_.clear();
   for (u32 number = 0; number < made.nr_rings; ++number) {

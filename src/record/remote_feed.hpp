@@ -19,7 +19,9 @@ class RemoteFeed final : public Feed {
   };
   explicit RemoteFeed(Options options) : options_(std::move(options)) {}
 
-  // The run must already have this feed.
+  // Finds the next writer, which is not recorded before attach().
+  result<void> connect();
+  // The same, unless that has been done, and records it. The run must already have this feed.
   result<void> attach(RecordingRun& run);
   bool attached() const { return process_ != nullptr; }
   bool alive() const { return alive_; }  // as of the last poll(): the writer is there, or some of its data is left
@@ -40,7 +42,8 @@ class RemoteFeed final : public Feed {
     std::string silence{};  // the last reported sentence of its silence
   };
   Options options_;
-  std::unique_ptr<remote::Process> process_;
+  std::unique_ptr<remote::Process> found_;    // by connect()
+  std::unique_ptr<remote::Process> process_;  // attached
   std::vector<Ring> rings_;  // this life's
   bool alive_ = false, fresh_ = false;
   u32 next_ = 0;

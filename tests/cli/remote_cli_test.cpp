@@ -102,6 +102,21 @@ TEST_F(RemoteCli, NobodyListens) {
   EXPECT_EQ(ringside("remote w --subbuf-size 5k").code, 2);
 }
 
+TEST_F(RemoteCli, ACallThatFindsNoWriterLeavesTheOlderRecordings) {
+  ASSERT_EQ(beside("remote w -o rec; more rec 10; over; remote w -o rec; "
+                   "until [ -e rec.old/meta.json ]; do sleep 0.02; done; more rec 10; over").code, 0);
+  const auto last = must(RecordingMeta::read(dir + "/rec")).start_ns;
+  const auto before = must(RecordingMeta::read(dir + "/rec.old")).start_ns;
+  for (const std::string call : {"remote nobody -o rec", "remote nobody -o rec -- true", "remote nobody -o rec -- no-such-command",
+                                 "remote nobody -o rec --again --duration 30ms"}) {
+    const Outcome o = ringside(call);
+    EXPECT_EQ(o.code, call.find("such") == std::string::npos ? 1 : 127) << call;
+    EXPECT_FALSE(o.err.empty()) << call;
+    EXPECT_EQ(must(RecordingMeta::read(dir + "/rec")).start_ns, last) << call;
+    EXPECT_EQ(must(RecordingMeta::read(dir + "/rec.old")).start_ns, before) << call;
+  }
+}
+
 TEST_F(RemoteCli, RecoversFromADump) {
   // The memory of a living writer, page by page out of its address space.
   const Outcome o = beside(
