@@ -61,5 +61,5 @@ int main(int argc, char** argv) {
     if (n % 100 == 0) line.push(0, reader, false);
   }
   line.push(0, reader, true);
-  line.end();
+  line.end(reader);
 }

@@ -33,6 +33,7 @@ static void put(void* context, const void* bytes, uint32_t n) { fwrite(bytes, 1,
 int main(int argc, char** argv) {
   const unsigned events = argc > 1 ? (unsigned)atoi(argv[1]) : 10000;
   struct ringside_stream line = {put, stdout, 0};
+  const struct ringside_ring* const rings[] = {&ring};
   unsigned n;
 
   if (!ringside_ring_init_stream(&ring, memory, words, 8, 4096, timer, &us)) return 1;
@@ -45,6 +46,6 @@ int main(int argc, char** argv) {
     if (n % 100 == 0) ringside_stream_push(&line, 0, &ring, false);  // in the idle task
   }
   ringside_stream_push(&line, 0, &ring, true);
-  ringside_stream_end(&line);
+  ringside_stream_end_of(&line, rings, 1);
   return 0;
 }

@@ -165,8 +165,9 @@ static inline uint32_t ringside_crc32(const void* data, uint32_t bytes, uint32_t
 }
 
 static inline void ringside_stream_send(struct ringside_stream* s, uint32_t kind, uint32_t ring, uint64_t first,
-                                        uint32_t events, const struct ringside_piece* piece, uint32_t n) {
-  uint32_t h[10] = {0x52465352, kind | ring << 16, s->sequence++, 0, (uint32_t)first, (uint32_t)(first >> 32), events, 0, 0, 0},
+                                        uint32_t events, uint32_t refused, const struct ringside_piece* piece, uint32_t n) {
+  uint32_t h[10] = {0x52465352, kind | ring << 16, s->sequence++, 0, (uint32_t)first, (uint32_t)(first >> 32),
+                    events,     0,                 refused,       0},
            i;
   for (i = 0; i < n; ++i) {
     h[3] += piece[i].bytes;
@@ -182,9 +183,9 @@ static inline void ringside_stream_send(struct ringside_stream* s, uint32_t kind
 // counter, the reader's CLOCK_MONOTONIC in ns. hello and events may be repeated, for readers that come late.
 static inline void ringside_stream_hello(struct ringside_stream* s, uint32_t clock, uint32_t subbuf_size,
                                          uint64_t ticks_per_second) {
-  uint32_t hello[6] = {1, clock, subbuf_size, 0, (uint32_t)ticks_per_second, (uint32_t)(ticks_per_second >> 32)};
+  uint32_t hello[6] = {1, clock, subbuf_size, 1, (uint32_t)ticks_per_second, (uint32_t)(ticks_per_second >> 32)};
   struct ringside_piece piece = {hello, sizeof hello};
-  ringside_stream_send(s, 1, 0, 0, 0, &piece, 1);
+  ringside_stream_send(s, 1, 0, 0, 0, 0, &piece, 1);
 }
 static inline uint32_t ringside_text_bytes(const char* text) {
   uint32_t n = 0;
@@ -199,7 +200,7 @@ static inline void ringside_stream_event(struct ringside_stream* s, uint32_t id,
   pieces[1].data = system, pieces[1].bytes = ringside_text_bytes(system);
   pieces[2].data = name, pieces[2].bytes = ringside_text_bytes(name);
   pieces[3].data = format, pieces[3].bytes = ringside_text_bytes(format);
-  ringside_stream_send(s, 2, 0, 0, 0, pieces, 4);
+  ringside_stream_send(s, 2, 0, 0, 0, 0, pieces, 4);
 }
 
 // Sends the sub-buffers that the writer has left; with `unfinished` also what stands on the one that it is on. By one context.
@@ -223,7 +224,9 @@ static inline void ringside_stream_push(struct ringside_stream* s, uint32_t numb
       }
       pieces[0].data = header, pieces[0].bytes = sizeof header;
       pieces[1].data = data + r->bytes, pieces[1].bytes = filled - r->bytes;
-      if (events) ringside_stream_send(s, 3, number, ringside_peek_long(&r->page[r->own].base) + r->events, events, pieces, 2);
+      if (events)
+        ringside_stream_send(s, 3, number, ringside_peek_long(&r->page[r->own].base) + r->events, events,
+                             ringside_ring_refused(r), pieces, 2);
       r->bytes = filled;
       r->events += events;
       r->read += events;
@@ -233,8 +236,15 @@ static inline void ringside_stream_push(struct ringside_stream* s, uint32_t numb
     if ((r->stood && !left) || ringside_ring_take(r) != RINGSIDE_SWAPPED) return;
   }
 }
-// The end of the line: a reader stops here.
-static inline void ringside_stream_end(struct ringside_stream* s) { ringside_stream_send(s, 4, 0, 0, 0, NULL, 0); }
+// The end of the line: a reader stops here. rings: those that were pushed, so that their refused events are counted to the last
+// one; NULL and 0: they are not.
+static inline void ringside_stream_end_of(struct ringside_stream* s, const struct ringside_ring* const* rings, uint32_t n) {
+  uint64_t refused = 0;
+  uint32_t k;
+  for (k = 0; k < n; ++k) refused += ringside_ring_refused(rings[k]);
+  ringside_stream_send(s, 4, 0, refused, n, 0, NULL, 0);
+}
+static inline void ringside_stream_end(struct ringside_stream* s) { ringside_stream_end_of(s, NULL, 0); }
 
 // ---------------------------------------------------------------------------------------------------------------------------
 // A process: listens at a path, and writes while a reader is attached (remote/process_writer.hpp). Links libringside.

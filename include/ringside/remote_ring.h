@@ -441,6 +441,10 @@ static inline void ringside_ring_update(struct ringside_ring* r) {
 // light fence: membarrier in a process, nothing on the writer's own processor, a barrier that the other processor executes.
 static inline void ringside_ring_enable(struct ringside_ring* r) { ringside_store(&r->off, 0); }
 static inline void ringside_ring_disable(struct ringside_ring* r) { ringside_store(&r->off, 1); }
+// Events that were refused because one was open, or because they can never fit. Final once the ring is disabled and quiet.
+static inline uint32_t ringside_ring_refused(const struct ringside_ring* r) {
+  return ringside_peek(&r->nested) + ringside_peek(&r->too_big);
+}
 static inline bool ringside_ring_quiet(const struct ringside_ring* r) { return ringside_load(&r->busy) == 0; }
 
 #endif  // RINGSIDE_REMOTE_RING_H

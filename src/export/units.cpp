@@ -132,11 +132,25 @@ std::string lost_count(const Missing& missing) {
   return missing.count() == 0 ? "perhaps some" : format_count(missing.count()) + " or more";
 }
 
+namespace {
+
+std::string refused_count(const Counters& c) {
+  const std::string all = format_count(c.dropped + c.commit_overrun);
+  switch (c.refusals) {
+    case Refusals::by_reason:
+      return "refused " + all + " = ring full " + format_count(c.dropped) + " + nested " + format_count(c.commit_overrun);
+    case Refusals::in_sum: return "refused " + all;
+    case Refusals::at_least: break;
+  }
+  return c.dropped + c.commit_overrun == 0 ? "refused: not known" : "refused " + all + " or more";
+}
+
+}  // namespace
+
 std::string identity(const Counters& c) {
-  return fmt::format("written {} = read {} + in the ring {} + overwritten {}{}; refused {} = ring full {} + nested {}",
-                     format_count(c.written), format_count(c.read), format_count(c.unread), format_count(c.overrun),
-                     adds_up(c) ? "" : " (DOES NOT ADD UP)", format_count(c.dropped + c.commit_overrun),
-                     format_count(c.dropped), format_count(c.commit_overrun));
+  return fmt::format("written {} = read {} + in the ring {} + overwritten {}{}; {}", format_count(c.written),
+                     format_count(c.read), format_count(c.unread), format_count(c.overrun),
+                     adds_up(c) ? "" : " (DOES NOT ADD UP)", refused_count(c));
 }
 
 }  // namespace ringside

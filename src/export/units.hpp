@@ -28,7 +28,8 @@ std::string format_rate(double per_second, std::string_view unit);  // "1.2M/s",
 // "0", "12", "12 or more", "perhaps some": the only place that reports that nothing is lost.
 std::string lost_count(const Missing& missing);
 
-// The line of a ring's counters: "written 12 = read 10 + in the ring 0 + overwritten 2; refused 0 = ring full 0 + nested 0".
+// The line of a ring's counters: "written 12 = read 10 + in the ring 0 + overwritten 2; refused 0 = ring full 0 + nested 0". Of
+// external writers "refused 3", "refused 3 or more" or "refused: not known".
 std::string identity(const Counters& c);
 
 }  // namespace ringside

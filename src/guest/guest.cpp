@@ -23,7 +23,8 @@ result<remote::Swapped> swap(Vm& vm, u32 ring, u32 read) {
   if (answer.value > static_cast<u64>(remote::Swap::corrupt))
     return refuse(std::errc::protocol_error, "the guest, ring " + std::to_string(ring) + ": it answers nonsense");
   monitor::swap(ring, answer.id, sys::now_ns() - start);
-  return remote::Swapped{static_cast<remote::Swap>(answer.value), answer.id};
+  return remote::Swapped{static_cast<remote::Swap>(answer.value), answer.id, static_cast<u32>(answer.refused),
+                         answer.counts_refused};
 }
 
 result<void> simply(Vm& vm, Ask what, u32 ring) {

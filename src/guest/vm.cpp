@@ -369,7 +369,7 @@ result<Answer> Vm::ask_locked(Ask what, u32 ring, u64 argument) {
   changed_.notify_all();
   if (!changed_.wait_for(lock, options_.patience, [&] { return answered_ || quit_; }) || !answered_)
     return refuse(std::errc::timed_out, "the guest's second processor does not answer");
-  return Answer{box.error, box.id, box.value};
+  return Answer{box.error, box.id, box.value, box.refused, boot()->counts_refused != 0};
 }
 
 result<Answer> Vm::ask_alone(Ask what, u32 ring, u64 argument) {

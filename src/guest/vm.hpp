@@ -29,7 +29,8 @@ struct VmOptions {
 struct Answer {
   i32 error = 0;
   u32 id = 0;
-  u64 value = 0;
+  u64 value = 0, refused = 0;
+  bool counts_refused = false;
 };
 
 class Vm {

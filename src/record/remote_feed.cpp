@@ -77,6 +77,7 @@ void RemoteFeed::end_life(RecordingRun& run) {
 Books RemoteFeed::close(RecordingRun& run) {
   if (attached()) {
     if (auto off = process_->enable(false); !off && !buffer().is_gone()) run.faults().problem(off.error().sentence);
+    buffer().ask_again();
     for (int round = 0; round < 3 && !run.failed(); ++round) (void)poll(run);
     end_life(run);
   }

@@ -40,10 +40,13 @@ void StreamFeed::describe(RecordingMeta& meta) {
 Books StreamFeed::close(RecordingRun& run) {
   std::vector<Counters> all;
   for (const auto& [number, ring] : content_.rings()) {
-    all.push_back(ring.counters);
-    if (run.writer().has_ring(number)) run.writer().ring(number).counters = ring.counters;
+    Counters counters = ring.counters;
+    counters.refusals = content_.counts_refused() ? Refusals::in_sum : Refusals::at_least;
+    all.push_back(counters);
+    if (run.writer().has_ring(number)) run.writer().ring(number).counters = counters;
   }
   books_.totals = sum(all);
+  books_.totals.dropped += content_.refused_elsewhere();
   return books_;
 }
 

@@ -39,6 +39,7 @@ class RingReader {
         if (buffer_.is_gone()) return salvage();
         return tl::unexpected<Error>(swapped.error());
       }
+      count_refused(swapped->refused, swapped->counted);
       switch (swapped->what) {
         case Swap::nothing:
           asked_ = true;
@@ -106,6 +107,8 @@ class RingReader {
     const u32 read = std::min(read_.load(std::memory_order_relaxed), geometry().capacity());
     n.read = read_before_ + count_events(pages_[id], read);
     if (buffer_.is_gone()) return left_behind(n);
+    n.dropped = refused_;
+    n.refusals = counted_ ? Refusals::in_sum : Refusals::at_least;
     const Survey s = survey();
     u64 written = s.reader_base;
     for (const PageSeen& p : s.pages) {
@@ -147,8 +150,17 @@ class RingReader {
     return {};
   }
 
+  void ask_again() noexcept { asked_ = false; }
+
+  // Any thread.
+  u64 refused() const {
+    const auto last = last_refused();
+    return last ? refused_by(*last) : refused_.load(std::memory_order_relaxed);
+  }
+
   // Back to sub-buffer 0, with nothing read.
   void begin_anew() {
+    refused_ = 0;
     id_ = 0;
     read_ = 0;
     entries_ = 0;
@@ -196,6 +208,20 @@ class RingReader {
   u64 reader_time() const noexcept {
     const u8* page = pages_[id_.load(std::memory_order_relaxed)];
     return commit_of(page) == 0 ? 0 : time_of(page);
+  }
+
+  // The writer's count has 32 bits. One that goes back is a lie.
+  u64 refused_by(u32 told) const noexcept {
+    const u64 before = refused_.load(std::memory_order_relaxed);
+    const u32 more = told - static_cast<u32>(before);
+    return before + (static_cast<i32>(more) > 0 ? more : 0);
+  }
+  void count_refused(u32 told, bool counted) noexcept {
+    counted_ = counted;
+    if (counted) refused_.store(refused_by(told), std::memory_order_relaxed);
+  }
+  std::optional<u32> last_refused() const {
+    return buffer_.is_gone() && buffer_.callbacks_.last_refused ? buffer_.callbacks_.last_refused(ring_) : std::nullopt;
   }
 
   // The reader page's present state; `before_` is how far it had been read.
@@ -275,6 +301,8 @@ class RingReader {
   Counters left_behind(Counters n) {
     (void)settle();
     if (!salvaging_) begin_salvage();
+    n.dropped = refused();
+    n.refusals = last_refused() ? Refusals::in_sum : Refusals::at_least;
     const u32 end = commit_of(pages_[id_]), read = std::min<u32>(read_, end);
     n.read = read_before_ + count_events(pages_[id_], read);
     n.unread = count_events(pages_[id_], end) - count_events(pages_[id_], read);
@@ -344,6 +372,8 @@ class RingReader {
   bool unsettled_ = false;  // a reset was not answered in time
   u64 resets_ = 0;          // those that the writer has carried out
   u64 position_ = 0, time_ = 0;  // the reader page's
+  std::atomic<u64> refused_{0};  // events that the writer refused, as of its last answer to a swap
+  bool counted_ = false;         // it told
   u64 lost_ = 0;         // events lost in all, before the reader page
   u64 read_before_ = 0;  // events handed out in all, before the reader page
   bool salvaging_ = false;
@@ -441,6 +471,14 @@ result<std::unique_ptr<Source>> Buffer::source(u32 ring) {
 }
 
 Counters Buffer::counters(u32 ring) const { return ring < rings_.size() ? rings_[ring]->counters() : Counters{}; }
+void Buffer::ask_again() {
+  for (const auto& ring : rings_) ring->ask_again();
+}
+u64 Buffer::refused() const {
+  u64 all = 0;
+  for (const auto& ring : rings_) all += ring->refused();
+  return all;
+}
 bool Buffer::readable(u32 ring) const { return ring < rings_.size() && rings_[ring]->readable(); }
 
 result<bool> Buffer::poke(u32 ring) {

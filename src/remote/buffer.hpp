@@ -33,6 +33,9 @@ struct Callbacks {
   std::function<result<void>(u32 ring)> reset;
   // Checks, without a request, whether the writer is still there; calls Buffer::gone if not. May be missing.
   std::function<void()> look_after;
+  // Of a writer that is gone: the last count of the ring's refused events (as Swapped::refused), if it told it at its end. May be
+  // missing.
+  std::function<std::optional<u32>(u32 ring)> last_refused{};
 };
 
 class RingReader;
@@ -69,7 +72,11 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   result<std::unique_ptr<Source>> source(u32 ring);
   // What the writer has published so far, without a request.
   Counters counters(u32 ring) const;  // walks the unread sub-buffers
+  u64 refused() const;                // of all rings, as of the last swaps; any thread
 
+  // The sources ask the writer once more when they have read everything, as its refused events are not seen otherwise. For the
+  // sources' thread.
+  void ask_again();
   // Updates this side's view of a ring, and wakes waiters if there is something to read.
   result<bool> poke(u32 ring);
   // Pokes all rings every `period`, in a thread of its own; 0 stops it.

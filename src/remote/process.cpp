@@ -26,6 +26,8 @@ struct Process::Wire {
   i64 receive_ns = -1;  // recv's time-out
   std::optional<Request> unanswered;
   std::map<u32, Answer> late;  // late answers that still count, to a swap or to a reset, by ring
+  bool counts_refused = false;  // the writer
+  std::map<u32, u32> last;      // the rings' last counts of refused events, from a writer that has ended
 
   tl::unexpected<Error> over(int error, const std::string& sentence) {
     open = false;
@@ -56,7 +58,22 @@ struct Process::Wire {
       const bool event = got == sizeof a && a.head.ask == Ask::event && a.head.error == 0;
       if ((got != sizeof a.head && !event) || a.head.magic != message_magic || a.head.error < 0 || a.head.error > 4095)
         return over(EPROTO, "it answers nonsense");
-      return true;
+      if (!keep_last(a.head)) return true;
+    }
+  }
+  bool keep_last(const Answer& a) {
+    if (a.ask != Ask::last || a.sequence != 0) return false;
+    if (const auto b = buffer.lock(); b && a.argument < b->plan().nr_rings) last[static_cast<u32>(a.argument)] = a.refused;
+    return true;
+  }
+  // What it sent before it ended. An errno that was the reason; 0: none.
+  int take_rest() {
+    for (int resets = 0;;) {
+      Answer a{};
+      const ssize_t got = recv(socket.get(), &a, sizeof a, MSG_DONTWAIT | MSG_TRUNC);
+      if (got < 0 && (errno == EINTR || (errno == ECONNRESET && ++resets < 3))) continue;
+      if (got <= 0) return 0;
+      if (got == sizeof a && a.magic == message_magic && !keep_last(a) && a.error == EBUSY) return EBUSY;
     }
   }
 
@@ -86,7 +103,7 @@ struct Process::Wire {
       late.erase(it);
       return refused(a);
     }
-    const Request q{message_magic, what, ++sequence, ring, argument, 0};
+    const Request q{message_magic, what, ++sequence, ring, argument, what == Ask::attach ? takes_last : 0};
     RS_TRY(put(q, text, files));
     auto got = RS_TRY(receive(a, ns));
     if (!got) {
@@ -105,8 +122,9 @@ struct Process::Wire {
   void look_after() {
     const std::lock_guard lock(mutex);
     pollfd p{socket.get(), 0, 0};
-    if (open && poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0)
-      (void)over(EPIPE, "it ended, or closed the connection");
+    if (!open || poll(&p, 1, 0) <= 0 || (p.revents & (POLLHUP | POLLERR)) == 0) return;
+    (void)take_rest();
+    (void)over(EPIPE, "it ended, or closed the connection");
   }
 
   tl::unexpected<Error> silent(Ask what, u32 ring) {
@@ -140,10 +158,7 @@ struct Process::Wire {
     if (n == static_cast<ssize_t>(sizeof q + text.size())) return {};
     if (errno == EAGAIN) return silent(q.ask, q.ring);
     const int error = errno;
-    Answer last{};  // it may have sent the reason
-    if (recv(socket.get(), &last, sizeof last, MSG_DONTWAIT) == sizeof last && last.magic == message_magic &&
-        last.error == EBUSY)
-      return over(EBUSY, "another reader is attached to it");
+    if (take_rest() == EBUSY) return over(EBUSY, "another reader is attached to it");
     errno = error;
     if (errno == EPIPE || errno == ECONNRESET) return over(errno, "it ended, or closed the connection");
     return over(errno, "it cannot be asked");
@@ -201,7 +216,13 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   callbacks.swap_reader = [wire](u32 ring, u32 read) -> result<Swapped> {
     EventAnswer a{};
     RS_TRY(wire->ask(Ask::swap, ring, read, a));
-    return Swapped{a.head.argument > 3 ? static_cast<Swap>(4) : static_cast<Swap>(a.head.argument), a.head.id};
+    return Swapped{a.head.argument > 3 ? static_cast<Swap>(4) : static_cast<Swap>(a.head.argument), a.head.id, a.head.refused,
+                   wire->counts_refused};
+  };
+  callbacks.last_refused = [wire](u32 ring) -> std::optional<u32> {
+    const std::lock_guard lock(wire->mutex);
+    const auto last = wire->last.find(ring);
+    return last != wire->last.end() ? std::optional(last->second) : std::nullopt;
   };
   callbacks.update_footers = [wire](u32 ring) {
     EventAnswer a{};
@@ -226,6 +247,7 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   if (a.head.argument > most_events)
     return refuse(std::errc::protocol_error,
                   who + ": it claims to have " + std::to_string(a.head.argument) + " events; 4,095 is the most");
+  wire->counts_refused = (a.head.id & counts_refused) != 0;
   process->offer_ = RS_TRY(ask_events(*wire, a.head.argument));
   take_abilities(process->offer_, a.head.id);
   return process;

@@ -64,14 +64,26 @@ StreamContent::Ring& StreamContent::ring(u16 number) {
   return rings_.emplace_back(number, Ring{}).second;
 }
 
-void StreamContent::miss() {
-  missed_ = true;
-  for (auto& [n, ring] : rings_) ring.uncertain = true;
-}
-
 void StreamContent::begin_anew() {
   ++restarts_;
-  for (auto& [n, ring] : rings_) ring.expected = 0;
+  for (auto& [n, ring] : rings_) ring.expected = ring.refused = 0;
+}
+
+// The writer's count has 32 bits. One that goes back is a lie, or older.
+void StreamContent::count_refused(Ring& r, u32 told) const {
+  const u32 more = told - static_cast<u32>(r.refused);
+  if ((hello_.abilities & stream_counts_refused) == 0 || static_cast<i32>(more) <= 0) return;
+  r.refused += more;
+  r.counters.dropped += more;
+}
+
+void StreamContent::end(const FrameHeader& h) {
+  ended_ = true;
+  if (h.events == 0) return;
+  u64 told = 0;
+  for (const auto& [n, ring] : rings_) told += ring.refused;
+  refused_elsewhere_ = h.first - std::min(h.first, told);
+  counted_ = restarts_ == 0;
 }
 
 bool StreamContent::uncertain() const {
@@ -134,12 +146,16 @@ result<std::optional<SubBufferView>> StreamContent::sub_buffer(const Frame& fram
   r.counters.written += lost + events;
   r.counters.overrun += lost;
   r.counters.read += events;
+  count_refused(r, frame.head.refused);
   return SubBufferView{frame.payload, 0, end, lost, header.time_stamp};
 }
 
 result<std::optional<SubBufferView>> StreamContent::take(const Frame& frame) {
   if (frame.anew) begin_anew();
-  if (frame.missing != 0) miss();
+  if (frame.missing != 0) {
+    missed_ = true;
+    for (auto& [n, ring] : rings_) ring.uncertain = true;
+  }
   switch (frame.head.kind) {
     case FrameKind::hello: {
       StreamHello h;
@@ -164,7 +180,7 @@ result<std::optional<SubBufferView>> StreamContent::take(const Frame& frame) {
       RS_TRY(event(frame));
       return std::nullopt;
     case FrameKind::sub_buffer: return sub_buffer(frame);
-    case FrameKind::end: ended_ = true; return std::nullopt;
+    case FrameKind::end: end(frame.head); return std::nullopt;
   }
   return refuse(std::errc::bad_message,
                 "a frame of the unknown kind " + std::to_string(static_cast<u32>(frame.head.kind)) + " is left out");

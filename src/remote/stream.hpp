@@ -40,6 +40,7 @@ class StreamContent {
   struct Ring {
     u64 expected = 0;
     Counters counters;
+    u64 refused = 0;         // since the writer began (anew)
     bool uncertain = false;  // a frame is missing that may have been its newest
   };
   // A sub-buffer for `ring`, or nothing, for a frame of hello, events or the end.
@@ -52,17 +53,22 @@ class StreamContent {
   const std::vector<EventInfo>& events() const { return events_; }
   const std::vector<std::pair<u16, Ring>>& rings() const { return rings_; }
   u64 restarts() const { return restarts_; }
+  // The writer has counted the refused events of its rings to their end: those of the rings, and so many that no ring tells.
+  bool counts_refused() const { return counted_; }
+  u64 refused_elsewhere() const { return refused_elsewhere_; }
   bool uncertain() const;  // frames are missing, and none came since that would count what was in them
 
  private:
   result<std::optional<SubBufferView>> sub_buffer(const Frame& frame);
   result<void> event(const Frame& frame);
   void begin_anew();  // the writer did, with event 0 of each ring
-  void miss();        // frames
+  void end(const FrameHeader& h);
+  void count_refused(Ring& r, u32 told) const;
   Ring& ring(u16 number);
 
   StreamHello hello_{};
-  bool known_ = false, ended_ = false, missed_ = false;
+  bool known_ = false, ended_ = false, missed_ = false, counted_ = false;
+  u64 refused_elsewhere_ = 0;
   std::vector<EventInfo> events_;
   std::vector<std::pair<u16, Ring>> rings_;
   u64 restarts_ = 0;

@@ -1,5 +1,7 @@
 #include "source/books.hpp"
 
+#include <algorithm>
+
 namespace ringside {
 
 Counters sum(const std::vector<Counters>& all) {
@@ -9,6 +11,7 @@ Counters sum(const std::vector<Counters>& all) {
     s.read += c.read;
     s.overrun += c.overrun;
     s.unread += c.unread;
+    s.refusals = std::max(s.refusals, c.refusals);
     s.dropped += c.dropped;
     s.commit_overrun += c.commit_overrun;
     s.bytes += c.bytes;

@@ -68,12 +68,16 @@ constexpr CounterField counter_fields[] = {
 json counters_json(const Counters& counters) {
   json j;
   for (const auto& f : counter_fields) j[f.name] = counters.*f.member;
+  if (counters.refusals != Refusals::by_reason) j["refusals"] = counters.refusals == Refusals::in_sum ? "in sum" : "at least";
   return j;
 }
 
 Counters counters_from(const json& j) {
   Counters counters;
   for (const auto& f : counter_fields) counters.*f.member = j.value(f.name, u64{0});
+  const std::string refusals = j.value("refusals", "");
+  if (refusals == "in sum") counters.refusals = Refusals::in_sum;
+  if (refusals == "at least") counters.refusals = Refusals::at_least;
   return counters;
 }
 

@@ -22,11 +22,19 @@ struct SubBufferView {
 };
 
 // The numbers of the kernel's per_cpu/cpuN/stats, plus those that user space adds.
+// What the refused events of Counters are.
+enum class Refusals : u8 {
+  by_reason,  // as `dropped` and `commit_overrun` say
+  in_sum,     // all are in `dropped`: an external writer tells no reasons
+  at_least,   // the same, and there may be more: an external writer that ended without a word, or never counts
+};
+
 struct Counters {
   u64 written = 0;         // events committed since the ring was made or reset
   u64 read = 0;            // consumed
   u64 overrun = 0;         // overwritten before they were read
   u64 unread = 0;          // still in the ring: written - read - overrun
+  Refusals refusals = Refusals::by_reason;
   u64 dropped = 0;         // refused: ring full (discard mode)
   u64 commit_overrun = 0;  // refused: nested writers filled the ring
   u64 bytes = 0;           // bytes of unread events, headers included

@@ -114,6 +114,25 @@ TEST(Guests, FullSpeed) {
   run_guest(remote::Layout::meta_page, 0, 1, test_seconds(60));
 }
 
+TEST(Guests, RefusedEventsReachTheReader) {
+  NEEDS_KVM();
+  auto o = options(remote::Layout::meta_page, 100);
+  o.vm.arguments[2] = 7;
+  auto g = must(Guest::start(std::move(o)));
+  auto source = must(g->buffer().source(0));
+  must(g->enable(true));
+  g->vm().go();
+  Seen seen;
+  read_all(*g, *source, seen, 30);
+  g->buffer().ask_again();
+  while (auto view = must(source->next())) seen.take(*view);
+  const Counters n = source->counters();
+  EXPECT_GE(n.dropped, 7u);
+  EXPECT_EQ(n.dropped, g->vm().result_of(1));
+  EXPECT_EQ(n.refusals, Refusals::in_sum);
+  EXPECT_EQ(n.read + n.overrun + n.dropped, g->vm().result_of(0));
+}
+
 TEST(Guests, InterruptsNest) {
   NEEDS_KVM();
   auto o = options(remote::Layout::meta_page, 2000000, 64 << 20);

@@ -379,6 +379,68 @@ TEST(RemoteProcesses, ABusyReaderKeepsNobodyElseWaiting) {
   EXPECT_FALSE(starved);
 }
 
+// Each try is read, lost or refused: as told by a swap, by the writer's last word at its end, and not at all.
+TEST_P(RemoteProcess, RefusedEventsReachTheReader) {
+  const std::string path = fresh_path();
+  auto writer = std::make_unique<ProcessWriter<ProcessClock, Nesting::none>>(ProcessOptions{path, {}});
+  auto p = attach(path, GetParam());
+  auto source = must(p->buffer().source(0));
+  auto* const ring = writer->ring(0);
+  Event e{1, 0};
+  const std::vector<u8> big(ring->ring().geometry.largest_payload() + 1);
+  const auto write = [&](u64 good, u64 too_big, u64 nested) {
+    for (; good != 0; --good, ++e.number) EXPECT_TRUE(ring->write(&e, sizeof e));
+    for (; too_big != 0; --too_big) EXPECT_FALSE(ring->write(big.data(), static_cast<u32>(big.size())));
+    const Reservation open = ring->reserve(sizeof e);
+    ASSERT_TRUE(open);
+    for (; nested != 0; --nested) EXPECT_FALSE(ring->write(&e, sizeof e));
+    std::memcpy(open.payload, &e, sizeof e);
+    ring->commit(open);
+    ++e.number;
+  };
+  EXPECT_FALSE(ring->write(big.data(), static_cast<u32>(big.size())));  // disabled: nothing is missing
+  must(p->enable(true));
+  write(10, 3, 2);
+  Books books;
+  books.take(*source);
+  EXPECT_FALSE(ring->write(big.data(), static_cast<u32>(big.size())));
+  must(p->enable(false));
+  p->buffer().ask_again();
+  books.take(*source);
+  EXPECT_EQ(books.read, 11u);
+  EXPECT_EQ(source->counters().dropped, 6u);
+  EXPECT_EQ(source->counters().refusals, Refusals::in_sum);
+  must(p->enable(true));
+  write(1, 4, 0);
+  EXPECT_EQ(ring->refused(), 10u);
+  writer.reset();
+  for (u64 k = 0; k < 20'000 && !source->ended(); ++k) {
+    p->look_after();
+    if (!books.take(*source)) usleep(1000);
+  }
+  EXPECT_EQ(books.read + books.lost, 13u);
+  EXPECT_EQ(source->counters().dropped, 10u);
+  EXPECT_EQ(p->buffer().refused(), 10u);
+  EXPECT_EQ(source->counters().refusals, Refusals::in_sum);
+}
+
+TEST_P(RemoteProcess, AKilledWritersRefusedEventsAreNotKnown) {
+  const std::string path = fresh_path();
+  WriterProcess writer(path, 100);
+  auto p = attach(path, GetParam());
+  auto source = must(p->buffer().source(0));
+  must(p->enable(true));
+  Books books;
+  while (books.read < 100) books.take(*source);
+  EXPECT_EQ(source->counters().refusals, Refusals::in_sum);
+  writer.kill();
+  for (u64 k = 0; k < 20'000 && !source->ended(); ++k) {
+    p->look_after();
+    if (!books.take(*source)) usleep(1000);
+  }
+  EXPECT_EQ(source->counters().refusals, Refusals::at_least);
+}
+
 // A text that was cut would give another event than the program wrote.
 TEST(RemoteProcesses, AnEventThatDoesNotFitIsRefused) {
   const std::string path = fresh_path();

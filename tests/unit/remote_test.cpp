@@ -394,6 +394,46 @@ TEST_P(Remote, ErrorsFromFalseDataNameTheRing) {
   EXPECT_THAT(drain(*source).error, HasSubstr("ring 1"));
 }
 
+TEST_P(Remote, OlderWritersDoNotTellTheirRefusedEvents) {
+  World w(GetParam());
+  auto source = must(w.buffer->source(0));
+  w.answer = [&](u32 ring, u32 read) -> result<Swapped> {
+    const Swapped s = w.writers[ring]->swap_reader(read);
+    return Swapped{s.what, s.id};
+  };
+  w.write(1, 5000);
+  w.write(2);
+  EXPECT_EQ(drain(*source).numbers.size(), 1u);
+  EXPECT_EQ(source->counters().dropped, 0u);
+  EXPECT_EQ(source->counters().refusals, Refusals::at_least);
+  w.answer = nullptr;
+  w.buffer->ask_again();
+  (void)drain(*source);
+  EXPECT_EQ(source->counters().dropped, 1u);
+  EXPECT_EQ(source->counters().refusals, Refusals::in_sum);
+}
+
+TEST_P(Remote, ACountOfRefusedEventsHas32Bits) {
+  World w(GetParam());
+  auto source = must(w.buffer->source(0));
+  u64 refused = 0;
+  w.answer = [&](u32 ring, u32 read) -> result<Swapped> {
+    Swapped s = w.writers[ring]->swap_reader(read);
+    s.refused = static_cast<u32>(refused);
+    return s;
+  };
+  for (const u64 more : {u64{0x7FFFFFFF}, u64{0x7FFFFFFF}, u64{7}, u64{0}}) {
+    refused += more;
+    w.buffer->ask_again();
+    (void)drain(*source);
+    EXPECT_EQ(source->counters().dropped, refused);
+  }
+  refused -= 5;  // a lie
+  w.buffer->ask_again();
+  (void)drain(*source);
+  EXPECT_EQ(source->counters().dropped, refused + 5);
+}
+
 // Any words in the region, at any time: no crash, no hang.
 TEST_P(Remote, RandomWordsInTheRegionNeverCrash) {
   u64 seed = 1;

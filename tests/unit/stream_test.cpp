@@ -45,7 +45,7 @@ class Board {
       if (k % push_each == 0) line.push(3, reader, random() % 3 == 0);
     }
     line.push(3, reader, true);
-    line.end();
+    line.end(reader);
     frames.push_back(out.size());
     return out;
   }
@@ -73,7 +73,8 @@ class Board {
       if (k % push_each == 0) ringside_stream_push(&line, 3, &plain, random() % 3 == 0);
     }
     ringside_stream_push(&line, 3, &plain, true);
-    ringside_stream_end(&line);
+    const ringside_ring* const all[] = {&plain};
+    ringside_stream_end_of(&line, all, 1);
     return out;
   }
   const Geometry geometry{4096, 6};
@@ -179,6 +180,45 @@ TEST(Streams, ADamagedLineLosesOnlyCountedEvents) {
   }
   EXPECT_GT(whole, 0u);
   EXPECT_GT(resynchronised, 100u);
+}
+
+// Each try is read, lost or refused: also what was refused behind the last frame of a ring, or in a ring without one.
+TEST(Streams, RefusedEventsReachTheReader) {
+  std::vector<u64> memory(4 * 4096 / 8);
+  std::vector<ringside_page> words(4);
+  ringside_ring rings[2];
+  u64 time = 0;
+  for (ringside_ring& ring : rings)
+    EXPECT_TRUE(ringside_ring_init_stream(&ring, memory.data(), words.data(), 4, 4096,
+                                          [](void* t) { return *static_cast<u64*>(t); }, &time));
+  std::vector<u8> bytes;
+  ringside_stream line = {[](void* to, const void* from, u32 size) {
+                            const auto* const p = static_cast<const u8*>(from);
+                            static_cast<std::vector<u8>*>(to)->insert(static_cast<std::vector<u8>*>(to)->end(), p, p + size);
+                          },
+                          &bytes, 0};
+  std::vector<u8> big(5000);
+  ringside_stream_hello(&line, 2, 4096, 1000);
+  EXPECT_FALSE(ringside_ring_write(&rings[0], big.data(), 5000));
+  EXPECT_TRUE(ringside_ring_write(&rings[0], big.data(), 100));
+  ringside_stream_push(&line, 0, &rings[0], true);
+  const size_t before_the_end = bytes.size();
+  EXPECT_FALSE(ringside_ring_write(&rings[0], big.data(), 5000));
+  EXPECT_FALSE(ringside_ring_write(&rings[1], big.data(), 5000));
+  const ringside_ring* const all[] = {&rings[0], &rings[1]};
+  ringside_stream_end_of(&line, all, 2);
+  FrameReader frames;
+  StreamContent content;
+  frames.feed(bytes.data(), before_the_end);
+  for (Frame f; frames.next(f);) EXPECT_TRUE(content.take(f));
+  ASSERT_EQ(content.rings().size(), 1u);
+  EXPECT_EQ(content.rings()[0].second.counters.dropped, 1u);
+  EXPECT_FALSE(content.counts_refused());
+  frames.feed(bytes.data() + before_the_end, bytes.size() - before_the_end);
+  for (Frame f; frames.next(f);) EXPECT_TRUE(content.take(f));
+  EXPECT_TRUE(content.counts_refused());
+  EXPECT_EQ(content.rings()[0].second.counters.dropped, 1u);
+  EXPECT_EQ(content.refused_elsewhere(), 2u);
 }
 
 TEST(Streams, ContradictingFramesAreRefused) {

@@ -40,6 +40,7 @@ struct Mailbox {
   i32 error;      // the answer: 0 or an errno
   u32 id;         // swap: of the reader page
   u64 value;      // swap: remote::Swap; time: the time stamp counter
+  u64 refused;    // swap: events that the ring has refused so far, if Boot::counts_refused
 };
 
 // Addresses, below 4 GiB, of NUL-terminated texts. id: the first two bytes of the event's payload, from a range that the
@@ -52,7 +53,8 @@ struct EventText {
 
 struct Boot {
   u64 magic;
-  u32 version, reserved;
+  u32 version;
+  u32 counts_refused;  // written by the guest: not 0: it fills in Mailbox::refused. 0 in older guests
   u64 descriptor, descriptor_bytes;
   u64 region, region_bytes;
   u64 heap, heap_bytes;

@@ -69,6 +69,7 @@ class Guest {
       if (memory == nullptr) return false;
       new (&rings_[k]) Ring(d, d.ring(k), reinterpret_cast<void*>(boot_.region), memory, Tsc{});
     }
+    boot_.counts_refused = 1;
     return true;
   }
 
@@ -94,6 +95,7 @@ class Guest {
           const remote::Swapped s = r.swap_reader(static_cast<u32>(box.argument));
           box.value = static_cast<u64>(s.what);
           box.id = s.id;
+          box.refused = s.refused;
           break;
         }
         case Ask::update: r.update_footers(); break;

@@ -8,17 +8,19 @@
 //     | <- EventAnswer ----------------------------- |   its number, name and format
 //     | -- Request{enable} ------------------------> |   and disable
 //     | -- Request{swap, ring, read} --------------> |   RemoteWriter::swap_reader
-//     | <- Answer{swap, argument: Swap, id} -------- |
+//     | <- Answer{swap, argument: Swap, id, refused} |
 //     | -- Request{update, ring}, {reset, ring} ---> |
 //     | -- Request{switch_event, N, on} -----------> |   if the writer can (can_switch_events); all are on at first
 //     | -- TextRequest{write, ring} ---------------> |   if the writer can (can_write): it makes an event of the text
 //     | -- (end of the connection) ----------------> |   disabled, detached, unmapped
+//     | <- Answer{last, argument: ring, refused} --- |   or the writer ends: for each ring, if the reader takes that
 //
 // One reader at a time: a second one is answered EBUSY. A request has 32 bytes, and behind them a text if it is a TextRequest;
 // an answer has 32 or those of an EventAnswer. An answer carries the request's sequence number; error is 0 or an errno. The
 // kernel tells who the other side is (SO_PEERCRED). A writer closes the connection on a request that it does not know, so a
 // reader sends optional requests only if the answers to attach and to event, also one with an error, have the bit for it in
-// `id`.
+// `id`. In the same way a writer tells that it fills in `refused`, which is 0 otherwise. `last` answers no request: its sequence
+// is 0, and a writer sends it only if attach had takes_last.
 #pragma once
 #include <ringside/base/types.hpp>
 
@@ -30,11 +32,11 @@ inline constexpr u32 most_files = 253;  // in one message
 
 inline constexpr u32 most_text = 1024;   // bytes
 
-enum class Ask : u32 { attach = 1, event, enable, disable, swap, update, reset, switch_event, write };
+enum class Ask : u32 { attach = 1, event, enable, disable, swap, update, reset, switch_event, write, last };
 
-// Optional requests that a writer takes.
-inline constexpr u32 can_write = 1, can_switch_events = 2;
-
+// Optional requests that a writer takes; counts_refused: its answers have `refused`.
+inline constexpr u32 can_write = 1, can_switch_events = 2, counts_refused = 4;
+inline constexpr u64 takes_last = 1;
 
 struct Request {
   u32 magic;
@@ -42,7 +44,7 @@ struct Request {
   u32 sequence;
   u32 ring;      // event, switch_event: the event's index
   u64 argument;  // attach: version of the protocol, 1; swap: bytes read; switch_event: 0 or 1; write: bytes of text
-  u64 reserved;
+  u64 takes;     // attach: takes_last
 };
 struct TextRequest {
   Request head;
@@ -54,8 +56,8 @@ struct Answer {
   u32 sequence;
   i32 error;
   u64 argument;
-  u32 id;  // attach, event: can_write, can_switch_events
-  u32 reserved;
+  u32 id;       // attach, event: can_write, can_switch_events, counts_refused
+  u32 refused;  // swap, last: events that the ring has refused so far, modulo 2^32
 };
 inline constexpr u32 format_room = 3840;
 struct EventAnswer {

@@ -378,6 +378,7 @@ class ProcessWriter {
           a.head.error = s != nullptr ? EBUSY : q.argument != 1 ? EPROTONOSUPPORT : attach_if_room(files);
           a.head.argument = options_.events.size();
           a.head.id = abilities();
+          takes_last_ = a.head.error == 0 && (q.takes & takes_last) != 0;
           break;
         case Ask::event:
           if (describe_event(q.ring, a)) size = sizeof a;
@@ -396,6 +397,7 @@ class ProcessWriter {
             const Swapped got = s->rings[q.ring]->swap_reader(static_cast<u32>(q.argument));
             a.head.argument = static_cast<u64>(got.what);
             a.head.id = got.id;
+            a.head.refused = got.refused;
           } else {
             a.head.error = ENODEV;
           }
@@ -449,7 +451,7 @@ class ProcessWriter {
       return true;
     }
     u32 abilities() const noexcept {
-      return (options_.write ? can_write : 0) | (options_.switch_event ? can_switch_events : 0);
+      return (options_.write ? can_write : 0) | (options_.switch_event ? can_switch_events : 0) | counts_refused;
     }
     static int errno_of(int answer) noexcept { return answer >= 0 && answer <= 4095 ? answer : EIO; }
     int switch_event(const Request& q) {
@@ -583,13 +585,23 @@ class ProcessWriter {
       if (s == nullptr) return;
       for (auto& ring : s->rings) ring->disable();
       Hardware::store<Session*>(&now_, nullptr, session_publish);
-      calm(*s) ? s->region.unmap() : s->region.keep();
+      const bool is_calm = calm(*s);
+      if (is_calm && takes_last_) tell_last(*s);
+      is_calm ? s->region.unmap() : s->region.keep();
+    }
+    // The last counts, which no swap will tell. In vain if it is the reader that has gone.
+    void tell_last(Session& s) const {
+      for (size_t k = 0; k < s.rings.size(); ++k) {
+        const Answer a{message_magic, Ask::last, 0, 0, k, 0, static_cast<u32>(s.rings[k]->refused())};
+        if (send(reader_, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT) != static_cast<ssize_t>(sizeof a)) return;
+      }
     }
 
     ProcessOptions options_;
     Session*& now_;
     const Zeros ours_{1, 0};  // 1; 0 in a child of fork
     std::vector<bool> off_;  // events that the reader has switched off, by index; or empty
+    bool takes_last_ = false;  // the reader
     int listening_ = -1, reader_ = -1, stop_ = -1;
     struct stat bound_ {};  // the socket's file
     std::atomic<int> error_{0};  // -1: not known yet

@@ -43,6 +43,8 @@ enum class Swap : u32 {
 struct Swapped {
   Swap what = Swap::nothing;
   u32 id = 0;  // of the reader page now
+  u32 refused = 0;       // events that the ring has refused so far, modulo 2^32, if the writer
+  bool counted = false;  // counts them
 };
 
 // What a reader is shown of one ring.
@@ -50,6 +52,7 @@ template <Memory M, Orders O>
 class Published {
  public:
   static constexpr bool has_bell = false;
+  static constexpr bool counts_too_big = true;
   static constexpr u64 gate_open = gate_remote_open;
   Published() = default;
   // meta: the shared meta-page, or a private one from which footers are made.
@@ -175,6 +178,14 @@ class RemoteWriter {
   // For the service. read: data bytes of the reader page that have been read. A page is given back only when all of it has
   // been.
   [[gnu::noinline]] Swapped swap_reader(u32 read) noexcept {
+    Swapped answer = swap(read);
+    answer.refused = static_cast<u32>(refused());
+    answer.counted = true;
+    return answer;
+  }
+
+ private:
+  Swapped swap(u32 read) noexcept {
     const ReaderPlace before = reader_place();
     for (;;) {  // at most twice: after consume, the second look goes to the next page
       const Got got = reader_.peek();
@@ -196,6 +207,7 @@ class RemoteWriter {
     return {Swap::nothing, before.id};
   }
 
+ public:
   // Updates the status bits of the footers. A meta-page is always up to date.
   void update_footers() noexcept {
     if (!footers_) return;
@@ -234,8 +246,8 @@ class RemoteWriter {
   }
 
   u32 id() const noexcept { return id_; }
-  // Events that were refused because there was no room for a nested one, and those of a child of fork, because the ring is the
-  // parent's.
+  // Events that were refused: there was no room for a nested one (Nesting::none: it was nested), it can never fit, or it is of a
+  // child of fork, because the ring is the parent's. Final once the writer is disabled and quiet.
   u64 refused() const noexcept { return M::load(&ctl().dropped, unordered) + M::load(&ctl().commit_overrun, unordered); }
   const Ring& ring() const noexcept { return ring_; }
 

@@ -8,9 +8,10 @@
 //   8       4     sequence: 1 more for each frame
 //   12      4     bytes of payload behind the header, at most 262,144
 //   16      8     sub-buffer: index of its first event in its ring, so that losses are counted to the event
-//   24      4     sub-buffer: its number of events
+//                 end: events that the rings which it counts have refused in all
+//   24      4     sub-buffer: its number of events; end: how many rings it counts, 0: it does not count
 //   28      4     CRC-32 of the payload
-//   32      4     0
+//   32      4     sub-buffer: events that its ring has refused so far, modulo 2^32, if hello has counts_refused; otherwise 0
 //   36      4     CRC-32 of these 36 bytes
 //   40            hello: StreamHello; event: u32 id, then system, name and format, each with its NUL; sub-buffer: its 16-byte
 //                 header (time stamp, bytes of data), then the data
@@ -33,16 +34,18 @@ struct FrameHeader {
   u32 sequence, bytes;
   u64 first;
   u32 events, payload_check;
-  u32 reserved, header_check;
+  u32 refused, header_check;
 };
 static_assert(sizeof(FrameHeader) == 40);
 inline constexpr u32 frame_sync = 0x52465352;
+inline constexpr u32 stream_counts_refused = 1;  // an ability: frames have `refused`
 inline constexpr u32 stream_version = 1, most_frame_bytes = abi::largest_subbuf;
 
 struct StreamHello {
   u32 version;
   u32 clock;  // 0: the reader's time stamp counter; 1: the reader's CLOCK_MONOTONIC in ns; 2: the writer's own
-  u32 subbuf_size, reserved;
+  u32 subbuf_size;
+  u32 abilities;  // counts_refused; 0 in older writers
   u64 ticks_per_second;  // of the writer's own clock; 0: it does not count time
 };
 static_assert(sizeof(StreamHello) == 24);
@@ -67,7 +70,7 @@ class StreamWriter {
   explicit StreamWriter(Put put) noexcept : put_(put) {}
 
   void hello(u32 clock, u32 subbuf_size, u64 ticks_per_second) noexcept {
-    const StreamHello h{stream_version, clock, subbuf_size, 0, ticks_per_second};
+    const StreamHello h{stream_version, clock, subbuf_size, stream_counts_refused, ticks_per_second};
     send(FrameKind::hello, 0, 0, 0, {{&h, sizeof h}});
   }
   void event(u32 id, const char* system, const char* name, const char* format) noexcept {
@@ -84,13 +87,23 @@ class StreamWriter {
       const u64 stamp = reinterpret_cast<const abi::SubBufferHeader*>(page)->time_stamp;
       const abi::SubBufferHeader header{abi::time_before(page + abi::header_size, 0, v.begin, stamp), v.end - v.begin};
       send(FrameKind::sub_buffer, ring, v.first_index, v.events,
-           {{&header, sizeof header}, {page + abi::header_size + v.begin, v.end - v.begin}});
+           {{&header, sizeof header}, {page + abi::header_size + v.begin, v.end - v.begin}},
+           static_cast<u32>(refused_by(reader)));
       reader.consume(v.end - v.begin, v.events);
     }
   }
-  void end() noexcept { send(FrameKind::end, 0, 0, 0, {{nullptr, 0}}); }
+  // The end of the line. readers: of all rings that were pushed, so that their refused events are counted to the last one.
+  template <class... R>
+  void end(const R&... readers) noexcept {
+    send(FrameKind::end, 0, (u64{0} + ... + refused_by(readers)), static_cast<u32>(sizeof...(readers)), {{nullptr, 0}});
+  }
 
  private:
+  template <class R>
+  static u64 refused_by(const R& reader) noexcept {
+    const Control& c = *reader.ring().control;
+    return Hardware::load(&c.dropped, unordered) + Hardware::load(&c.commit_overrun, unordered);
+  }
   struct Piece {
     const void* data = nullptr;
     u32 bytes = 0;
@@ -101,8 +114,8 @@ class StreamWriter {
     return n + 1;
   }
   template <u32 N>
-  void send(FrameKind kind, u16 ring, u64 first, u32 events, const Piece (&payload)[N]) noexcept {
-    FrameHeader h{frame_sync, kind, ring, sequence_++, 0, first, events, 0, 0, 0};
+  void send(FrameKind kind, u16 ring, u64 first, u32 events, const Piece (&payload)[N], u32 refused = 0) noexcept {
+    FrameHeader h{frame_sync, kind, ring, sequence_++, 0, first, events, 0, refused, 0};
     for (const Piece& p : payload) {
       h.bytes += p.bytes;
       h.payload_check = crc32(static_cast<const u8*>(p.data), p.bytes, h.payload_check);

@@ -92,6 +92,7 @@ concept RingClock = requires(C& c) {
 struct ShowNothing {
   static constexpr bool has_bell = true;              // somebody may wait for the Doorbell
   static constexpr u64 gate_open = 0;                 // the gate's value while nobody has closed it
+  static constexpr bool counts_too_big = false;       // an event that can never fit counts as refused
   static void committed(u32) noexcept {}              // that number of events more, after their bytes
   static void overwrote(u32) noexcept {}              // a sub-buffer with that number of events
   static void touched() noexcept {}                   // the tail has moved
@@ -258,7 +259,7 @@ class Writer {
   // Reserves in full. nest: its value before reserve_usually; if that was 0, it is 1 by now.
   [[gnu::noinline]] bool reserve_slowly(u32 size, u64 nest, Reservation& slot) noexcept {
     slot = {};
-    if (too_big(size)) return refuse(slot, Refused::too_big);
+    if (too_big(size)) return refuse_too_big(slot, nest);
     const u32 data_size = abi::event_size(size);
     if (nest != 0) {
       /*A*/ M::store(&ctl().nest, nest + 1, unordered);
@@ -364,6 +365,20 @@ class Writer {
   RINGSIDE_NOINLINE bool leave(Reservation& slot, Refused why) noexcept {
     end();
     return refuse(slot, why);
+  }
+  // Counts within `nest`: once the writer is quiet, the count is final.
+  RINGSIDE_NOINLINE bool refuse_too_big(Reservation& slot, u64 nest) noexcept {
+    if constexpr (!Show::counts_too_big) {
+      return refuse(slot, Refused::too_big);
+    } else {
+      M::store(&ctl().nest, nest + 1, unordered);
+      if (nest == 0) M::store(&here_, address(&nowhere_), unordered);
+      M::fence_light();  // pairs: GATE
+      const u64 gate = M::load(&ctl().gate, unordered);
+      if (gate != Show::gate_open) return leave_closed(slot, gate);
+      M::add_local(&ctl().dropped, 1);
+      return leave(slot, Refused::too_big);
+    }
   }
   // The gate is closed. The code that closed it may have taken the ring for itself, so nothing but nest is touched.
   RINGSIDE_NOINLINE bool leave_closed(Reservation& slot, u64 gate) noexcept {

@@ -1,7 +1,7 @@
 // A guest that computes and takes timer interrupts: each step of the computation is an event that stays open while it is
 // computed, so that many interrupts' events are nested in it. Argument 0: the number of steps (0: until it is stopped); 1: 1
 // for steps that compute nothing, to measure the writing alone; 2: measures (results: loops, and the ticks that they took for
-// rdtsc, for an event of 16 bytes, for an exit; loops of exits).
+// rdtsc, for an event of 16 bytes, for an exit; loops of exits). Argument 2: how many events it tries that can never fit.
 #include <ringside/guest/guest.hpp>
 
 namespace ringside::guest {
@@ -136,6 +136,10 @@ int program(Guest& g) {
     g.ring().commit(slot);
   }
   g.take_interrupts(false);
+  for (u64 n = g.argument(2); n != 0; --n) {
+    count(books.tried);
+    if (!g.ring().write(~u32{0}, [](u8*) {})) count(books.refused);
+  }
   tell(g);
   return 0;
 }
