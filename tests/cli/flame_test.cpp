@@ -155,6 +155,7 @@ TEST_F(FlameCli, ReportFilterAndHistKnowStacks) {
   EXPECT_EQ(rows[0]["libc:malloc/stack"], json::parse(R"(["app+0x100","app+0x200"])"));
   EXPECT_EQ(rows[0]["size"]["sum"], 150);
   EXPECT_EQ(json::parse(ringside("hist 'libc:malloc/stack[1]' --json").out)["rows"][0]["count"], 3);
+  EXPECT_EQ(json::parse(ringside("top --by 'stack[1]' --json").out)["rows"][0]["count"], 3);
   EXPECT_EQ(ringside("hist 'stack[-1]'").code, 2);
 }
 
