@@ -20,20 +20,45 @@ struct StreamOptions : RecordingOptions {
   std::string from;
 };
 
+// A terminal that passes all bytes on as they are, until the end. Its speed stays: set that with stty. On standard input Ctrl-C
+// goes on to end the command.
+class RawTerminal {
+ public:
+  RawTerminal(int fd, bool keeps_signals) {
+    if (isatty(fd) == 0 || tcgetattr(fd, &before_) != 0) return;
+    termios raw = before_;
+    cfmakeraw(&raw);
+    if (keeps_signals) raw.c_lflag |= before_.c_lflag & static_cast<tcflag_t>(ISIG);
+    if (tcsetattr(fd, TCSANOW, &raw) != 0) return;
+    raw_ = fd;
+    before_leaving(restore);
+  }
+  ~RawTerminal() {
+    before_leaving(nullptr);
+    restore();
+  }
+  RawTerminal(const RawTerminal&) = delete;
+  RawTerminal& operator=(const RawTerminal&) = delete;
+
+ private:
+  static void restore() {
+    if (raw_ >= 0) (void)tcsetattr(raw_, TCSANOW, &before_);
+    raw_ = -1;
+  }
+  inline static volatile int raw_ = -1;
+  inline static termios before_{};
+};
+
+constexpr u64 silence_ns = 500'000'000, longest_wait_ns = 5'000'000'000;  // for the frame during which a recording is stopped
+
 result<int> run_stream(const StreamOptions& options) {
   const sys::Fd fd(options.from == "-" ? dup(STDIN_FILENO) : ::open(options.from.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!fd) return fail(errno, "cannot open " + options.from);
-  if (isatty(fd.get()) != 0) {
-    termios raw{};
-    if (tcgetattr(fd.get(), &raw) == 0) {
-      cfmakeraw(&raw);  // its speed stays: set that with stty
-      (void)tcsetattr(fd.get(), TCSANOW, &raw);
-    }
-  }
+  catch_signals();
+  const RawTerminal terminal(fd.get(), options.from == "-");
   StreamFeed line;
   std::unique_ptr<RecordingRun> run;  // set as soon as hello has come
   remote::FrameReader frames;
-  catch_signals();
   const u64 start = sys::now_ns();
   std::vector<u8> bytes(65536);
   bool over = false;  // the end of the file
@@ -52,18 +77,32 @@ result<int> run_stream(const StreamOptions& options) {
       told.problems(*run);
     }
   };
-  while (done && !(run != nullptr && run->failed()) && !line.content().ended() && !asked_to_stop() &&
-         (options.duration_ns == 0 || sys::now_ns() - start < options.duration_ns)) {
+  u64 heard_ns = start;
+  // The next bytes, if any come soon. False: the end of the recording.
+  const auto take_more = [&] {
     pollfd p{fd.get(), POLLIN, 0};
-    if (poll(&p, 1, 50) <= 0) continue;
+    if (poll(&p, 1, 50) <= 0) return true;
     const ssize_t n = read(fd.get(), bytes.data(), bytes.size());
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return true;
     if (n < 0) done = fail(errno, "cannot read " + options.from);
     over = n == 0;
-    if (n <= 0) break;
+    if (n <= 0) return false;
+    heard_ns = sys::now_ns();
     frames.feed(bytes.data(), static_cast<size_t>(n));
     take_all(false);
-  }
+    return done && !(run != nullptr && run->failed()) && !line.content().ended();
+  };
+  const auto stopped = [&] {
+    return asked_to_stop() || (options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns);
+  };
+  bool more = true;
+  while (more && !stopped()) more = take_more();
+  // A good frame tells by its number that all frames before it have come.
+  const u64 stopped_ns = heard_ns = sys::now_ns(), so_far = frames.frames();
+  const auto open_end = [&] { return frames.open_end() && frames.frames() == so_far; };
+  while (more && open_end() && sys::now_ns() - heard_ns < silence_ns && sys::now_ns() - stopped_ns < longest_wait_ns)
+    more = take_more();
+  const bool torn = open_end();
   take_all(true);
   if (run == nullptr) say_first(line.unheard().problems());
   if (run == nullptr)
@@ -73,7 +112,9 @@ result<int> run_stream(const StreamOptions& options) {
   if (over && !line.content().ended())
     line.doubt("the line ended before its writer did: how much that wrote afterwards is not known");
   if (line.content().uncertain())
-    line.doubt("frames at the end did not arrive, and nothing behind them tells how many events they held");
+    line.doubt("frames did not arrive, and nothing behind them tells how many events they held");
+  else if (torn && !over && !line.content().ended())
+    line.doubt("the last bytes belong to no good frame: how many events they held is not known");
   if (line.content().restarts() != 0)
     line.doubt("the writer began anew: how much it had not sent before is not known");
   auto finished = run->finish();

@@ -6,7 +6,12 @@
 
 namespace ringside::remote {
 
+// Payloads are checked for 16 bytes each that arrives, so that headers with false lengths cost little. Good frames take one, and
+// damaged ones, whose bytes are searched for others, three at most.
+constexpr u64 checks_per_byte = 16;
+
 void FrameReader::feed(const u8* bytes, size_t n) {
+  checks_ += checks_per_byte * n;
   bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(at_));
   at_ = 0;
   bytes_.insert(bytes_.end(), bytes, bytes + n);
@@ -23,15 +28,19 @@ bool FrameReader::next(Frame& frame, bool last) {
       if (!last) return false;
       continue;  // cut, but the bytes that look like its payload may contain whole frames
     }
+    if (h.bytes > checks_) continue;
+    checks_ -= h.bytes;
     if (h.payload_check != crc32(here + sizeof h, h.bytes)) continue;
     at_ += sizeof h + h.bytes;
     payload_.resize((h.bytes + 7) / 8);
     if (h.bytes != 0) std::memcpy(payload_.data(), here + sizeof h, h.bytes);
-    const auto ahead = frames_++ != 0 ? static_cast<i32>(h.sequence - sequence_) : 0;
-    const u32 missing = ahead < 0 ? h.sequence : static_cast<u32>(ahead);
+    skipped_before_ = skipped_;
+    const auto ahead = static_cast<i32>(h.sequence - sequence_);
+    const bool anew = frames_++ != 0 && ahead < 0;
+    const u32 missing = anew ? h.sequence : h.sequence - sequence_;
     missing_ += missing;
     sequence_ = h.sequence + 1;
-    frame = {h, reinterpret_cast<const u8*>(payload_.data()), missing, ahead < 0};
+    frame = {h, reinterpret_cast<const u8*>(payload_.data()), missing, anew};
     return true;
   }
   if (last) {
@@ -83,12 +92,13 @@ void StreamContent::end(const FrameHeader& h) {
   u64 told = 0;
   for (const auto& [n, ring] : rings_) told += ring.refused;
   refused_elsewhere_ = h.first - std::min(h.first, told);
+  if (h.events == rings_.size()) missing_ = 0;  // there is no other ring
   counted_ = restarts_ == 0;
 }
 
 bool StreamContent::uncertain() const {
   const auto is_uncertain = [](const auto& ring) { return ring.second.uncertain; };
-  return (missed_ && rings_.empty()) || std::any_of(rings_.begin(), rings_.end(), is_uncertain);
+  return missing_ != 0 || std::any_of(rings_.begin(), rings_.end(), is_uncertain);
 }
 
 result<void> StreamContent::event(const Frame& frame) {
@@ -142,6 +152,7 @@ result<std::optional<SubBufferView>> StreamContent::sub_buffer(const Frame& fram
   if (frame.head.first < r.expected) begin_anew();
   r.uncertain = false;
   const u64 lost = frame.head.first - r.expected;
+  missing_ -= std::min(missing_, lost);  // a frame has an event at least
   r.expected = frame.head.first + events;
   r.counters.written += lost + events;
   r.counters.overrun += lost;
@@ -152,10 +163,9 @@ result<std::optional<SubBufferView>> StreamContent::sub_buffer(const Frame& fram
 
 result<std::optional<SubBufferView>> StreamContent::take(const Frame& frame) {
   if (frame.anew) begin_anew();
-  if (frame.missing != 0) {
-    missed_ = true;
+  missing_ += frame.missing;
+  if (frame.missing != 0)
     for (auto& [n, ring] : rings_) ring.uncertain = true;
-  }
   switch (frame.head.kind) {
     case FrameKind::hello: {
       StreamHello h;

@@ -12,7 +12,7 @@ namespace ringside::remote {
 struct Frame {
   FrameHeader head{};
   const u8* payload = nullptr;  // head.bytes; aligned to 8; until the next call
-  u32 missing = 0;              // frames that did not arrive between the one before and this one
+  u32 missing = 0;              // frames that did not arrive between the one before, or the writer's first, and this one
   bool anew = false;            // the writer began anew in between, with frame 0
 };
 
@@ -23,6 +23,8 @@ class FrameReader {
   bool next(Frame& frame, bool last = false);
 
   u64 skipped() const { return skipped_; }  // bytes that belong to no good frame
+  // Bytes have come behind the last good frame, and nothing tells yet which frames they were.
+  bool open_end() const { return skipped_ != skipped_before_ || at_ != bytes_.size(); }
   u64 missing() const { return missing_; }  // frames that were sent but did not arrive whole, by their sequence numbers
   u64 frames() const { return frames_; }
 
@@ -31,6 +33,8 @@ class FrameReader {
   size_t at_ = 0;
   std::vector<u64> payload_;
   u64 skipped_ = 0, missing_ = 0, frames_ = 0;
+  u64 skipped_before_ = 0;  // the last good frame
+  u64 checks_ = 0;          // bytes of payload that may still be checked
   u32 sequence_ = 0;  // the next frame's
 };
 
@@ -56,7 +60,7 @@ class StreamContent {
   // The writer has counted the refused events of its rings to their end: those of the rings, and so many that no ring tells.
   bool counts_refused() const { return counted_; }
   u64 refused_elsewhere() const { return refused_elsewhere_; }
-  bool uncertain() const;  // frames are missing, and none came since that would count what was in them
+  bool uncertain() const;  // frames are missing, and no later one counts what was in them
 
  private:
   result<std::optional<SubBufferView>> sub_buffer(const Frame& frame);
@@ -67,7 +71,8 @@ class StreamContent {
   Ring& ring(u16 number);
 
   StreamHello hello_{};
-  bool known_ = false, ended_ = false, missed_ = false, counted_ = false;
+  bool known_ = false, ended_ = false, counted_ = false;
+  u64 missing_ = 0;  // frames that no gap of a ring accounts for: each may have been of a ring that sent no other
   u64 refused_elsewhere_ = 0;
   std::vector<EventInfo> events_;
   std::vector<std::pair<u16, Ring>> rings_;

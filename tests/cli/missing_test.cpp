@@ -131,6 +131,11 @@ TEST_F(MissingCli, ALineThatBreaksOff) {
   o = run(board + " 20 >few; size=$(stat -c %s few); { head -c $((size - 150)) few; printf x; tail -c 149 few; } >none; " +
           tool + "stream none -o none.data");
   EXPECT_EQ(o.code, 1) << o.err;
+  // Damaged at the end, and stopped before its writer's end.
+  o = run("mkfifo line; { head -c 20000 all; head -c 300 /dev/zero; exec sleep 100; } >line & " + tool +
+          "stream line --duration 300ms -o stopped.data; C=$?; kill $!; exit $C");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("the last bytes belong to no good frame"), std::string::npos) << o.err;
   // The board begins anew, and the first frames of its second life are lost.
   o = run(board + " 3000 >second; { cat cut; tail -c +9000 second; } >anew; " + tool + "stream anew -o anew.data");
   EXPECT_EQ(o.code, 1);

@@ -221,6 +221,79 @@ TEST(Streams, RefusedEventsReachTheReader) {
   EXPECT_EQ(content.refused_elsewhere(), 2u);
 }
 
+// Frames of sub-buffers with one event each, behind a hello. {sequence, ring, index of the event}
+struct Sent {
+  u32 sequence;
+  u16 ring;
+  u64 first;
+};
+bool is_uncertain(const std::vector<Sent>& sent, u32 rings_at_end = 0) {
+  FrameReader frames;
+  StreamContent content;
+  const auto frame = [&](FrameKind kind, u32 sequence, u16 ring, u64 first, u32 events, const void* payload, u32 bytes) {
+    FrameHeader h{frame_sync, kind, ring, sequence, bytes, first, events, crc32(static_cast<const u8*>(payload), bytes), 0, 0};
+    h.header_check = crc32(reinterpret_cast<const u8*>(&h), sizeof h - 4);
+    frames.feed(reinterpret_cast<const u8*>(&h), sizeof h);
+    frames.feed(static_cast<const u8*>(payload), bytes);
+  };
+  const StreamHello hello{stream_version, 2, 4096, 0, 1000};
+  const u32 page[] = {100, 0, 8, 0, abi::event_word(1, 0), 0};
+  u32 last = 0;
+  frame(FrameKind::hello, 0, 0, 0, 0, &hello, sizeof hello);
+  for (const Sent& s : sent) {
+    frame(FrameKind::sub_buffer, s.sequence, s.ring, s.first, 1, page, sizeof page);
+    last = s.sequence;
+  }
+  if (rings_at_end != 0) frame(FrameKind::end, last + 1, 0, 0, rings_at_end, nullptr, 0);
+  for (Frame f; frames.next(f);) EXPECT_TRUE(content.take(f));
+  return content.uncertain();
+}
+
+TEST(Streams, MissingFramesThatNoGapAccountsForAreADoubt) {
+  EXPECT_FALSE(is_uncertain({{1, 0, 0}, {2, 0, 1}, {3, 1, 0}}));
+  EXPECT_FALSE(is_uncertain({{1, 0, 0}, {3, 0, 2}}));
+  EXPECT_TRUE(is_uncertain({{1, 0, 0}, {3, 0, 1}, {4, 0, 2}})) << "ring 1's only frame, while ring 0 goes on";
+  EXPECT_FALSE(is_uncertain({{1, 0, 0}, {3, 0, 1}, {4, 1, 1}})) << "ring 1's next frame tells";
+  EXPECT_FALSE(is_uncertain({{1, 0, 0}, {3, 0, 1}}, 1)) << "there is no ring 1";
+  EXPECT_TRUE(is_uncertain({{1, 0, 0}, {3, 0, 1}}, 2));
+  EXPECT_TRUE(is_uncertain({{1, 0, 0}, {2, 1, 0}, {4, 0, 2}})) << "perhaps ring 1's newest";
+}
+
+TEST(Streams, FramesBeforeTheFirstOneAreMissing) {
+  FrameReader frames;
+  StreamHello hello{stream_version, 2, 4096, 0, 1000};
+  for (const u32 sequence : {3u, 4u}) {
+    FrameHeader h{frame_sync, FrameKind::hello, 0, sequence, sizeof hello, 0, 0,
+                  crc32(reinterpret_cast<const u8*>(&hello), sizeof hello), 0, 0};
+    h.header_check = crc32(reinterpret_cast<const u8*>(&h), sizeof h - 4);
+    frames.feed(reinterpret_cast<const u8*>(&h), sizeof h);
+    frames.feed(reinterpret_cast<const u8*>(&hello), sizeof hello);
+  }
+  StreamContent content;
+  Frame f;
+  ASSERT_TRUE(frames.next(f));
+  EXPECT_EQ(f.missing, 3u);
+  EXPECT_FALSE(f.anew);
+  EXPECT_TRUE(content.take(f));
+  ASSERT_TRUE(frames.next(f));
+  EXPECT_EQ(f.missing, 0u);
+  EXPECT_TRUE(content.take(f));
+  EXPECT_TRUE(content.uncertain());
+}
+
+// Each of these headers claims the longest payload, of which all others are a part.
+TEST(Streams, FalseLengthsCostLittle) {
+  FrameHeader h{frame_sync, FrameKind::sub_buffer, 0, 0, most_frame_bytes, 0, 1, 0, 0, 0};
+  h.header_check = crc32(reinterpret_cast<const u8*>(&h), sizeof h - 4);
+  FrameReader frames;
+  for (int k = 0; k < 100'000; ++k) frames.feed(reinterpret_cast<const u8*>(&h), sizeof h);
+  Frame f;
+  EXPECT_FALSE(frames.next(f, true));
+  const auto bytes = Board().stream(100, 20);
+  frames.feed(bytes.data(), bytes.size());
+  EXPECT_TRUE(frames.next(f)) << "good frames behind them are found";
+}
+
 TEST(Streams, ContradictingFramesAreRefused) {
   Board board;
   const auto bytes = board.stream(100, 20);
