@@ -166,7 +166,9 @@ result<int> run_guest(const GuestOptions& options) {
   }
   if (code != exit_ok || !finished) return exit_failure;
   if (!run.missing().proved()) return exit_failure;
-  return guest.vm().status() > 0 ? guest.vm().status() : exit_code(run, options.fail_on_loss);
+  const int status = guest.vm().status();
+  if (status > 255) say(fmt::format("the guest's exit status is {}, which no exit code can be: 255 stands for it", status));
+  return status > 0 ? std::min(status, 255) : exit_code(run, options.fail_on_loss);
 }
 
 }  // namespace
@@ -197,7 +199,7 @@ Command add_guest(CLI::App& app) {
       "  ringside guest demo 100000 -e 'kvm:*'           until 100,000 steps are done, with what the kernel saw of it\n"
       "  ringside guest ./my_guest.elf --layout footers  one of your own (docs/remote-writers.md)\n"
       "The guest shares nothing with the reader but its ring; a swap is an exit of its second processor. Needs /dev/kvm.\n"
-      "The exit code is the guest's; 1 if it crashed or stopped answering.");
+      "The exit code is the guest's, 255 for each above; 1 if it crashed or stopped answering.");
   return {c, [options] { return run_guest(*options); }};
 }
 

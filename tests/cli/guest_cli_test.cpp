@@ -56,6 +56,22 @@ TEST_F(GuestCli, Errors) {
   EXPECT_NE(hostile.err.find("the guest has ended before its time"), std::string::npos) << hostile.err;
 }
 
+TEST_F(GuestCli, AnExitStatusIsNeverTakenForAnother) {
+  const auto ends_with = [&](const std::string& status) {
+    return ringside("guest " RINGSIDE_BUILD_DIR "/guest-hostile.elf 9 " + status + " -q -o status");
+  };
+  EXPECT_EQ(ends_with("0").code, 0);
+  EXPECT_EQ(ends_with("7").code, 7);
+  for (const std::string status : {"256", "512", "1000"}) {
+    const Outcome o = ends_with(status);
+    EXPECT_EQ(o.code, 255) << status;
+    EXPECT_NE(o.err.find("exit status is " + status), std::string::npos) << o.err;
+  }
+  const Outcome o = ringside("guest demo -b 3.5G -q -o big");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("the guest's rings are too big"), std::string::npos) << o.err;
+}
+
 TEST_F(GuestCli, CtrlCEndsIt) {
   // Sent once it records; a shell's background jobs would ignore Ctrl-C.
   const Outcome o = run("env --default-signal=INT " RINGSIDE_BUILD_DIR

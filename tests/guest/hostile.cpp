@@ -1,6 +1,6 @@
 // A guest that means ill. Argument 0 says how: 1 writes random bytes over its rings while it runs; 2 its service falls silent;
 // 3 answers nonsense; 8 only when it is asked the time; 4 does not end; 5 crashes; 6 changes the privileged state; 7 declares
-// events outside of its memory.
+// events outside of its memory; 9 ends with argument 1 as its exit status.
 #include <ringside/guest/abi.hpp>
 
 using namespace ringside;
@@ -38,6 +38,7 @@ extern "C" void ringside_guest_start(unsigned long processor, Boot* boot) {
   if (what == 7) call(Call::event, 0xFFFFFFFF);
   call(Call::ready, 0);
   if (what == 5) asm volatile("ud2");
+  if (what == 9) call(Call::end, static_cast<u32>(boot->arguments[1]));
   if (what == 6) asm volatile("cli; hlt");
   while (what == 4 || __atomic_load_n(&boot->stop, __ATOMIC_RELAXED) == 0)
     if (what == 1) {
