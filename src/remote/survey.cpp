@@ -30,6 +30,19 @@ bool check_page(const u8* page, u32 capacity, u32 ring, PageSeen& seen, Survey& 
   return true;
 }
 
+// Whether a swap that was interrupted left both as reader pages: the newer one goes on where the older one ends. The first
+// reader page is empty, and has no position.
+bool goes_on(const u8* older, const u8* newer, u32 subbuf_size) {
+  const abi::PageFooter &a = footer_of(older, subbuf_size), &b = footer_of(newer, subbuf_size);
+  const auto get = [](const u64& word) { return Hardware::load(&word, Order::relaxed); };
+  const u32 end = abi::commit_size(Hardware::load(&reinterpret_cast<const abi::SubBufferHeader*>(older)->commit,
+                                                  Order::acquire));  // pairs: COMMIT
+  const u32 capacity = subbuf_size - abi::header_size - abi::footer_size;
+  const u64 events = end <= capacity ? count_events(older, end) : 0;
+  return (end == 0 || get(a.pages_touched) < get(b.pages_touched)) &&
+         get(b.entries) - get(a.entries) - events == get(b.overrun) - get(a.overrun);
+}
+
 }  // namespace
 
 u64 count_events(const u8* sub_buffer, u32 end) noexcept {
@@ -50,7 +63,12 @@ Survey survey_footers(const std::vector<const u8*>& pages, u32 subbuf_size, u32 
     const abi::PageFooter& f = footer_of(pages[id], subbuf_size);
     if ((Hardware::load(&f.reader_status, Order::acquire) & abi::footer_reader) == 0) continue;  // pairs: PLACE
     const u64 position = Hardware::load(&f.pages_touched, Order::relaxed);
-    if (reader != ~0u && position < reader_position) continue;
+    const bool older = reader != ~0u && position < reader_position;
+    if (reader != ~0u && !goes_on(pages[older ? id : reader], pages[older ? reader : id], subbuf_size))
+      out.problems.push_back("two reader pages for ring " + std::to_string(ring) + ", sub-buffers " + std::to_string(reader) +
+                             " and " + std::to_string(id) +
+                             ": two writers have rings of this number, and events of the one that wrote less are left out");
+    if (older) continue;
     reader = id;
     reader_position = position;
     out.reader_base = Hardware::load(&f.entries, Order::relaxed);

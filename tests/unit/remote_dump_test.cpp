@@ -126,6 +126,21 @@ TEST(RemoteDump, ContradictionsAreNamedAndLeftOut) {
   EXPECT_THAT(rings[0].survey.problems[0], HasSubstr("claims 1048560 bytes"));
 }
 
+TEST(RemoteDump, TwoWritersWithTheSameRingAreAProblem) {
+  Machine m, other;
+  m.write(0, 3000);
+  for (u32 read_bytes = 0, pages = 0; pages < 3; ++pages, read_bytes = 4080) (void)m.writer[0]->swap_reader(read_bytes);
+  other.write(0, 100);
+  (void)other.writer[0]->swap_reader(0);
+  EXPECT_THAT(find_rings(m.dump())[0].survey.problems, testing::IsEmpty());
+  std::vector<u64> both((m.size + other.size) / 8);
+  std::memcpy(both.data(), m.memory, m.size);
+  std::memcpy(both.data() + m.size / 8, other.memory, other.size);
+  const auto rings = find_rings({reinterpret_cast<const u8*>(both.data()), both.size() * 8});
+  ASSERT_FALSE(rings[0].survey.problems.empty());
+  EXPECT_THAT(rings[0].survey.problems[0], HasSubstr("two reader pages for ring 0"));
+}
+
 // Any bytes flipped: found rings stay inside the dump, walks end, nothing crashes.
 TEST(RemoteDump, FlippedBytesNeverCrash) {
   std::mt19937_64 random(4);
