@@ -272,8 +272,8 @@ struct ringside_process_options {
 struct ringside_process;
 
 // NULL: errno says why. EADDRINUSE: another writer listens at the path. EEXIST: a file that is no socket is there; it stays.
-// E2BIG: an event's text does not fit, or there are more than 4,095 events. The texts are copied. Its service is a thread of its
-// own, with descriptors of its own.
+// E2BIG: an event's text does not fit, or there are more than 4,095 events. The texts are copied. Its service is a thread of
+// its own, with descriptors of its own.
 struct ringside_process* ringside_process_open(const struct ringside_process_options* options);
 void ringside_process_close(struct ringside_process* process);  // NULL is fine
 // The path at which a writer of this name is found without being named (`ringside mount`: remotes/NAME). Returns 0, or an

@@ -74,8 +74,9 @@ result<void> Vm::build(std::span<const u8> elf, int region, u64 region_bytes, st
   if (options_.memory % (2 << 20) != 0 || options_.memory < (8 << 20) || options_.memory > (512 << 20))
     return refuse(std::errc::invalid_argument, "a guest's memory is a multiple of 2 MiB from 8 to 512 MiB");
   if (region_bytes > (u64{4} << 30) - region_at)
-    return refuse(std::errc::invalid_argument, "the guest's rings are too big: all of them have 3 GiB at most, as a guest has 4 GiB of "
-                                               "addresses; choose a smaller buffer (-b)");
+    return refuse(std::errc::invalid_argument,
+                  "the guest's rings are too big: all of them have 3 GiB at most, as a guest has 4 GiB of addresses; choose a"
+                  " smaller buffer (-b)");
   void* const at = mmap(nullptr, options_.memory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return fail(errno, "no memory for the guest");
   memory_ = static_cast<u8*>(at);

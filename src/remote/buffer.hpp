@@ -33,8 +33,8 @@ struct Callbacks {
   std::function<result<void>(u32 ring)> reset;
   // Checks, without a request, whether the writer is still there; calls Buffer::gone if not. May be missing.
   std::function<void()> look_after;
-  // Of a writer that is gone: the last count of the ring's refused events (as Swapped::refused), if it told it at its end. May be
-  // missing.
+  // Of a writer that is gone: the last count of the ring's refused events (as Swapped::refused), if it told it at its end. May
+  // be missing.
   std::function<std::optional<u32>(u32 ring)> last_refused{};
 };
 

@@ -6,8 +6,8 @@
 
 namespace ringside::remote {
 
-// Payloads are checked for 16 bytes each that arrives, so that headers with false lengths cost little. Good frames take one, and
-// damaged ones, whose bytes are searched for others, three at most.
+// For each byte that arrives, 16 of payload may be checked, so that headers with false lengths cost little. Good frames take
+// one, and damaged ones, whose bytes are searched for others, three at most.
 constexpr u64 checks_per_byte = 16;
 
 void FrameReader::feed(const u8* bytes, size_t n) {

@@ -57,7 +57,7 @@ class StreamContent {
   const std::vector<EventInfo>& events() const { return events_; }
   const std::vector<std::pair<u16, Ring>>& rings() const { return rings_; }
   u64 restarts() const { return restarts_; }
-  // The writer has counted the refused events of its rings to their end: those of the rings, and so many that no ring tells.
+  // The writer has counted the refused events of its rings to their end: those of the rings, and those that no ring tells.
   bool counts_refused() const { return counted_; }
   u64 refused_elsewhere() const { return refused_elsewhere_; }
   bool uncertain() const;  // frames are missing, and no later one counts what was in them

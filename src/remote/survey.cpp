@@ -35,8 +35,8 @@ bool check_page(const u8* page, u32 capacity, u32 ring, PageSeen& seen, Survey& 
 bool goes_on(const u8* older, const u8* newer, u32 subbuf_size) {
   const abi::PageFooter &a = footer_of(older, subbuf_size), &b = footer_of(newer, subbuf_size);
   const auto get = [](const u64& word) { return Hardware::load(&word, Order::relaxed); };
-  const u32 end = abi::commit_size(Hardware::load(&reinterpret_cast<const abi::SubBufferHeader*>(older)->commit,
-                                                  Order::acquire));  // pairs: COMMIT
+  const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(older);
+  const u32 end = abi::commit_size(Hardware::load(&header.commit, Order::acquire));  // pairs: COMMIT
   const u32 capacity = subbuf_size - abi::header_size - abi::footer_size;
   const u64 events = end <= capacity ? count_events(older, end) : 0;
   return (end == 0 || get(a.pages_touched) < get(b.pages_touched)) &&

@@ -88,8 +88,8 @@ result<std::vector<std::string>> files_of_recording(int open, const std::string&
   return ours;
 }
 
-// Removes an older recording. Touches nothing else in the directory. meta.json goes last: what a death leaves is a recording, or
-// empty.
+// Removes an older recording. Touches nothing else in the directory. meta.json goes last: a death leaves a recording, or
+// nothing.
 result<void> clear_directory(int open, const std::string& dir) {
   auto files = RS_TRY(files_of_recording(open, dir));
   std::partition(files.begin(), files.end(), [](const std::string& name) { return name != "meta.json"; });

@@ -107,8 +107,8 @@ TEST_F(RemoteCli, ACallThatFindsNoWriterLeavesTheOlderRecordings) {
                    "until [ -e rec.old/meta.json ]; do sleep 0.02; done; more rec 10; over").code, 0);
   const auto last = must(RecordingMeta::read(dir + "/rec")).start_ns;
   const auto before = must(RecordingMeta::read(dir + "/rec.old")).start_ns;
-  for (const std::string call : {"remote nobody -o rec", "remote nobody -o rec -- true", "remote nobody -o rec -- no-such-command",
-                                 "remote nobody -o rec --again --duration 30ms"}) {
+  for (const std::string call : {"remote nobody -o rec", "remote nobody -o rec -- true",
+                                 "remote nobody -o rec -- no-such-command", "remote nobody -o rec --again --duration 30ms"}) {
     const Outcome o = ringside(call);
     EXPECT_EQ(o.code, call.find("such") == std::string::npos ? 1 : 127) << call;
     EXPECT_FALSE(o.err.empty()) << call;

@@ -32,7 +32,8 @@ extern "C" void ringside_guest_start(unsigned long processor, Boot* boot) {
       }
       boot->mailbox.error = what == 3 ? static_cast<i32>(random_word(state)) : 0;
       boot->mailbox.id = static_cast<u32>(random_word(state)) % 8;
-      boot->mailbox.value = what == 3 ? random_word(state) : boot->mailbox.ask == Ask::swap ? random_word(state) % 4 : 0;
+      const bool swaps = boot->mailbox.ask == Ask::swap && what != 9;
+      boot->mailbox.value = what == 3 ? random_word(state) : swaps ? random_word(state) % 4 : 0;
     }
   }
   if (what == 7) call(Call::event, 0xFFFFFFFF);

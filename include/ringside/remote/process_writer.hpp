@@ -321,8 +321,8 @@ class ProcessWriter {
 
     void serve() {
       for (;;) {
-        // With a reader attached, wait in recvmsg alone, which is faster. Everything else waits for two of its time-outs and one
-        // request at most.
+        // With a reader attached, wait in recvmsg alone, which is faster. Everything else waits for two of its time-outs and
+        // one request at most.
         pollfd on[2] = {{stop_, POLLIN, 0}, {listening_, POLLIN, 0}};
         if (poll(on, 2, reader_ >= 0 ? 0 : -1) < 0 && errno != EINTR) break;
         if (on[0].revents != 0) break;

@@ -246,8 +246,8 @@ class RemoteWriter {
   }
 
   u32 id() const noexcept { return id_; }
-  // Events that were refused: there was no room for a nested one (Nesting::none: it was nested), it can never fit, or it is of a
-  // child of fork, because the ring is the parent's. Final once the writer is disabled and quiet.
+  // Events that were refused: there was no room for a nested one (Nesting::none: it was nested), it can never fit, or it is
+  // of a child of fork, because the ring is the parent's. Final once the writer is disabled and quiet.
   u64 refused() const noexcept { return M::load(&ctl().dropped, unordered) + M::load(&ctl().commit_overrun, unordered); }
   const Ring& ring() const noexcept { return ring_; }
 
