@@ -28,10 +28,11 @@ class RemoteWorld {
     options.clock.kind = ClockKind::counter;
     options.who = "tester";
     Callbacks callbacks;
-    callbacks.swap_reader = [this](u32 ring, u32 read) -> result<Swapped> {
+    callbacks.swap_reader = [this](u32 ring, u32 read) -> result<SwapAnswer> {
       ++swaps;
       if (answer) return answer(ring, read);
-      return writers[ring]->swap_reader(read);
+      const Swapped did = writers[ring]->swap_reader(read);
+      return SwapAnswer{did, static_cast<u32>(writers[ring]->refused()), true};
     };
     callbacks.update_footers = [this](u32 ring) -> result<void> {
       writers[ring]->update_footers();
@@ -83,7 +84,7 @@ class RemoteWorld {
   u64 bytes = 0, time = 0, swaps = 0;
   std::vector<std::unique_ptr<void, void (*)(void*)>> memory;
   std::vector<std::unique_ptr<TestWriter>> writers;
-  std::function<result<remote::Swapped>(u32, u32)> answer;
+  std::function<result<remote::SwapAnswer>(u32, u32)> answer;
   std::function<result<void>(u32)> answer_to_reset;
 };
 

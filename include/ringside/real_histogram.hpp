@@ -18,9 +18,9 @@ class RealSum {
   double value() const;  // a double next to the sum; infinite, or NaN, where values were infinite
 
  private:
-  void add_once(double value);
+  void add_doubled(double value, u64 times);  // value * 2^times
   void carry();
-  std::array<i64, 68> digits_{};  // of 2^32, the first of them counts 2^-1074; each is any number until it is carried
+  std::array<i64, 70> digits_{};  // of 2^32, the first of them counts 2^-1074; each is any number until it is carried
   u64 added_ = 0;                 // since then
   double infinite_ = 0;
 };

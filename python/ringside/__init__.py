@@ -9,7 +9,7 @@
 >>> t.columns("libc:malloc", ["ts", "size"])["size"].sum() > 0
 True
 
-What can be opened: recordings, trace.dat files, instances, sockets of external writers, any number of them on one timeline. Instances are
+What can be opened: recordings, trace.dat files, instances, and by follow() sockets of external writers, any number of them on one timeline. Instances are
 looked at; nothing is consumed. Times are nanoseconds. Nothing is lost silently: losses are rows of their own (``event.lost``, ``losses=True``), or are counted in
 ``.lost`` of each answer, with a LossWarning; so is each doubt whether more is missing (``.problems``).
 """

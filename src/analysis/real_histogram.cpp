@@ -11,18 +11,14 @@ void RealSum::add(double value, u64 times) {
     infinite_ += times == 0 ? 0 : value;
     return;
   }
-  for (; times != 0; times >>= 1, value *= 2)
-    if ((times & 1) != 0) add_once(value);
+  for (u64 doubled = 0; times != 0; times >>= 1, ++doubled)
+    if ((times & 1) != 0) add_doubled(value, doubled);
 }
 
-void RealSum::add_once(double value) {
-  if (!std::isfinite(value)) {  // the largest doubles, many times
-    infinite_ += value;
-    return;
-  }
+void RealSum::add_doubled(double value, u64 times) {
   const u64 bits = std::bit_cast<u64>(value), exponent = bits >> 52 & 0x7FF;
   const u64 mantissa = (bits & ((u64{1} << 52) - 1)) | (exponent == 0 ? 0 : u64{1} << 52);
-  const u64 place = exponent == 0 ? 0 : exponent - 1;  // value = mantissa * 2^(place - 1074)
+  const u64 place = (exponent == 0 ? 0 : exponent - 1) + times;  // value = mantissa * 2^(place - times - 1074)
   __extension__ using Wide = unsigned __int128;
   Wide shifted = Wide{mantissa} << (place % 32);
   for (size_t digit = place / 32; shifted != 0; ++digit, shifted >>= 32) {

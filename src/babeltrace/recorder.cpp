@@ -363,6 +363,7 @@ result<const Recorder::Clock*> Recorder::clock(const bt_clock_class* of) {
     std::string boot;
     for (int i = 0; i < 16; ++i) boot += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
     std::string& known = writer_.meta().boot;
+    if (known == boot && clocks_.size() > 1) clock.ahead = 0;  // one clock: its offset was only measured anew
     if (known.empty()) known = boot;
     if (known != boot)
       return refuse(std::errc::invalid_argument,

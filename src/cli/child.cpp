@@ -125,9 +125,17 @@ std::optional<int> Child::ended() {
   return code_;
 }
 
-void Child::pass_on_stop() const {
-  if (stop_signal() == SIGINT && interrupt_was_ignored()) pass_on(SIGTERM);
-  else if (stop_signal() != SIGINT || !stop_was_typed()) pass_on(stop_signal());
+void Child::pass_on_stop() {
+  constexpr u64 end_ns = 200'000'000;
+  if (!asked_to_stop() || passed_on_) return;
+  const int signal = stop_signal();
+  if (signal == SIGINT && !stop_was_typed()) {
+    if (asked_ns_ == 0) asked_ns_ = sys::now_ns();
+    if (sys::now_ns() - asked_ns_ < end_ns) return;
+  }
+  passed_on_ = true;
+  if (signal == SIGINT && interrupt_was_ignored()) pass_on(SIGTERM);
+  else if (signal != SIGINT || !stop_was_typed()) pass_on(signal);
 }
 
 void Child::pass_on(int signal) const {

@@ -26,9 +26,10 @@ class Child {
   std::optional<int> ended();
   u64 cpu_ns() const { return cpu_ns_; }  // that it used, with its children that it waited for; 0: it has not ended
   void pass_on(int signal) const;
-  // The signal that asked this process to stop. A Ctrl-C reached the command as well. Where SIGINT was inherited as ignored the
-  // command ignores it, too, and SIGTERM stands for it.
-  void pass_on_stop() const;
+  // To be called again and again: once, passes on the signal that asked this process to stop. A Ctrl-C reached the command as
+  // well, and so, perhaps, did another SIGINT, which may have gone to the group: a command that ends at it has some time for
+  // that. Where SIGINT was inherited as ignored the command ignores it, too, and SIGTERM stands for it.
+  void pass_on_stop();
   // If it still runs: sends this signal, and waits until it ends, for a second at most.
   void stop(int signal);
 
@@ -36,6 +37,8 @@ class Child {
   explicit Child(pid_t pid) : pid_(pid) {}
   pid_t pid_;
   std::optional<int> code_;
+  u64 asked_ns_ = 0;
+  bool passed_on_ = false;
   u64 cpu_ns_ = 0;
 };
 

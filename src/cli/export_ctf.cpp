@@ -121,7 +121,8 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   std::optional<int> code;
   bool stopping = false;
   for (; !(code = child->ended()); usleep(20'000)) {
-    if (asked_to_stop() && !std::exchange(stopping, true)) child->pass_on_stop();
+    stopping = stopping || asked_to_stop();
+    child->pass_on_stop();
     progress.update([&](double seconds) { return fmt::format("{}, {:.0f} s", format_size(size_of(part.trace())), seconds); });
   }
   progress.clear();

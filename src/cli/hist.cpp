@@ -28,7 +28,7 @@ struct HistOptions {
 std::string show(const Column& column, double value) {
   if (column.unit() == Column::Unit::ns) return format_time(value);
   if (column.unit() == Column::Unit::bytes)
-    return value < 0 ? fmt::format("{:.0f} B", value) : format_size(static_cast<u64>(std::min(value, 0x1.fffffffffffffp63)));
+    return !(value >= 0) ? fmt::format("{:.0f} B", value) : format_size(static_cast<u64>(std::min(value, 0x1.fffffffffffffp63)));
   // Quantiles are the middles of buckets: from a thousand on, their fractions mean nothing.
   if (value >= 1000 && value < 0x1p64) return format_count(static_cast<u64>(std::round(value)));
   return fmt::format("{:.6g}", value);

@@ -276,7 +276,7 @@ class Watched {
 result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, const RecordOptions& options, u64 start,
                     std::unique_ptr<GrowingExport>& file, Watched& watched) {
   const u64 limit_ns = options.duration_ns, begun = sys::now_ns();
-  bool passed_on = false, said = false;
+  bool said = false;
   Progress progress(options.quiet);
   for (;;) {
     run.poll();
@@ -297,8 +297,7 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
     if (asked_to_stop()) {
       // The command may still finish its work: wait until it ends.
       if (!child) return false;
-      if (!passed_on) child->pass_on_stop();
-      passed_on = true;
+      child->pass_on_stop();
     }
     if (run.failed()) {  // nothing reads its rings: they would wake this process all the time
       std::this_thread::sleep_for(tick);
@@ -332,10 +331,7 @@ result<void> assemble(const RecordOptions& options, GrowingExport* file, const R
 // The recording has ended before its command.
 void observe(std::optional<Child>& child) {
   if (child && !child->ended()) say("the recording ends here, the command goes on");
-  for (bool passed_on = false; child && !child->ended(); std::this_thread::sleep_for(tick)) {
-    if (!passed_on && asked_to_stop()) child->pass_on_stop();
-    passed_on = asked_to_stop();
-  }
+  for (; child && !child->ended(); std::this_thread::sleep_for(tick)) child->pass_on_stop();
 }
 
 // The parts of a recording, one behind the other; without --rotate there is one.

@@ -331,7 +331,6 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
     put_into(STDERR_FILENO);  // where strace -c has its table: stdout is the command's
   }
   std::optional<Child> child;
-  bool passed_on = false;
   RunOptions& run_options = options.run;
   if (live) {
     run_options.events = {raw_events};
@@ -342,7 +341,7 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
   if (command) {
     run_options.over = [&] {
       if (!child) return asked_to_stop();
-      if (asked_to_stop() && !std::exchange(passed_on, true)) child->pass_on_stop();
+      child->pass_on_stop();
       return child->ended().has_value();
     };
   }

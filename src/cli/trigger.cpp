@@ -168,7 +168,6 @@ class Watch {
 
   // Runs until the last recording is made, the reading ends (the command did, or the time is up) or Ctrl-C.
   result<void> go(std::optional<Child>& child) {
-    bool passed_on = false;
     Progress progress(options_.quiet);
     u64 learned = 0;
     do {
@@ -176,8 +175,7 @@ class Watch {
       if (all_made()) return {};
       if (asked_to_stop()) {
         if (!child || child->ended()) return {};
-        if (!passed_on) child->pass_on_stop();
-        passed_on = true;
+        child->pass_on_stop();
       }
       if (const u64 now = sys::now_ns(); kernel_ != nullptr && now - learned > KernelFeed::learn_every_ns) {
         kernel_->learn_names();

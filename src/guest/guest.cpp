@@ -16,15 +16,15 @@ tl::unexpected<Error> refused(const Answer& answer, u32 ring) {
   return fail(answer.error, "the guest, ring " + std::to_string(ring) + ": it refuses");
 }
 
-result<remote::Swapped> swap(Vm& vm, u32 ring, u32 read) {
+result<remote::SwapAnswer> swap(Vm& vm, u32 ring, u32 read) {
   const u64 start = sys::now_ns();
   auto answer = RS_TRY(vm.ask(Ask::swap, ring, read));
   if (answer.error != 0) return refused(answer, ring);
   if (answer.value > static_cast<u64>(remote::Swap::corrupt))
     return refuse(std::errc::protocol_error, "the guest, ring " + std::to_string(ring) + ": it answers nonsense");
   monitor::swap(ring, answer.id, sys::now_ns() - start);
-  return remote::Swapped{static_cast<remote::Swap>(answer.value), answer.id, static_cast<u32>(answer.refused),
-                         answer.counts_refused};
+  return remote::SwapAnswer{{static_cast<remote::Swap>(answer.value), answer.id}, static_cast<u32>(answer.refused),
+                            answer.counts_refused};
 }
 
 result<void> simply(Vm& vm, Ask what, u32 ring) {

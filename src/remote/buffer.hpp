@@ -25,15 +25,21 @@
 
 namespace ringside::remote {
 
+// What a writer tells of a swap.
+struct SwapAnswer : Swapped {
+  u32 refused = 0;       // events that the ring has refused so far, modulo 2^32, if the writer
+  bool counted = false;  // counts them
+};
+
 // Calls to the writer. Each has its own time-out.
 struct Callbacks {
   // Calls RemoteWriter::swap_reader. read: data bytes of the reader page that this side has read.
-  std::function<result<Swapped>(u32 ring, u32 read)> swap_reader;
+  std::function<result<SwapAnswer>(u32 ring, u32 read)> swap_reader;
   std::function<result<void>(u32 ring)> update_footers;  // layout (a)
   std::function<result<void>(u32 ring)> reset;
   // Checks, without a request, whether the writer is still there; calls Buffer::gone if not. May be missing.
   std::function<void()> look_after;
-  // Of a writer that is gone: the last count of the ring's refused events (as Swapped::refused), if it told it at its end. May
+  // Of a writer that is gone: the last count of the ring's refused events (as SwapAnswer::refused), if it told it at its end. May
   // be missing.
   std::function<std::optional<u32>(u32 ring)> last_refused{};
 };

@@ -213,11 +213,11 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   }
   // The buffer's callbacks outlive this object if a source does.
   Callbacks callbacks;
-  callbacks.swap_reader = [wire](u32 ring, u32 read) -> result<Swapped> {
+  callbacks.swap_reader = [wire](u32 ring, u32 read) -> result<SwapAnswer> {
     EventAnswer a{};
     RS_TRY(wire->ask(Ask::swap, ring, read, a));
-    return Swapped{a.head.argument > 3 ? static_cast<Swap>(4) : static_cast<Swap>(a.head.argument), a.head.id, a.head.refused,
-                   wire->counts_refused};
+    return SwapAnswer{{a.head.argument > 3 ? static_cast<Swap>(4) : static_cast<Swap>(a.head.argument), a.head.id},
+                      a.head.refused, wire->counts_refused};
   };
   callbacks.last_refused = [wire](u32 ring) -> std::optional<u32> {
     const std::lock_guard lock(wire->mutex);

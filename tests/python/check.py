@@ -348,7 +348,10 @@ def live():
     try:
         while not os.path.exists("w"):
             time.sleep(0.02)
-        expect("read it with ringside.follow()" in said(lambda: ringside.open([name, "w"])), True)
+        refused = "Connection refused"  # until it listens
+        while "Connection refused" in refused:
+            refused = said(lambda: ringside.open([name, "w"]))
+        expect("read it with ringside.follow()" in refused, True)
         expect(next(ringside.follow("w", timeout=100)).lost, 0)
     finally:
         writer.kill()

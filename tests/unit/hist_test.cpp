@@ -73,6 +73,10 @@ TEST(Histogram, Reals) {
   h.add_real(-std::numeric_limits<double>::infinity());
   EXPECT_TRUE(std::isnan(h.sum()));
   EXPECT_EQ(Histogram().most(), 0);
+  RealSum many;
+  many.add(std::numeric_limits<double>::max(), 4);
+  many.add(-std::numeric_limits<double>::max(), 3);
+  EXPECT_EQ(many.value(), std::numeric_limits<double>::max());
 }
 
 // The order and the parts in which reals are added change nothing.

@@ -140,10 +140,10 @@ TEST_P(Remote, PlainCWritesWhileAnotherThreadSwaps) {
   options.layout = GetParam();
   options.clock.kind = ClockKind::counter;
   Callbacks callbacks;
-  callbacks.swap_reader = [&](u32, u32 read) -> result<Swapped> {
+  callbacks.swap_reader = [&](u32, u32 read) -> result<SwapAnswer> {
     u32 id = 0;
     const auto what = static_cast<Swap>(ringside_ring_swap(&ring, read, &id));
-    return Swapped{what, id};
+    return SwapAnswer{{what, id}};
   };
   callbacks.update_footers = [&](u32) -> result<void> { return ringside_ring_update(&ring), result<void>{}; };
   callbacks.reset = [](u32) -> result<void> { return {}; };
@@ -357,7 +357,7 @@ TEST_P(Remote, ASwapWhoseAnswerWasLostLosesNothing) {
   EXPECT_EQ(drain(*source, 1).numbers.size(), 100u);
   for (u64 k = 0; k < 250; ++k) w.write(next++);
   const Seen more = drain(*source, 1);
-  w.answer = [&](u32 ring, u32 read) -> result<Swapped> {
+  w.answer = [&](u32 ring, u32 read) -> result<SwapAnswer> {
     (void)w.writers[ring]->swap_reader(read);
     w.buffer->gone("it died");
     return fail(EPIPE, "gone");
@@ -371,7 +371,7 @@ TEST_P(Remote, ATimeoutIsAnErrorAndTheRestComesLater) {
   World w(GetParam());
   auto source = must(w.buffer->source(0));
   for (u64 k = 0; k < 300; ++k) w.write(k);
-  w.answer = [](u32, u32) -> result<Swapped> { return refuse(std::errc::timed_out, "tester, ring 0: no answer"); };
+  w.answer = [](u32, u32) -> result<SwapAnswer> { return refuse(std::errc::timed_out, "tester, ring 0: no answer"); };
   EXPECT_THAT(drain(*source).error, HasSubstr("ring 0"));
   EXPECT_EQ(source->counters().written, 300u);
   w.answer = nullptr;
@@ -382,24 +382,23 @@ TEST_P(Remote, ErrorsFromFalseDataNameTheRing) {
   World w(GetParam(), 4096 * 3, 2);
   auto source = must(w.buffer->source(1));
   w.write(1, 16, 1);
-  w.answer = [&](u32, u32) { return Swapped{Swap::swapped, 77}; };
+  w.answer = [&](u32, u32) { return SwapAnswer{{Swap::swapped, 77}}; };
   if (GetParam() == Layout::meta_page)
     reinterpret_cast<abi::MetaPage*>(w.region + w.buffer->plan().ring_bytes())->reader.id = 77;
   else
     w.footer(0, 1).reader_status = 0;
   EXPECT_THAT(drain(*source).error, HasSubstr("tester, ring 1"));
-  w.answer = [&](u32, u32) { return Swapped{Swap::corrupt, 0}; };
+  w.answer = [&](u32, u32) { return SwapAnswer{{Swap::corrupt, 0}}; };
   EXPECT_THAT(drain(*source).error, HasSubstr("ring 1"));
-  w.answer = [&](u32, u32) { return Swapped{static_cast<Swap>(4), 0}; };
+  w.answer = [&](u32, u32) { return SwapAnswer{{static_cast<Swap>(4), 0}}; };
   EXPECT_THAT(drain(*source).error, HasSubstr("ring 1"));
 }
 
 TEST_P(Remote, OlderWritersDoNotTellTheirRefusedEvents) {
   World w(GetParam());
   auto source = must(w.buffer->source(0));
-  w.answer = [&](u32 ring, u32 read) -> result<Swapped> {
-    const Swapped s = w.writers[ring]->swap_reader(read);
-    return Swapped{s.what, s.id};
+  w.answer = [&](u32 ring, u32 read) -> result<SwapAnswer> {
+    return SwapAnswer{w.writers[ring]->swap_reader(read)};
   };
   w.write(1, 5000);
   w.write(2);
@@ -417,10 +416,8 @@ TEST_P(Remote, ACountOfRefusedEventsHas32Bits) {
   World w(GetParam());
   auto source = must(w.buffer->source(0));
   u64 refused = 0;
-  w.answer = [&](u32 ring, u32 read) -> result<Swapped> {
-    Swapped s = w.writers[ring]->swap_reader(read);
-    s.refused = static_cast<u32>(refused);
-    return s;
+  w.answer = [&](u32 ring, u32 read) -> result<SwapAnswer> {
+    return SwapAnswer{w.writers[ring]->swap_reader(read), static_cast<u32>(refused), true};
   };
   for (const u64 more : {u64{0x7FFFFFFF}, u64{0x7FFFFFFF}, u64{7}, u64{0}}) {
     refused += more;
@@ -441,9 +438,9 @@ TEST_P(Remote, RandomWordsInTheRegionNeverCrash) {
   for (int round = 0; round < 60; ++round) {
     World w(GetParam());
     auto source = must(w.buffer->source(0));
-    w.answer = [&](u32 ring, u32 read) -> result<Swapped> {
-      if (random() % 3 == 0) return Swapped{static_cast<Swap>(random() % 5), static_cast<u32>(random() % 7)};
-      return w.writers[ring]->swap_reader(read);
+    w.answer = [&](u32 ring, u32 read) -> result<SwapAnswer> {
+      if (random() % 3 == 0) return SwapAnswer{{static_cast<Swap>(random() % 5), static_cast<u32>(random() % 7)}};
+      return SwapAnswer{w.writers[ring]->swap_reader(read), 0, true};
     };
     for (u64 k = 0; k < 600; ++k) {
       w.write(k, 8 + k % 100);

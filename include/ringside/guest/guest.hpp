@@ -95,7 +95,7 @@ class Guest {
           const remote::Swapped s = r.swap_reader(static_cast<u32>(box.argument));
           box.value = static_cast<u64>(s.what);
           box.id = s.id;
-          box.refused = s.refused;
+          box.refused = static_cast<u32>(r.refused());
           break;
         }
         case Ask::update: r.update_footers(); break;

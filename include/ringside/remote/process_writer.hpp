@@ -397,7 +397,7 @@ class ProcessWriter {
             const Swapped got = s->rings[q.ring]->swap_reader(static_cast<u32>(q.argument));
             a.head.argument = static_cast<u64>(got.what);
             a.head.id = got.id;
-            a.head.refused = got.refused;
+            a.head.refused = static_cast<u32>(s->rings[q.ring]->refused());
           } else {
             a.head.error = ENODEV;
           }

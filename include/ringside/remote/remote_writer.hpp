@@ -43,8 +43,6 @@ enum class Swap : u32 {
 struct Swapped {
   Swap what = Swap::nothing;
   u32 id = 0;  // of the reader page now
-  u32 refused = 0;       // events that the ring has refused so far, modulo 2^32, if the writer
-  bool counted = false;  // counts them
 };
 
 // What a reader is shown of one ring.
@@ -178,14 +176,6 @@ class RemoteWriter {
   // For the service. read: data bytes of the reader page that have been read. A page is given back only when all of it has
   // been.
   [[gnu::noinline]] Swapped swap_reader(u32 read) noexcept {
-    Swapped answer = swap(read);
-    answer.refused = static_cast<u32>(refused());
-    answer.counted = true;
-    return answer;
-  }
-
- private:
-  Swapped swap(u32 read) noexcept {
     const ReaderPlace before = reader_place();
     for (;;) {  // at most twice: after consume, the second look goes to the next page
       const Got got = reader_.peek();
@@ -206,8 +196,6 @@ class RemoteWriter {
     note(0);
     return {Swap::nothing, before.id};
   }
-
- public:
   // Updates the status bits of the footers. A meta-page is always up to date.
   void update_footers() noexcept {
     if (!footers_) return;

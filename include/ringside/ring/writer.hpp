@@ -256,20 +256,19 @@ class Writer {
     return *reinterpret_cast<abi::SubBufferHeader*>(slot.sub_buffer);
   }
 
-  // Reserves in full. nest: its value before reserve_usually; if that was 0, it is 1 by now.
+  // Reserves in full. nest: its value before reserve_usually; if that was 0, it is 1 by now, unless the event never fits.
   [[gnu::noinline]] bool reserve_slowly(u32 size, u64 nest, Reservation& slot) noexcept {
     slot = {};
-    if (too_big(size)) return refuse_too_big(slot, nest);
+    const bool fits = !too_big(size);
+    if (!Show::counts_too_big && !fits) return refuse(slot, Refused::too_big);
     const u32 data_size = abi::event_size(size);
-    if (nest != 0) {
-      /*A*/ M::store(&ctl().nest, nest + 1, unordered);
-      M::fence_light();
-    } else {
-      M::store(&here_, address(&nowhere_), unordered);
-      M::fence_light();
-    }
-    if (u64 gate = M::load(&ctl().gate, unordered); gate != Show::gate_open && !pass_gate(gate))
+    /*A*/ M::store(&ctl().nest, nest + 1, unordered);
+    if (nest == 0) M::store(&here_, address(&nowhere_), unordered);
+    M::fence_light();  // pairs: GATE
+    if (u64 gate = M::load(&ctl().gate, unordered); gate != Show::gate_open && (Show::gate_open != 0 || !pass_gate(gate)))
       return leave_closed(slot, gate);
+    // Counted within `nest`: once the writer is quiet, the count is final.
+    if (!fits) return leave(slot, drop(Refused::too_big));
     for (;;) {
       /*B*/ const u64 tail = M::load(&ctl().tail, unordered);
       const Place place = place_of(tail);
@@ -366,20 +365,6 @@ class Writer {
     end();
     return refuse(slot, why);
   }
-  // Counts within `nest`: once the writer is quiet, the count is final.
-  RINGSIDE_NOINLINE bool refuse_too_big(Reservation& slot, u64 nest) noexcept {
-    if constexpr (!Show::counts_too_big) {
-      return refuse(slot, Refused::too_big);
-    } else {
-      M::store(&ctl().nest, nest + 1, unordered);
-      if (nest == 0) M::store(&here_, address(&nowhere_), unordered);
-      M::fence_light();  // pairs: GATE
-      const u64 gate = M::load(&ctl().gate, unordered);
-      if (gate != Show::gate_open) return leave_closed(slot, gate);
-      M::add_local(&ctl().dropped, 1);
-      return leave(slot, Refused::too_big);
-    }
-  }
   // The gate is closed. The code that closed it may have taken the ring for itself, so nothing but nest is touched.
   RINGSIDE_NOINLINE bool leave_closed(Reservation& slot, u64 gate) noexcept {
     Refused why = (gate & gate_moved) != 0 ? Refused::moved : (gate & gate_off) != 0 ? Refused::disabled : Refused::frozen;
@@ -422,6 +407,10 @@ class Writer {
     const Record& rec = ring_.record(place_of(tail).id);
     return reserve_offset(M::load(&rec.reserve, unordered)) != committed_of(M::load(&rec.committed, unordered)).bytes;
   }
+  Refused drop(Refused why) noexcept {
+    M::add_local(&ctl().dropped, 1);
+    return why;
+  }
   RINGSIDE_NOINLINE Refused give_up() noexcept {
     M::store(&ctl().corrupt, u64{1}, unordered);
     return Refused::corrupt;
@@ -429,7 +418,7 @@ class Writer {
 
   // A controller has closed the gate: off, frozen, moved, or "leave this position". False: `gate` says why.
   RINGSIDE_NOINLINE bool pass_gate(u64& gate) noexcept {
-    if (gate_refuses(gate) || Show::gate_open != 0) return false;
+    if (gate_refuses(gate)) return false;
     const u64 tail = M::load(&ctl().tail, unordered);
     const Place place = place_of(tail);
     if (gate_park(place.position) == gate && ring_.geometry.holds(place.id)) {
@@ -469,10 +458,7 @@ class Writer {
         M::add_local(&ctl().commit_overrun, 1);
         return Refused::commit_overrun;
       }
-      if ((M::load(&ctl().mode, unordered) & 1) != 0) {
-        M::add_local(&ctl().dropped, 1);
-        return Refused::full;
-      }
+      if ((M::load(&ctl().mode, unordered) & 1) != 0) return drop(Refused::full);
       const u32 events = committed_of(M::load(&ring_.record(id).committed, unordered)).events;
       if (O.bug != Bug::lap_not_advanced && !M::cas(&ring_.record(k).slot, slot, pack_slot(k, lap, id)) &&
           O.bug != Bug::missed_moved)
