@@ -127,7 +127,7 @@ void check(Layout layout) {
   options.subbuf_size = *rc::gen::element(4096u, 8192u);
   options.layout = layout;
   Callbacks callbacks;
-  callbacks.swap_reader = [&](u32, u32 read) -> result<Swapped> { return writer->swap_reader(read); };
+  callbacks.swap_reader = [&](u32, u32 read) -> result<SwapAnswer> { return SwapAnswer{writer->swap_reader(read)}; };
   callbacks.update_footers = [&](u32) -> result<void> { return writer->update_footers(), result<void>{}; };
   callbacks.reset = [&](u32) -> result<void> { return writer->disable(), writer->reset(), writer->enable(), result<void>{}; };
   const auto buffer = must(Buffer::create(options, std::move(callbacks)));
