@@ -89,34 +89,45 @@ char* resolve(void* symbols, unsigned long long* address, char** module) {
 }
 
 // trace_printk's events name their print fmt by its address, and hold the arguments in binary. libtraceevent prints these. It
-// trusts widths and precisions.
+// trusts widths and precisions, and takes %ls for a pointer.
 bool prints_in_bounds(const std::string& format) {
+  bool in_conversion = false, modified = false;
   for (size_t at = 0; at < format.size(); ++at) {
     if (format[at] == '*') return false;
+    if (format[at] == '%') {
+      in_conversion = !in_conversion;
+      modified = false;
+    } else if (std::string_view("lLhzZjt").find(format[at]) != std::string_view::npos) {
+      modified = true;
+    } else if (std::string_view("-+ #0123456789.").find(format[at]) == std::string_view::npos) {
+      if (in_conversion && modified && format[at] == 's') return false;
+      in_conversion = false;
+    }
     if (std::isdigit(static_cast<unsigned char>(format[at])) == 0) continue;
     const size_t end = std::min(format.find_first_not_of("0123456789", at), format.size());
     if (end - at > 3) return false;
-    at = end;
+    at = end - 1;
   }
   return true;
 }
 
 bool is_trace_printk(const tep_event& event, const EventFormat& format) {
-  return (event.flags & TEP_EVENT_FL_ISBPRINT) != 0 && (event.flags & TEP_EVENT_FL_FAILED) == 0 &&
+  if ((event.flags & TEP_EVENT_FL_ISBPRINT) == 0 || (event.flags & TEP_EVENT_FL_FAILED) != 0) return false;
+  Field ignored;
+  for (const tep_format_field* f = event.format.fields; f != nullptr; f = f->next)
+    if (!read_field(*f, ignored)) return false;  // libtraceevent would take it all the same
+  const tep_format_field* const type = event.format.common_fields;
+  return type != nullptr && std::strcmp(type->name, "common_type") == 0 && type->offset == 0 && type->size == 2 &&
          format.field("ip") != nullptr && format.field("fmt") != nullptr && format.field("buf") != nullptr;
 }
 
-// libtraceevent's parser calls itself at each operator. A kernel's largest print fmt has a thousand.
+// libtraceevent's parser calls itself at each operator. A kernel's largest format has a thousand. Quoted ones count: nothing
+// depends on the end of a quotation then.
 bool nests_deeply(std::string_view text) {
-  constexpr u32 most = 10'000;
-  u32 operators = 0;
-  bool quoted = false;
-  for (size_t at = 0; at < text.size(); ++at) {
-    if (text[at] == '\\') ++at;
-    else if (text[at] == '"') quoted = !quoted;
-    else if (!quoted && std::string_view("([!~?:+-*/%<>=|&^").find(text[at]) != std::string_view::npos) ++operators;
-  }
-  return operators > most;
+  constexpr i64 most = 10'000;
+  return std::count_if(text.begin(), text.end(), [](char c) {
+           return std::string_view("([!~?:+-*/%<>=|&^").find(c) != std::string_view::npos;
+         }) > most;
 }
 
 // A handle of its own for each event: libtraceevent never forgets an event, and ids may be given anew.

@@ -166,12 +166,46 @@ TEST(Formats, HostileLinesAreBounded) {
 // The parser calls itself at each operator.
 TEST(Formats, ADeepPrintFormatIsNotParsed) {
   const std::string field = "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n";
-  for (const std::string one : {"(", "!", "-", "(u8)"}) {
+  for (const std::string one : {"(", "!", "~", "-", "(u8)", "REC->a+", "REC->a?1:", "(REC->a*"}) {
     std::string deep;
     for (int i = 0; i < 200'000; ++i) deep += one;
-    Formats f;
-    EXPECT_FALSE(test::add(f, 1, "s", "deep", format(1, "deep", field, "\"%d\", " + deep + "REC->a"))) << one;
+    for (const std::string begin : {R"("%d", )", R"("%c%d", '"', )"}) {
+      Formats f;
+      EXPECT_FALSE(test::add(f, 1, "s", "deep", format(1, "deep", field, begin + deep + "REC->a"))) << begin << one;
+    }
   }
+}
+
+TEST(Formats, TracePrintkReadsNothingFromElsewhere) {
+  const std::string fields =
+      "\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:const char * fmt;\toffset:16;\tsize:8;\tsigned:0;\n"
+      "\tfield:u32 buf[];\toffset:24;\tsize:0;\tsigned:0;\n";
+  const auto make = [&](Formats& f, const std::string& string, const std::string& from = {}, const std::string& to = {}) {
+    std::string text = format(6, "bprint", fields, "\"%ps: %s\", (void *)REC->ip, REC->fmt");
+    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    f.add_strings("0xffffffff81000000 : \"" + string + "\"\n");
+    EXPECT_TRUE(test::add(f, 6, "ftrace", "bprint", text));
+  };
+  const auto print = [&](const std::string& string) {
+    Formats f;
+    make(f, string);
+    return printed(f, 6, Payload(6, 2).put(u64{1}).put(u64{0xffffffff81000000}).put(u64{0x6968}));
+  };
+  const auto by_parser = [&](const std::string& from, const std::string& to) {
+    Formats f;
+    make(f, "[%s]", from, to);
+    return f.find(6)->format().tep != nullptr;
+  };
+  EXPECT_NE(print("[%s]").find("[hi]"), std::string::npos) << print("[%s]");
+  EXPECT_NE(print("paths [%5s]").find("hi]"), std::string::npos);
+  for (const char* const string : {"[%ls]", "[%5hs]", "[%l5s]", "[%5*s]"})
+    EXPECT_EQ(print(string).find("hi]"), std::string::npos) << string;
+  EXPECT_TRUE(by_parser("", ""));
+  EXPECT_FALSE(by_parser("common_type;\toffset:0;", "common_type;\toffset:200000000;"));
+  EXPECT_FALSE(by_parser("common_type;\toffset:0;", "common_type;\toffset:2;"));
+  EXPECT_FALSE(by_parser("common_type;\toffset:0;\tsize:2", "common_type;\toffset:0;\tsize:8"));
+  const std::string ip = "\tfield:unsigned long ip;";
+  EXPECT_FALSE(by_parser(ip, "\tfield:u64 fmt;\toffset:200000000;\tsize:8;\tsigned:0;\n" + ip));
 }
 
 // A line printed by steps must equal libtraceevent's own.
