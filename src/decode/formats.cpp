@@ -134,7 +134,8 @@ bool nests_deeply(std::string_view text) {
 void read_format(u32 id, const std::string& system, const std::string& text, FormatContext& context, EventFormat& to) {
   std::unique_ptr<tep_handle, TepFree> tep(new_handle());
   if (tep == nullptr || text.empty() || !all_printable(text) || nests_deeply(text)) return;
-  const std::string parsed = with_parentheses(text);
+  const auto [parsed, understood] = with_parentheses(text);
+  if (parsed.empty()) return;
   if (tep_parse_event(tep.get(), parsed.data(), static_cast<unsigned long>(parsed.size()), system.c_str()) != 0) return;
   tep_event* event = tep_get_first_event(tep.get());
   if (event == nullptr) return;
@@ -150,7 +151,7 @@ void read_format(u32 id, const std::string& system, const std::string& text, For
   }
   const bool by_tep = is_trace_printk(*event, to) && event->id == static_cast<int>(id & 0xFFFF);
   if (!by_tep) {
-    if (!compile_steps(*event, to)) default_steps(to);
+    if (!understood || !compile_steps(*event, to)) default_steps(to);
     return;
   }
   for (const auto& [address, string] : context.strings)

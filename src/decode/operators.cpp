@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <iterator>
 #include <ringside/base/types.hpp>
 #include <utility>
@@ -11,7 +12,7 @@ namespace ringside {
 namespace {
 
 struct Token {
-  enum class Kind : u8 { word, text, sign, end };
+  enum class Kind : u8 { word, text, character, sign, end };
   Kind kind = Kind::end;
   std::string_view text;  // within the format
 };
@@ -24,7 +25,7 @@ std::vector<Token> tokens_of(std::string_view text) {
     const char c = text[at];
     size_t end = at + 1;
     Token::Kind kind = Token::Kind::sign;
-    if (std::isspace(static_cast<unsigned char>(c)) != 0) {
+    if (c == ' ' || c == '\t') {
       ++at;
       continue;
     }
@@ -32,11 +33,11 @@ std::vector<Token> tokens_of(std::string_view text) {
       kind = Token::Kind::word;
       while (end < text.size() && in_word(text[end])) ++end;
     } else if (c == '"' || c == '\'') {
-      kind = Token::Kind::text;
       while (end < text.size() && text[end] != c) end += text[end] == '\\' ? 2 : 1;
+      if (end < text.size()) kind = c == '"' ? Token::Kind::text : Token::Kind::character;
       end = std::min(end + 1, text.size());
     } else {
-      static constexpr std::string_view two[] = {"->", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||"};
+      static constexpr std::string_view two[] = {"->", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "++", "--"};
       if (std::find(std::begin(two), std::end(two), text.substr(at, 2)) != std::end(two)) end = at + 2;
     }
     out.push_back({kind, text.substr(at, end - at)});
@@ -57,19 +58,41 @@ u32 looseness(std::string_view op) {
 }
 constexpr u32 loosest = 10, conditional = 11;
 
+// The fields by the lines in front of a print fmt; false: other lines hide among these.
+bool read_fields(std::string_view head, std::vector<std::string_view>& names) {
+  for (size_t at = 0; at < head.size();) {
+    const size_t end = std::min(head.find('\n', at), head.size());
+    std::string_view line = head.substr(at, end - at);
+    at = end + 1;
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    if (line.empty() || line.starts_with("name:") || line.starts_with("ID:") || line.starts_with("format:")) continue;
+    if (!line.starts_with("field:") || line.find_first_of("\"'\\") != line.npos) return false;
+    std::string_view name = line.substr(0, line.find(';'));
+    while (name.ends_with(']') && name.find('[') != name.npos) name = name.substr(0, name.rfind('['));
+    while (name.ends_with(' ')) name.remove_suffix(1);
+    size_t begin = name.size();
+    while (begin > 0 && in_word(name[begin - 1])) --begin;
+    names.push_back(name.substr(begin));
+  }
+  std::sort(names.begin(), names.end());
+  return true;
+}
+
 class Writer {
  public:
-  explicit Writer(std::string_view text) : tokens_(tokens_of(text)) {}
-  // Empty: nothing to change, or not understood.
+  Writer(std::string_view text, const std::vector<std::string_view>& fields) : tokens_(tokens_of(text)), fields_(fields) {}
+  // Empty: not understood.
   std::string write(std::string_view text) {
-    if (!list() || peek().kind != Token::Kind::end || marks_.empty()) return {};
-    std::stable_sort(marks_.begin(), marks_.end(), [](const Mark& a, const Mark& b) { return a.at < b.at; });
+    if (!take_text() || (take(",") && !list()) || peek().kind != Token::Kind::end) return {};
+    std::stable_sort(marks_.begin(), marks_.end(), [](const Mark& a, const Mark& b) {
+      return a.at != b.at ? a.at < b.at : a.replaces < b.replaces;
+    });
     std::string out;
     const char* from = text.data();
     for (const Mark& mark : marks_) {
       out.append(from, mark.at);
       out += mark.text;
-      from = mark.at;
+      from = mark.at + mark.replaces;
     }
     return out.append(from, text.data() + text.size());
   }
@@ -79,14 +102,20 @@ class Writer {
   struct Node {
     std::string_view op{};
     u32 loose = 0;
-    bool bare = true, is_negative = false;
     const char *begin = nullptr, *end = nullptr;
+    bool bare = true, is_negative = false, is_element = false;
+    bool is_record = false;    // REC
+    bool is_constant = false;  // the parser may compute it, and divide by it,
+    bool is_zero = true;       // which is known not to be 0
   };
   struct Mark {
     const char* at;
     std::string text;
+    size_t replaces = 0;  // characters
   };
   const Token& peek(size_t further = 0) const { return tokens_[std::min(at_ + further, tokens_.size() - 1)]; }
+  bool is_text() const { return peek().kind == Token::Kind::text; }
+  bool is_word() const { return peek().kind == Token::Kind::word; }
   bool is(std::string_view sign) const { return peek().kind == Token::Kind::sign && peek().text == sign; }
   bool take(std::string_view sign) {
     if (!is(sign)) return false;
@@ -108,7 +137,8 @@ class Writer {
     if (take("?")) {
       Node then, otherwise;
       if (!expression(then) || !take(":") || !expression(otherwise)) return false;
-      out = {"?", conditional, true, false, out.begin, behind()};
+      out = {"?", conditional, out.begin, behind()};
+      out.is_constant = true;
     }
     --depth_;
     return true;
@@ -130,8 +160,11 @@ class Writer {
     const bool alike = left.op == op && std::find(std::begin(any_order), std::end(any_order), op) != std::end(any_order);
     if (left.bare && left.loose == loose && !alike) mark(left, "(");
     const bool taken_apart = !right.bare && right.loose > loose;
-    if (taken_apart || (right.is_negative && loose == 1)) mark(right, "(" + std::string(kept_type) + ")(");
-    left = {op, loose, true, false, left.begin, behind()};
+    const bool crashes = right.is_constant && right.is_zero && (op == "/" || op == "%");
+    if (taken_apart || (right.is_negative && loose == 1) || crashes) mark(right, "(" + std::string(kept_type) + ")(");
+    const bool constant = left.is_constant && right.is_constant;
+    left = {op, loose, left.begin, behind()};
+    left.is_constant = constant;
   }
   void mark(const Node& node, const std::string& open) {
     marks_.push_back({node.begin, open});
@@ -144,67 +177,129 @@ class Writer {
     for (; n > 1 && peek(n).text == "*"; ++n) pointer = true;
     if (n == 1 || peek(n).text != ")") return false;
     const Token& next = peek(n + 1);
-    return pointer || next.kind == Token::Kind::word || next.text == "(";
+    return pointer || n > 2 || next.kind == Token::Kind::word || next.text == "(";
   }
   bool unary(Node& out) {
     if (++depth_ > 200) return false;
     const char* const begin = here();
+    const size_t first = at_;
     if (is("!") || is("~") || is("-") || is("+") || is("&") || is("*")) {
       const bool negative = is("-") || is("+");
       ++at_;
       Node inner;
       if (!unary(inner)) return false;
-      out = {{}, 0, true, negative, begin, behind()};
+      out = {{}, 0, begin, behind(), true, negative};
+      out.is_constant = inner.is_constant;
     } else if (is("(") && is_cast()) {
       while (!take(")")) ++at_;
       Node inner;
       if (!unary(inner)) return false;
-      out = {{}, 0, true, false, begin, behind()};
+      out = {{}, 0, begin, behind()};
+      out.is_constant = inner.is_constant;
     } else if (take("(")) {
       if (!expression(out) || !take(")")) return false;
       out.bare = out.is_negative = false;
       out.begin = begin, out.end = behind();
-      if (!postfix(out)) return false;
-    } else if (peek().kind == Token::Kind::word) {
+      if (!postfix(out, first)) return false;
+    } else if (is_word()) {
+      const std::string_view word = peek().text;
       ++at_;
-      out = {{}, 0, true, false, begin, behind()};
-      if (!postfix(out)) return false;
-    } else if (peek().kind == Token::Kind::text) {
-      while (peek().kind == Token::Kind::text || peek().kind == Token::Kind::word) ++at_;  // "a" "b", "%" PRIu64
-      out = {{}, 0, true, false, begin, behind()};
-    } else if (is("{")) {
-      i32 open = 0;
-      do {
-        open += is("{") ? 1 : is("}") ? -1 : 0;
-        if (peek().kind == Token::Kind::end) return false;
-        ++at_;
-      } while (open != 0);
-      out = {{}, 0, true, false, begin, behind()};
+      const bool calls = is("(");
+      if (calls && !call(word)) return false;
+      out = {{}, 0, begin, behind()};
+      out.is_record = word == "REC";
+      out.is_constant = !calls || word == "sizeof" || word == "__builtin_expect";
+      out.is_zero = word != "sizeof" && std::strtoull(std::string(word).c_str(), nullptr, 0) == 0;
+      if (out.is_record && !is("->") && !is(")")) return false;
+      if (!postfix(out, first)) return false;
+    } else if (peek().kind == Token::Kind::character || is_text()) {
+      if (!take_text()) ++at_;
+      out = {{}, 0, begin, behind()};
+      out.is_constant = true;
     } else {
       return false;
     }
     --depth_;
     return true;
   }
-  bool postfix(Node& out) {
-    for (;;) {
-      Node inner;
-      if (take("[")) {
-        if (!expression(inner) || !take("]")) return false;
-      } else if (take("->") || take(".")) {
-        if (peek().kind != Token::Kind::word) return false;
-        ++at_;
-      } else if (take("(")) {
-        if (!is(")") && !list()) return false;
-        if (!take(")")) return false;
-      } else {
-        return true;
-      }
-      out = {{}, 0, true, false, out.begin, behind()};
+  bool postfix(Node& out, size_t first) {
+    if (out.is_record && take("->")) {
+      if (!take_field()) return false;
+      out = {{}, 0, out.begin, behind()};
     }
+    const char* const begin = out.begin;
+    const bool has_elements = tokens_[at_ - 1].text == ")" || tokens_[at_ - 2].text == "->";
+    if (!out.is_element && has_elements && take("[")) {
+      Node index;
+      if (!is_simple() || !unary(index) || index.is_element || !take("]")) return false;
+      out = {{}, 0, begin, behind()};
+      out.is_element = true;
+      // The parser has no operand behind c ? x : y[1].
+      if (first != 0 && (tokens_[first - 1].text == ":" || tokens_[first - 1].text == ")")) mark(out, "(");
+    }
+    return !is("[") && !is("(") && !is_word();
+  }
+  // The parser reads the arguments of each function in a way of its own, and frees twice those that it does not expect.
+  bool call(std::string_view name) {
+    ++at_;
+    const auto is_one_of = [&](std::initializer_list<std::string_view> all) {
+      return std::find(all.begin(), all.end(), name) != all.end();
+    };
+    Node node;
+    if (name == "sizeof") return size_of(name.data());
+    if (is_one_of({"__get_str", "__get_rel_str", "__get_bitmask", "__get_rel_bitmask", "__get_cpumask", "__get_rel_cpumask",
+                   "__get_dynamic_array", "__get_rel_dynamic_array", "__get_dynamic_array_len", "__get_rel_dynamic_array_len",
+                   "__get_sockaddr", "__get_sockaddr_rel", "__get_rel_sockaddr"}))
+      return take_field() && take(")");
+    if (name == "__print_flags") return expression(node) && take(",") && take_text() && take(",") && pairs() && take(")");
+    if (name == "__print_symbolic") return expression(node) && take(",") && pairs() && take(")");
+    if (is_one_of({"__print_hex", "__print_hex_str"})) return arguments(2);
+    if (name == "__print_array") return arguments(3);
+    return name == "__builtin_expect" && unary(node) && take(",") && take_word() && take(")");
+  }
+  bool is_simple() const { return is("(") || is_word() || peek().kind == Token::Kind::character; }
+  bool take_word() {
+    if (!is_word()) return false;
+    ++at_;
+    return true;
+  }
+  bool take_text() {
+    if (!is_text()) return false;
+    while (is_text()) ++at_;  // "a" "b"
+    return true;
+  }
+  bool take_field() { return std::binary_search(fields_.begin(), fields_.end(), peek().text) && take_word(); }
+  // Not every version of the parser knows it.
+  bool size_of(const char* begin) {
+    std::string type;
+    for (; is_word(); ++at_) type += (type.empty() ? "" : " ") + std::string(peek().text);
+    while (type.starts_with('_')) type.erase(0, 1);
+    static constexpr std::pair<std::string_view, u32> known[] = {
+        {"u8", 1},  {"s8", 1},  {"char", 1}, {"bool", 1}, {"u16", 2},          {"s16", 2},          {"short", 2},
+        {"u32", 4}, {"s32", 4}, {"int", 4},  {"u64", 8},  {"unsigned int", 4}, {"unsigned long", 8}, {"s64", 8},
+        {"long", 8}};
+    const auto size = std::find_if(std::begin(known), std::end(known), [&](const auto& one) { return one.first == type; });
+    if (size == std::end(known) || !take(")")) return false;
+    marks_.push_back({begin, std::to_string(size->second), static_cast<size_t>(behind() - begin)});
+    return true;
+  }
+  bool arguments(u32 number) {
+    for (Node node; number > 0; --number)
+      if (!expression(node) || !take(number == 1 ? ")" : ",")) return false;
+    return true;
+  }
+  // { 1, "one" }, { 2, "two" }
+  bool pairs() {
+    Node value, name;
+    do {
+      const bool both = take("{") && expression(value) && take(",") && unary(name) && take("}");
+      if (!both || !value.is_constant || !name.is_constant) return false;
+    } while (take(","));
+    return true;
   }
 
   const std::vector<Token> tokens_;
+  const std::vector<std::string_view>& fields_;
   size_t at_ = 0;
   u32 depth_ = 0;
   std::vector<Mark> marks_;
@@ -212,13 +307,17 @@ class Writer {
 
 }  // namespace
 
-std::string with_parentheses(std::string_view format) {
-  constexpr std::string_view begin = "print fmt:";
+ReadableFormat with_parentheses(std::string_view format) {
+  constexpr std::string_view begin = "\nprint fmt:";
   const size_t at = format.find(begin);
-  if (at == format.npos) return std::string(format);
-  const std::string_view line = format.substr(at + begin.size());
-  const std::string written = Writer(line).write(line);
-  return written.empty() ? std::string(format) : std::string(format.substr(0, at + begin.size())) + written;
+  std::vector<std::string_view> fields;
+  if (at == format.npos || !read_fields(format.substr(0, at), fields)) return {};
+  const std::string head(format.substr(0, at + begin.size()));
+  std::string_view line = format.substr(at + begin.size());
+  while (line.ends_with('\n')) line.remove_suffix(1);
+  const std::string written = Writer(line, fields).write(line);
+  const bool understood = !written.empty();
+  return {head + (understood ? written : " \"\"") + "\n", understood};
 }
 
 }  // namespace ringside

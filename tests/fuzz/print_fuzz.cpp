@@ -1,5 +1,5 @@
 // Any payload, printed by lines that take lengths, indices, divisors and widths from it. The input is the number of a line and
-// the payload.
+// the payload; from 128 on, characters and tokens of a line of its own, for a parser that trusts them.
 #include <cstdlib>
 #include <iterator>
 
@@ -17,11 +17,36 @@ struct World {
   }
 };
 
+const char* const tokens[] = {
+    "REC->len", "REC->id", "REC->", "REC", "buf", "(", ")", "[", "]", "{", "}", ",", "1", "0", "'c'", "\"x\"", "\"|\"", "->", ".",
+    "-", "*", "+", "/", "%", "?", ":", "!", "~", "&", "&&", "|", "<<", ">=", "==", "=", "(u8)", "(u32 *)", "(unsigned long)",
+    "sizeof(",
+    "REC->id[1]", "[1]", "((", "))", ", 1)", "__print_flags(", "__print_symbolic(", "__print_array(", "__print_hex(",
+    "__print_hex_str(", "__print_hex_dump(", "__get_str(", "__get_str(buf)", "__get_dynamic_array(", "__get_dynamic_array(buf)",
+    "__get_dynamic_array_len(", "__get_bitmask(", "__get_cpumask(", "__get_sockaddr(", "__get_rel_str(", "__builtin_expect(",
+    "{ 1, \"a\" }", "REC->len, \"|\", "};
+
+void read_line(const uint8_t* bytes, size_t size) {
+  std::string print = "\"%d %s %c\", ";
+  for (size_t i = 0; i < size; ++i) {
+    if (bytes[i] < 128)
+      print += static_cast<char>(bytes[i]);
+    else
+      print += tokens[bytes[i] % std::size(tokens)];
+  }
+  Formats formats;
+  formats.add(1, "s", "x", test::hostile_format(1, print.c_str()));
+  const std::vector<u8> payload(64);
+  fmt::memory_buffer line;
+  formats.print(*formats.find(1), {payload.data(), payload.size()}, line);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   static const World world;
   if (size == 0) return 0;
+  if (bytes[0] >= 128) return read_line(bytes + 1, size - 1), 0;
   const std::vector<u8> payload(bytes + 1, bytes + size);  // a sanitizer checks its end
   fmt::memory_buffer line;
   world.formats.print(*world.formats.find(static_cast<u32>(bytes[0] % std::size(test::hostile_formats))),

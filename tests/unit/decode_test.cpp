@@ -176,6 +176,26 @@ TEST(Formats, ADeepPrintFormatIsNotParsed) {
   }
 }
 
+// libtraceevent's parser crashes at some of these.
+TEST(Formats, WhatIsNotUnderstoodIsPrintedFieldByField) {
+  const std::string fields =
+      "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u16 b[2];\toffset:12;\tsize:4;\tsigned:0;\n";
+  for (const std::string arguments :
+       {"sizeof(", "sizeof(int", "sizeof(struct x)", "sizeof(REC->a)", "sizeof(int) sizeof(", "REC->b[1][2]", "REC->c",
+        "REC->1", "REC->", "REC", "REC->a REC->a", "1[1]", "REC->a->a", "REC->b[REC->b[0]]", "REC->b[", "__get_str(b", "__get_str(1)",
+        "__get_str(b)[1]->a", "REC->a ? 1 : unknown(1)", "__print_flags(REC->a)", "__print_flags(REC->a, { 1, \"x\" })",
+        "__print_symbolic(REC->a, { 1, \"x\" }", "__print_symbolic(REC->a, { REC->a, \"x\" })", "__print_array(REC->b, 2)",
+        "REC->a ? 1", "'c", "\"x", "(", ")", "{ 1, 2 }", "REC->a--1", "REC->a +", ", 1", "1,", "a b", "REC->a\n1"}) {
+    Formats f;
+    ASSERT_TRUE(test::add(f, 1, "s", "x", format(1, "x", fields, "\"%d\", " + arguments))) << arguments;
+    EXPECT_EQ(printed(f, 1, Payload(1, 2).put(i32{-7}).put(u16{3}).put(u16{4})), "a=-7 b={3,4}") << arguments;
+  }
+  for (const std::string line : {"print  fmt : \"%d\", sizeof(", "\tfield:int \"c;\toffset:8;\tsize:4;\tsigned:1;\" d", "x"}) {
+    Formats f;
+    EXPECT_FALSE(test::add(f, 1, "s", "x", format(1, "x", fields + line + "\n", "\"%d\", REC->a"))) << line;
+  }
+}
+
 TEST(Formats, TracePrintkReadsNothingFromElsewhere) {
   const std::string fields =
       "\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:const char * fmt;\toffset:16;\tsize:8;\tsigned:0;\n"
@@ -206,6 +226,24 @@ TEST(Formats, TracePrintkReadsNothingFromElsewhere) {
   EXPECT_FALSE(by_parser("common_type;\toffset:0;\tsize:2", "common_type;\toffset:0;\tsize:8"));
   const std::string ip = "\tfield:unsigned long ip;";
   EXPECT_FALSE(by_parser(ip, "\tfield:u64 fmt;\toffset:200000000;\tsize:8;\tsigned:0;\n" + ip));
+}
+
+TEST(Formats, SizesAndConstantsThatTheParserCannotTake) {
+  const std::string fields =
+      "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u16 b[2];\toffset:12;\tsize:4;\tsigned:0;\n";
+  const std::pair<const char*, const char*> all[] = {
+      {R"("%d %d", REC->a / sizeof(u32), (sizeof(unsigned long) + 1))", "5 9"},
+      {R"("%d %d %d", 1 / 0, 7 % (2 - 2), 'c' / "x")", "0 0 0"},
+      {R"("%d", REC->a ? REC->b[0] : REC->b[1])", "3"},
+      {R"("%d", !REC->a ? REC->b[0] : REC->b[1] + 1)", "5"},
+      {R"("%d", !REC->a ? 1 : (u8)REC->b[1])", "4"},
+      {R"("%s", __print_symbolic(REC->a, { 20, "twen" "ty" }, { -1, ((void *)0) }))", "twenty"},
+  };
+  for (const auto& [print, line] : all) {
+    Formats f;
+    ASSERT_TRUE(test::add(f, 1, "s", "x", format(1, "x", fields, print))) << print;
+    EXPECT_EQ(printed(f, 1, Payload(1, 2).put(i32{20}).put(u16{3}).put(u16{4})), line) << print;
+  }
 }
 
 // A line printed by steps must equal libtraceevent's own.

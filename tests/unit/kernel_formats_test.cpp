@@ -92,7 +92,7 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
     ASSERT_TRUE(test::add(formats, e.id, e.system, e.name, e.format));
     const EventType& type = *formats.find(e.id);
     if (type.format().tep != nullptr || type.format().by_fields || type.format().steps.empty()) continue;
-    if (with_parentheses(e.format) != e.format) continue;  // it drops some
+    if (with_parentheses(e.format).text != e.format) continue;  // it drops some
     if (any_step(type.format().steps, is_beyond_libtraceevent)) continue;
     const bool stars = any_step(type.format().steps, [](const PrintStep& step) { return !step.star.empty(); });
     const bool sockets = any_step(type.format().steps, [](const PrintStep& step) {
