@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
@@ -21,6 +22,22 @@ template <class Number>
 bool whole_number(std::string_view text, Number& out) {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), out);
   return code == std::errc() && end == text.data() + text.size();
+}
+
+// A value without a name, among names; as show_number() writes it.
+std::optional<__int128> number_in(std::string_view text) {
+  i64 with_sign = 0;
+  u64 without = 0;
+  if (whole_number(text, with_sign) && std::to_string(with_sign) == text) return with_sign;
+  if (whole_number(text, without) && std::to_string(without) == text) return without;
+  return std::nullopt;
+}
+
+// Numbers in front of names.
+bool name_before(std::string_view a, std::string_view b) {
+  const auto x = number_in(a), y = number_in(b);
+  if (x && y) return *x < *y;
+  return x.has_value() != y.has_value() ? x.has_value() : a < b;
 }
 
 // The upper half of a 64-bit machine's addresses, but not small negative numbers.
@@ -443,12 +460,14 @@ nlohmann::ordered_json Column::json(u64 key, const Texts& texts) const {
   const std::string text = plain && buckets() ? show_number(begin(whole), is_signed_)
                            : address          ? show_number(whole, is_signed_)
                                               : show(key, texts);
+  if (named_ && number_in(text)) return nlohmann::ordered_json::parse(text);
   const bool number = kind_ == Kind::real ? text.find_first_of("ni") == std::string::npos
                                           : plain && (buckets() || symbols_.empty() || text == show_number(whole, is_signed_));
   return number ? nlohmann::ordered_json::parse(text) : nlohmann::ordered_json(text);
 }
 
 bool Column::before(u64 a, u64 b, const Texts& texts) const {
+  if (named_) return name_before(texts.text(a), texts.text(b));
   if (kind_ == Kind::text) return texts.text(a) < texts.text(b);
   if (kind_ == Kind::real) {
     double x = 0, y = 0;

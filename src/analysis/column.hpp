@@ -48,6 +48,7 @@ class Column {
   // array, a modifier that is unknown or not for this kind.
   static result<Column> compile(std::string_view text, const Formats& formats, const Tasks& tasks);
   // For keys: where events name the values of this enum differently, the value becomes the name, a text.
+  // A value without a name stays a number in json() and before().
   void use_names();
 
   const std::string& name() const { return text_; }
@@ -106,7 +107,7 @@ class Column {
   std::string show(u64 key, const Texts& texts) const;
   // As JSON: numbers and reals as numbers, everything with a name as a text.
   nlohmann::ordered_json json(u64 key, const Texts& texts) const;
-  // Whether a key comes before another one: numbers by value, texts alphabetically.
+  // Whether a key comes before another one: numbers by value, then texts alphabetically.
   bool before(u64 a, u64 b, const Texts& texts) const;
   // The value at which a bucket begins.
   i64 begin(i64 bucket) const;

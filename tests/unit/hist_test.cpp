@@ -140,7 +140,8 @@ struct Hists : testing::Test {
   }
   static Payload allocation(u64 size, i32 tid = 4711) { return Payload(1, tid).put(size).put(u64{0xA0}); }
   static Payload odd(i32 pid, const char* name, double load, u64 wait_ns, u16 state) {
-    return Payload(2, 712).put(pid).text({name, 4}).put(load).put(wait_ns).put(state).put(u32{1}).put(u32{2});
+    const std::string padded = (name + std::string(4, 0)).substr(0, 4);
+    return Payload(2, 712).put(pid).text(padded).put(load).put(wait_ns).put(state).put(u32{1}).put(u32{2});
   }
   bool add(Hist& hist, const Payload& payload) {
     TraceRecord record;
@@ -231,6 +232,12 @@ TEST_F(Hists, EachEventsNamesAreItsOwn) {
   EXPECT_EQ(modes("mode"), (Shown{{"idle", 2}, {"busy", 2}}));
   add_event(12, "beta", R"({ 1, "open" })");
   EXPECT_EQ(modes("mode"), (Shown{{"idle", 2}, {"busy", 2}, {"open", 1}, {"2", 1}}));
+  Hist mixed = make("mode");
+  for (const u32 mode : {1u, 10u, 9u}) add(mixed, Payload(12, 711).put(mode));
+  add(mixed, Payload(11, 711).put(u32{2}));
+  std::string in_order;
+  for (const auto& row : mixed.rows({Hist::By::key, 0, false})) in_order += mixed.json(row).dump();
+  EXPECT_EQ(in_order, R"({"mode":9}{"mode":10}{"mode":"busy"}{"mode":"open"})");
   EXPECT_EQ(modes("beta/mode"), (Shown{{"open", 1}, {"2", 1}}));
   EXPECT_EQ(modes("mode.hex"), (Shown{{"0x1", 3}, {"0x2", 3}}));
   Hist first = make("mode"), second = make("mode");
