@@ -58,23 +58,35 @@ struct Process::Wire {
       const bool event = got == sizeof a && a.head.ask == Ask::event && a.head.error == 0;
       if ((got != sizeof a.head && !event) || a.head.magic != message_magic || a.head.error < 0 || a.head.error > 4095)
         return over(EPROTO, "it answers nonsense");
-      if (!keep_last(a.head)) return true;
+      if (!is_last(a.head)) return true;
+      if (!keep_last(a.head)) return over(EPROTO, "it answers nonsense");
+      if (sys::now_ns() >= deadline) return false;
     }
   }
-  bool keep_last(const Answer& a) {
-    if (a.ask != Ask::last || a.sequence != 0) return false;
-    if (const auto b = buffer.lock(); b && a.argument < b->plan().nr_rings) last[static_cast<u32>(a.argument)] = a.refused;
-    return true;
+  static bool is_last(const Answer& a) { return a.ask == Ask::last && a.sequence == 0; }
+  u32 nr_rings() const {
+    const auto b = buffer.lock();
+    return b ? b->plan().nr_rings : 0;
   }
-  // What it sent before it ended. An errno that was the reason; 0: none.
+  // A ring has one last count: false for another one, and for a ring that does not exist. So there is an end of them.
+  bool keep_last(const Answer& a) {
+    return a.argument < nr_rings() && last.try_emplace(static_cast<u32>(a.argument), a.refused).second;
+  }
+  // What it sent before it ended, as far as it may have: the last counts, a late answer, and the errno that was the reason,
+  // which is answered; 0: none.
   int take_rest() {
-    for (int resets = 0;;) {
+    int resets = 0;
+    for (u32 left = nr_rings() + 2; left != 0;) {
       Answer a{};
       const ssize_t got = recv(socket.get(), &a, sizeof a, MSG_DONTWAIT | MSG_TRUNC);
       if (got < 0 && (errno == EINTR || (errno == ECONNRESET && ++resets < 3))) continue;
       if (got <= 0) return 0;
-      if (got == sizeof a && a.magic == message_magic && !keep_last(a) && a.error == EBUSY) return EBUSY;
+      --left;
+      if (got != sizeof a || a.magic != message_magic) continue;
+      if (is_last(a)) (void)keep_last(a);
+      else if (a.error == EBUSY) return EBUSY;
     }
+    return 0;
   }
 
   // Keeps a late answer if it brings a new reader page, or says that the ring is empty now: then no earlier page counts.

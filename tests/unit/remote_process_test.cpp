@@ -661,5 +661,42 @@ TEST(RemoteProcesses, FalseAnswersAreErrorsInTime) {
   }
 }
 
+// A writer that tells its last counts without end, instead of an answer or behind the last one that it reads.
+TEST(RemoteProcesses, EndlessLastCountsAreAnErrorInTime) {
+  for (const bool behind : {false, true}) {
+    int pair[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    bool stopped = false;
+    std::thread liar([fd = pair[1], behind, &stopped] {
+      Request q{};
+      while (recv(fd, &q, sizeof q, 0) > 0) {
+        const Answer a{message_magic, q.ask, q.sequence, 0, 0, 0, 0}, last{message_magic, Ask::last, 0, 0, 0, 0, 1};
+        const bool flood = q.ask == Ask::enable;
+        if (!flood || behind) (void)!send(fd, &a, sizeof a, MSG_NOSIGNAL);
+        if (!flood) continue;
+        if (behind) shutdown(fd, SHUT_RD);
+        const u64 until = sys::now_ns() + hang_ns;
+        while (!stopped && sys::now_ns() < until) stopped = send(fd, &last, sizeof last, MSG_NOSIGNAL) < 0;
+        break;
+      }
+      close(fd);
+    });
+    Process::Options options;
+    options.patience = std::chrono::nanoseconds(hang_ns);
+    auto p = must(Process::over(sys::Fd(pair[0]), "liar", options));
+    auto source = must(p->buffer().source(0));
+    const auto on = p->enable(true);
+    EXPECT_EQ(on.has_value(), behind);
+    if (!on) { EXPECT_THAT(on.error().sentence, HasSubstr("liar: it answers nonsense")); }
+    const auto off = p->enable(false);
+    EXPECT_FALSE(off);
+    EXPECT_TRUE(p->buffer().is_gone());
+    source.reset();
+    p.reset();
+    liar.join();
+    EXPECT_TRUE(stopped) << "the reader goes on as long as the writer does";
+  }
+}
+
 }  // namespace
 }  // namespace ringside::test::remote_process_test
