@@ -93,7 +93,7 @@ void StreamContent::end(const FrameHeader& h) {
   for (const auto& [n, ring] : rings_) told += ring.refused;
   refused_elsewhere_ = h.first - std::min(h.first, told);
   if (h.events == rings_.size()) missing_ = 0;  // there is no other ring
-  counted_ = restarts_ == 0;
+  counted_ = restarts_ == 0 && h.events >= rings_.size();
 }
 
 bool StreamContent::uncertain() const {

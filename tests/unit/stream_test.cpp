@@ -221,6 +221,38 @@ TEST(Streams, RefusedEventsReachTheReader) {
   EXPECT_EQ(content.refused_elsewhere(), 2u);
 }
 
+// Rings that the end does not count may have refused more than their last frames say.
+TEST(Streams, AnEndThatCountsFewerRingsProvesNothing) {
+  std::vector<u64> memory[2] = {std::vector<u64>(4 * 4096 / 8), std::vector<u64>(4 * 4096 / 8)};
+  std::vector<ringside_page> words[2] = {std::vector<ringside_page>(4), std::vector<ringside_page>(4)};
+  ringside_ring rings[2];
+  u64 time = 0;
+  std::vector<u8> bytes;
+  ringside_stream line = {[](void* to, const void* from, u32 size) {
+                            const auto* const p = static_cast<const u8*>(from);
+                            static_cast<std::vector<u8>*>(to)->insert(static_cast<std::vector<u8>*>(to)->end(), p, p + size);
+                          },
+                          &bytes, 0};
+  std::vector<u8> big(5000);
+  ringside_stream_hello(&line, 2, 4096, 1000);
+  for (u16 k = 0; k < 2; ++k) {
+    EXPECT_TRUE(ringside_ring_init_stream(&rings[k], memory[k].data(), words[k].data(), 4, 4096,
+                                          [](void* t) { return *static_cast<u64*>(t); }, &time));
+    EXPECT_TRUE(ringside_ring_write(&rings[k], big.data(), 100));
+    ringside_stream_push(&line, k, &rings[k], true);
+  }
+  EXPECT_FALSE(ringside_ring_write(&rings[1], big.data(), 5000));
+  const ringside_ring* const all[] = {&rings[0]};
+  ringside_stream_end_of(&line, all, 1);
+  FrameReader frames;
+  StreamContent content;
+  frames.feed(bytes.data(), bytes.size());
+  for (Frame f; frames.next(f);) EXPECT_TRUE(content.take(f));
+  EXPECT_EQ(content.rings().size(), 2u);
+  EXPECT_TRUE(content.ended());
+  EXPECT_FALSE(content.counts_refused());
+}
+
 // Frames of sub-buffers with one event each, behind a hello. {sequence, ring, index of the event}
 struct Sent {
   u32 sequence;
