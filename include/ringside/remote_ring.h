@@ -158,7 +158,8 @@ static inline void ringside_ring_reset(struct ringside_ring* r) {
   r->position = r->overrun = r->pages_lost = r->expected = r->lost = r->read = r->time = 0;
   r->own = r->next = r->next_k = r->next_lap = r->bytes = r->events = 0;
   r->stood = false;
-  r->corrupt = 0;
+  r->too_big = r->corrupt = 0;
+  ringside_put(&r->nested, 0);
   for (id = 0; id < r->nr_pages; ++id) {
     uint8_t* at = ringside_ring_page(r, id);
     ringside_put(&r->page[id].slot, id + 1);  // position k = id, lap 0

@@ -92,7 +92,12 @@ class PlainC {
     ringside_ring_disable(&ring_);
     RC_ASSERT(!write(8, [](u8*) {}));
   }
-  void reset() { ringside_ring_reset(&ring_); }
+  void reset() {
+    ringside_ring_reset(&ring_);
+    nested_ = 0;
+    RC_ASSERT(refused() == 0u);
+  }
+  u64 refused() const { return ringside_ring_refused(&ring_); }
   void update_footers() { ringside_ring_update(&ring_); }
   template <class Fill>
   bool write(u32 size, Fill fill) {
@@ -194,6 +199,7 @@ void check(Layout layout) {
         if (size % 4 != 0) break;
         source = nullptr;
         must(buffer->reset(0));
+        RC_ASSERT(writer->refused() == 0u);
         model = fresh();
         written = 0;
         source = must(buffer->source(0));
