@@ -151,7 +151,7 @@ result<int> run_guest(const GuestOptions& options) {
   if (!guest.vm().wait_end(nanoseconds(options.patience_ns)))
     complain("the guest's program does not end; what it wrote until now is recorded");
   else if (guest.vm().status() < 0) complain("the guest has ended before its time: " + guest.vm().why());
-  if (code == exit_ok) guest.buffer().ask_again();
+  guest.buffer().ask_again();
   auto finished = run.finish();
   Told().doubts(run);
   if (!finished && !run.failed()) failed(finished.error());

@@ -37,6 +37,7 @@ class RingReader {
       auto swapped = buffer_.callbacks_.swap_reader(ring_, read);
       if (!swapped) {
         if (buffer_.is_gone()) return salvage();
+        counted_ = false;
         return tl::unexpected<Error>(swapped.error());
       }
       count_refused(swapped->refused, swapped->counted);
@@ -47,20 +48,19 @@ class RingReader {
           return here;
         case Swap::more: return find(0);
         case Swap::corrupt:
-          return refuse(
-              std::errc::illegal_byte_sequence,
-              of_ring(buffer_.options_.who, ring_) + ": its writer found its own words in contradiction and gave the ring up");
+          return given_up(std::errc::illegal_byte_sequence,
+                          "its writer found its own words in contradiction and gave the ring up");
         case Swap::swapped: {
           const u32 id = place(swapped->id);
           if (!geometry().holds(id))
-            return refuse(std::errc::illegal_byte_sequence,
-                          of_ring(buffer_.options_.who, ring_) + ": it names sub-buffer " + std::to_string(id) + " of " +
-                              std::to_string(geometry().nr_subbufs()) + " as the reader's; data read before is good");
+            return given_up(std::errc::illegal_byte_sequence,
+                            "it names sub-buffer " + std::to_string(id) + " of " + std::to_string(geometry().nr_subbufs()) +
+                                " as the reader's; data read before is good");
           return turn_to(id);
         }
       }
-      return refuse(std::errc::protocol_error, of_ring(buffer_.options_.who, ring_) + ": it answers a swap with " +
-                                                   std::to_string(static_cast<u32>(swapped->what)) + ", which means nothing");
+      return given_up(std::errc::protocol_error, "it answers a swap with " + std::to_string(static_cast<u32>(swapped->what)) +
+                                                     ", which means nothing");
     }
     if (buffer_.callbacks_.look_after) {
       buffer_.callbacks_.look_after();
@@ -150,7 +150,7 @@ class RingReader {
     return {};
   }
 
-  void ask_again() noexcept { asked_ = false; }
+  void ask_again() noexcept { asked_ = counted_ = false; }
 
   // Any thread.
   u64 refused() const {
@@ -183,6 +183,11 @@ class RingReader {
   bool taken = false;  // a Source for it exists
 
  private:
+  // It is not asked again, so its count of refused events may be too small.
+  tl::unexpected<Error> given_up(std::errc code, const std::string& sentence) {
+    counted_ = false;
+    return refuse(code, of_ring(buffer_.options_.who, ring_) + ": " + sentence);
+  }
   const Geometry& geometry() const noexcept { return buffer_.geometry_; }
   bool footers() const noexcept { return buffer_.plan_.layout == Layout::footers; }
   const abi::MetaPage& meta() const noexcept { return *reinterpret_cast<const abi::MetaPage*>(data_); }
@@ -373,7 +378,7 @@ class RingReader {
   u64 resets_ = 0;          // those that the writer has carried out
   u64 position_ = 0, time_ = 0;  // the reader page's
   std::atomic<u64> refused_{0};  // events that the writer refused, as of its last answer to a swap
-  bool counted_ = false;         // it told
+  bool counted_ = false;         // the last question was answered, with a count
   u64 lost_ = 0;         // events lost in all, before the reader page
   u64 read_before_ = 0;  // events handed out in all, before the reader page
   bool salvaging_ = false;

@@ -80,8 +80,8 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   Counters counters(u32 ring) const;  // walks the unread sub-buffers
   u64 refused() const;                // of all rings, as of the last swaps; any thread
 
-  // The sources ask the writer once more when they have read everything, as its refused events are not seen otherwise. For the
-  // sources' thread.
+  // The sources ask the writer once more when they have read everything, as its refused events are not seen otherwise; until it
+  // answers, their number is a lower bound (Refusals::at_least). For the sources' thread.
   void ask_again();
   // Updates this side's view of a ring, and wakes waiters if there is something to read.
   result<bool> poke(u32 ring);

@@ -406,6 +406,7 @@ TEST_P(RemoteProcess, RefusedEventsReachTheReader) {
   EXPECT_FALSE(ring->write(big.data(), static_cast<u32>(big.size())));
   must(p->enable(false));
   p->buffer().ask_again();
+  EXPECT_EQ(source->counters().refusals, Refusals::at_least) << "it has not answered yet";
   books.take(*source);
   EXPECT_EQ(books.read, 11u);
   EXPECT_EQ(source->counters().dropped, 6u);

@@ -412,6 +412,34 @@ TEST_P(Remote, OlderWritersDoNotTellTheirRefusedEvents) {
   EXPECT_EQ(source->counters().refusals, Refusals::in_sum);
 }
 
+// What it refused since its last answer is not known.
+TEST_P(Remote, AWriterThatDoesNotAnswerAnymoreLeavesALowerBound) {
+  using Answer = decltype(World::answer)::result_type;
+  const auto counted = [](Swap what) {
+    Answer::value_type a{};
+    a.what = what;
+    a.refused = 9;
+    a.counted = true;
+    return Answer(a);
+  };
+  for (const Answer& worse : {Answer(refuse(std::errc::timed_out, "tester: it does not answer")), counted(Swap::corrupt),
+                              counted(static_cast<Swap>(4))}) {
+    World w(GetParam());
+    auto source = must(w.buffer->source(0));
+    w.write(1, 5000);
+    w.write(2);
+    EXPECT_EQ(drain(*source).numbers.size(), 1u);
+    EXPECT_EQ(source->counters().dropped, 1u);
+    EXPECT_EQ(source->counters().refusals, Refusals::in_sum);
+    w.buffer->ask_again();
+    EXPECT_EQ(source->counters().refusals, Refusals::at_least);
+    w.answer = [&](u32, u32) { return worse; };
+    EXPECT_FALSE(source->next());
+    EXPECT_GE(source->counters().dropped, 1u);
+    EXPECT_EQ(source->counters().refusals, Refusals::at_least);
+  }
+}
+
 TEST_P(Remote, ACountOfRefusedEventsHas32Bits) {
   World w(GetParam());
   auto source = must(w.buffer->source(0));
