@@ -34,7 +34,7 @@ struct Ring {
 };
 
 nlohmann::json counters_json(const Counters& c) {
-  return {{"written", c.written},
+  nlohmann::json j{{"written", c.written},
           {"read", c.read},
           {"unread", c.unread},
           {"overrun", c.overrun},
@@ -45,6 +45,17 @@ nlohmann::json counters_json(const Counters& c) {
           {"resident_bytes", c.resident_bytes},
           {"subbuf_size", c.subbuf_size},
           {"nr_subbufs", c.nr_subbufs}};
+  if (c.refusals != Refusals::by_reason) j["refusals"] = to_string(c.refusals);
+  return j;
+}
+
+// For the table: no number where none is known.
+std::string dropped_of(const Counters& c) {
+  if (c.refusals != Refusals::at_least) return format_count(c.dropped);
+  return c.dropped == 0 ? "not known" : format_count(c.dropped) + " or more";
+}
+std::string nested_of(const Counters& c) {
+  return c.refusals == Refusals::by_reason || c.commit_overrun != 0 ? format_count(c.commit_overrun) : "-";
 }
 
 // All that stat says of a WHERE.
@@ -232,8 +243,8 @@ void show_table(const Stat& s, const Counters& total) {
                {"resident", Table::right}});
   const auto row = [&](const std::string& ring, const std::string& thread, const std::string& state, const Counters& c) {
     table.row({ring, thread, state, format_count(c.written), format_count(c.read), format_count(c.unread),
-               format_count(c.overrun), format_count(c.dropped), format_count(c.commit_overrun),
-               format_size(c.unfinished_bytes), format_size(c.resident_bytes)});
+               format_count(c.overrun), dropped_of(c), nested_of(c), format_size(c.unfinished_bytes),
+               format_size(c.resident_bytes)});
   };
   // Rings that nobody wrote to have one row together.
   const auto is_bare = [](const Ring& ring) {
@@ -245,6 +256,7 @@ void show_table(const Stat& s, const Counters& total) {
   for (const Ring& ring : s.rings) {
     if (bare > 1 && is_bare(ring)) {
       of_bare.resident_bytes += ring.counters.resident_bytes;
+      of_bare.refusals = std::max(of_bare.refusals, ring.counters.refusals);
       continue;
     }
     row((ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring),

@@ -178,6 +178,7 @@ class Watcher {
     WatchPicture p = model_->picture(chosen, everything);
     p.missing.refused = missing_.refused;
     p.missing.unrecorded = missing_.unrecorded;
+    p.missing.refused_at_least = missing_.refused_at_least;
     p.missing.doubts = missing_.doubts;
     return p;
   }

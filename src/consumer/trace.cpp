@@ -359,6 +359,7 @@ Missing Trace::missing(u64 gaps) const {
     if (o.recording) {
       all.refused += o.recording->missing.refused;
       all.unrecorded += o.recording->missing.unrecorded;
+      all.refused_at_least = all.refused_at_least || o.recording->missing.refused_at_least;
     }
     for (const u32 cpu : o.kernel != nullptr ? o.kernel->cpus() : std::vector<u32>{}) {
       const auto counters = kernel_counters({o.kernel->dir(), cpu});

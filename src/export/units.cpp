@@ -128,7 +128,7 @@ std::string format_rate(double per_second, std::string_view unit) {
 }
 
 std::string lost_count(const Missing& missing) {
-  if (missing.proved()) return format_count(missing.count());
+  if (missing.exact()) return format_count(missing.count());
   return missing.count() == 0 ? "perhaps some" : format_count(missing.count()) + " or more";
 }
 

@@ -68,7 +68,7 @@ constexpr CounterField counter_fields[] = {
 json counters_json(const Counters& counters) {
   json j;
   for (const auto& f : counter_fields) j[f.name] = counters.*f.member;
-  if (counters.refusals != Refusals::by_reason) j["refusals"] = counters.refusals == Refusals::in_sum ? "in sum" : "at least";
+  if (counters.refusals != Refusals::by_reason) j["refusals"] = to_string(counters.refusals);
   return j;
 }
 
@@ -76,8 +76,8 @@ Counters counters_from(const json& j) {
   Counters counters;
   for (const auto& f : counter_fields) counters.*f.member = j.value(f.name, u64{0});
   const std::string refusals = j.value("refusals", "");
-  if (refusals == "in sum") counters.refusals = Refusals::in_sum;
-  if (refusals == "at least") counters.refusals = Refusals::at_least;
+  for (const Refusals kind : {Refusals::in_sum, Refusals::at_least})
+    if (refusals == to_string(kind)) counters.refusals = kind;
   return counters;
 }
 
@@ -144,6 +144,7 @@ RecordingMeta meta_from(const json& j) {
   if (const auto m = j.find("missing"); m != j.end()) {
     meta.missing.refused = m->value("refused", u64{0});
     meta.missing.unrecorded = m->value("unrecorded", u64{0});
+    meta.missing.refused_at_least = m->value("refused_at_least", false);
     meta.missing.doubts = m->value("doubts", std::vector<std::string>{});
   }
   meta.complete = j.value("complete", false);
@@ -288,6 +289,7 @@ std::string RecordingMeta::text(int indent) const {
   j["totals"] = counters_json(totals);
   if (!missing.nothing())
     j["missing"] = {{"refused", missing.refused}, {"unrecorded", missing.unrecorded}, {"doubts", missing.doubts}};
+  if (missing.refused_at_least) j["missing"]["refused_at_least"] = true;
   j["command"] = command;
   if (trigger) {
     j["trigger"] = {{"condition", trigger->condition}, {"event", trigger->event}, {"time_ns", trigger->time_ns}};

@@ -28,6 +28,9 @@ enum class Refusals : u8 {
   in_sum,     // all are in `dropped`: an external writer tells no reasons
   at_least,   // the same, and there may be more: an external writer that ended without a word, or never counts
 };
+constexpr std::string_view to_string(Refusals r) {
+  return r == Refusals::by_reason ? "by reason" : r == Refusals::in_sum ? "in sum" : "at least";
+}
 
 struct Counters {
   u64 written = 0;         // events committed since the ring was made or reset
@@ -114,9 +117,11 @@ struct Missing {
   u64 refused = 0;     // never stored: the ring was full (discard mode) or filled by handlers, or there was none
   u64 unrecorded = 0;  // stored, but the recorder could not go on
   std::vector<std::string> doubts{};  // why more may be missing: rings that could not be read, a recorder that did not finish
+  bool refused_at_least = false;      // a writer has not told all that it refused: `refused` may be too small
   u64 count() const { return gaps + refused + unrecorded; }
-  bool proved() const { return doubts.empty(); }  // count() is all that is missing
-  bool nothing() const { return count() == 0 && proved(); }
+  bool proved() const { return doubts.empty(); }  // count() is all that is missing of what was stored
+  bool exact() const { return proved() && !refused_at_least; }
+  bool nothing() const { return count() == 0 && exact(); }
 };
 
 class Source {

@@ -145,6 +145,29 @@ TEST_F(MissingCli, ALineThatBreaksOff) {
   EXPECT_EQ(meta.totals.written - meta.totals.overrun, meta.totals.read);
 }
 
+TEST_F(MissingCli, ARingWhoseRefusedEventsAreNotKnownHasNoNumberOfThem) {
+  for (const u64 told : {u64{0}, u64{5}}) {
+    record("untold");
+    const std::string file = dir + "/untold/meta.json";
+    nlohmann::json meta = nlohmann::json::parse(test::slurp(file));
+    for (nlohmann::json* counters : {&meta["totals"], &meta["rings"][0]["counters"]}) {
+      (*counters)["dropped"] = told;
+      (*counters)["refusals"] = "at least";
+    }
+    meta["missing"] = {{"refused", told}, {"unrecorded", 0}, {"refused_at_least", true}, {"doubts", nlohmann::json::array()}};
+    std::ofstream(file) << meta.dump();
+    const Outcome table = ringside("stat untold");
+    EXPECT_NE(table.out.find(told == 0 ? "not known" : "5 or more"), std::string::npos) << table.out;
+    const auto stat = nlohmann::json::parse(ringside("stat untold --json").out);
+    EXPECT_EQ(stat["total"]["refusals"], "at least");
+    EXPECT_EQ(stat["rings"][0]["refusals"], "at least");
+    const Outcome report = ringside("report untold --fail-on-loss");
+    EXPECT_EQ(report.code, told == 0 ? 0 : 3);
+    EXPECT_NE(report.err.find(told == 0 ? "perhaps some events were lost" : "5 or more events were lost"), std::string::npos);
+    std::filesystem::remove_all(dir + "/untold");
+  }
+}
+
 TEST_F(MissingCli, ATraceDatSaysWhatItsRecordingLacks) {
   record("refused", {}, 77);
   ASSERT_EQ(ringside("export refused --to refused.dat").code, 0);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/hand_made.hpp"
+#include "export/units.hpp"
 #include "record/recording_run.hpp"
 #include "record/source_feed.hpp"
 #include "record/stream_feed.hpp"
@@ -47,6 +48,10 @@ class Scripted final : public Source {
   }
   bool ended() const override { return at_ == steps_.size(); }
   u64 consumed = 0, put_backs = 0, read = 0;
+  void refuse_at_least(u64 events) {
+    counters_.dropped = events;
+    counters_.refusals = Refusals::at_least;
+  }
 
  private:
   std::vector<Step> steps_;
@@ -121,6 +126,25 @@ TEST_F(Recordings, ASilentSourceHasEnded) {
   must(r->finish());
   EXPECT_EQ(r->events(), 4u);
   EXPECT_EQ(r->missing().doubts, std::vector<std::string>{"ring 1 does not answer"});
+}
+
+// All that was stored is proved; how much was not is a lower bound.
+TEST_F(Recordings, RefusedEventsThatAWriterDoesNotTellAreALowerBound) {
+  for (const u64 told : {u64{0}, u64{5}}) {
+    SourceFeed feed({});
+    add(feed, 1, {{events(10, 4)}}, 4)->refuse_at_least(told);
+    add(feed, 2, {{events(10, 4)}}, 4);
+    fs::remove_all(dir);
+    auto r = run(feed);
+    must(r->finish());
+    const Missing missing = must(RecordingMeta::read(dir)).missing;
+    EXPECT_EQ(missing.refused, told);
+    EXPECT_TRUE(missing.refused_at_least);
+    EXPECT_TRUE(missing.proved());
+    EXPECT_FALSE(missing.nothing());
+    EXPECT_EQ(lost_count(missing), told == 0 ? "perhaps some" : "5 or more");
+    EXPECT_EQ(lost_count(r->missing()), lost_count(missing));
+  }
 }
 
 TEST_F(Recordings, AFullDiskPutsBackAndEndsTheRecording) {
