@@ -281,6 +281,29 @@ bool is_uncertain(const std::vector<Sent>& sent, u32 rings_at_end = 0) {
   return content.uncertain();
 }
 
+// New firmware on the same line counts its refused events, or no longer does; another clock is not comparable.
+TEST(Streams, AHelloMayComeAgainWithOtherAbilities) {
+  FrameReader frames;
+  StreamContent content;
+  u32 sequence = 0;
+  const auto hello = [&](const StreamHello& hello) {
+    FrameHeader h{frame_sync, FrameKind::hello, 0, sequence++, sizeof hello, 0, 0,
+                  crc32(reinterpret_cast<const u8*>(&hello), sizeof hello), 0, 0};
+    h.header_check = crc32(reinterpret_cast<const u8*>(&h), sizeof h - 4);
+    frames.feed(reinterpret_cast<const u8*>(&h), sizeof h);
+    frames.feed(reinterpret_cast<const u8*>(&hello), sizeof hello);
+    Frame f;
+    EXPECT_TRUE(frames.next(f));
+    return content.take(f).has_value();
+  };
+  EXPECT_TRUE(hello({stream_version, 2, 4096, 0, 1000}));
+  EXPECT_TRUE(hello({stream_version, 2, 4096, stream_counts_refused, 1000}));
+  EXPECT_TRUE(hello({stream_version, 2, 4096, 0, 1000}));
+  EXPECT_FALSE(hello({stream_version, 2, 4096, 0, 1001}));
+  EXPECT_FALSE(hello({stream_version, 1, 4096, 0, 1000}));
+  EXPECT_FALSE(hello({stream_version, 2, 8192, 0, 1000}));
+}
+
 TEST(Streams, MissingFramesThatNoGapAccountsForAreADoubt) {
   EXPECT_FALSE(is_uncertain({{1, 0, 0}, {2, 0, 1}, {3, 1, 0}}));
   EXPECT_FALSE(is_uncertain({{1, 0, 0}, {3, 0, 2}}));
