@@ -582,6 +582,41 @@ TEST(RemoteProcesses, AWriterRemovesNoFileAtItsPath) {
   unlink(path.c_str());
 }
 
+// Both find the socket of a dead writer.
+TEST(RemoteProcesses, OfTwoWritersThatStartAtOnceOneListens) {
+  const std::string dir = fresh_path() + ".d", path = dir + "/w";
+  ASSERT_EQ(mkdir(dir.c_str(), 0700), 0);
+  for (int round = 0; round < 200; ++round) {
+    {
+      const sys::Fd dead(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+      sockaddr_un at{};
+      at.sun_family = AF_UNIX;
+      std::memcpy(at.sun_path, path.c_str(), path.size());
+      ASSERT_EQ(bind(dead.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0) << strerror(errno);
+    }
+    std::atomic<int> ready{0};
+    std::unique_ptr<ProcessWriter<>> writers[2];
+    const auto start = [&](int k) {
+      ++ready;
+      while (ready < 2) {
+      }
+      writers[k] = std::make_unique<ProcessWriter<>>(ProcessOptions{path, {}});
+    };
+    std::thread other([&] { start(1); });
+    start(0);
+    other.join();
+    const int errors[] = {writers[0]->error(), writers[1]->error()};
+    EXPECT_EQ(std::max(errors[0], errors[1]), EADDRINUSE);
+    EXPECT_EQ(std::min(errors[0], errors[1]), 0);
+    EXPECT_TRUE(connected(path));
+    writers[0].reset();
+    writers[1].reset();
+    ASSERT_EQ(rmdir(dir.c_str()), 0) << "files are left";
+    ASSERT_EQ(mkdir(dir.c_str(), 0700), 0);
+  }
+  rmdir(dir.c_str());
+}
+
 TEST(RemoteProcesses, AWriterRemovesOnlyItsOwnSocketAtItsEnd) {
   const std::string path = fresh_path();
   auto first = std::make_unique<ProcessWriter<>>(ProcessOptions{path, {}});
