@@ -415,7 +415,7 @@ CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void*
     attached = wants_ring(why) && tries < 100 ? attach(&depth) : Attached::no;
     if (attached == Attached::no) {
       const SignalsOff off;
-      count_refused();
+      if ((__atomic_load_n(&event.id, __ATOMIC_RELAXED) & 0xFFFF) != 0) count_refused();
       now = Event::counted;
     }
   }
