@@ -199,8 +199,8 @@ std::string why_no_samples(const RecordOptions& options, const std::string& prel
     return fmt::format("{} used {:.3f} s of CPU time: no thread came to a sample, which is due after 1/{} s of a thread's "
                        "time, and taken at the kernel's next tick",
                        name, static_cast<double>(cpu_ns) / 1e9, options.sample_hz);
-  return fmt::format("{} used {:.2f} s of CPU time and has no samples: it may block SIGURG, the signal that takes them, or "
-                     "replace its handler, by system calls of its own, or start programs that cannot be preloaded; "
+  return fmt::format("{} used {:.2f} s of CPU time and has no samples: it may block SIGURG, the signal that takes them, or, by "
+                     "system calls of its own, replace its handler, or start programs that cannot be preloaded; "
                      "-a --sample, as root, or -p PID --sample samples by the kernel",
                      name, static_cast<double>(cpu_ns) / 1e9);
 }
@@ -224,7 +224,8 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
   } else if (!options.libc.empty()) {
     if (nothing_at_all) say(name + " made none of the calls that --libc " + options.libc + " traces");
   } else if (nothing_at_all && options.sample_hz != 0 && !options.kernel_samples()) {
-    if (instance.threads_without_samples() == 0) say(why_no_samples(options, reason, cpu_ns));  // else that is said
+    if (instance.threads_without_samples() + instance.samples_without_room() + instance.threads_without_room() == 0)
+      say(why_no_samples(options, reason, cpu_ns));  // else that is said
   } else if (nothing_at_all && events.empty() && !options.command.empty()) {
     say(name + " wrote no events of its own" +
         (reason.empty() ? "; try --libc malloc,io or, as root, "
@@ -408,6 +409,9 @@ void say_incomplete(const Instance& instance) {
   if (const u64 without = instance.samples_without_room(); without != 0)
     say(counted(without, "sample was", "samples were") +
         " not taken: the thread's alternate signal stack was too small; 8 KiB are enough");
+  if (const u64 threads = instance.threads_without_room(); threads != 0)
+    say(counted(threads, "thread has", "threads have") +
+        " no samples, or not all: the alternate signal stack was too small for the kernel's signal frame; 8 KiB are enough");
 }
 
 // Events of the kernel begin when the child executes the command: what it does before is none of its events.

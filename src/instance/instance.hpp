@@ -101,6 +101,7 @@ class Instance {
   result<void> choose_stacks(const EventPatterns& patterns, bool on);
   u64 threads_without_samples() const { return __atomic_load_n(&control().threads_without_samples, __ATOMIC_RELAXED); }
   u64 samples_without_room() const { return __atomic_load_n(&control().samples_without_room, __ATOMIC_RELAXED); }
+  u64 threads_without_room() const { return __atomic_load_n(&control().threads_without_room, __ATOMIC_RELAXED); }
   u64 without_stack() const { return __atomic_load_n(&control().without_stack, __ATOMIC_RELAXED); }
 
   std::vector<RingInfo> rings();

@@ -90,6 +90,7 @@ struct alignas(64) InstanceControl {
   u64 refused_told;   // refused events, of all rings and of none, that finished recordings have in their books
   u64 threads_without_samples;  // --sample: the kernel gave them no timer
   u64 samples_without_room;     // --sample: the alternate signal stack was too small to take them
+  u64 threads_without_room;     // --sample: the kernel's signal frame does not fit on their alternate signal stack
 };
 static_assert(sizeof(InstanceControl) <= 4096);
 
