@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <threads.h>
 #include <time.h>
@@ -14,6 +15,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "writer/stack.hpp"
 
@@ -26,14 +28,14 @@ namespace ringside::preload {
 
 constinit u64 interval_ns = 0;
 constinit SignalUse the_programs{};
-constinit thread_local bool they_block = false;
 
 }  // namespace ringside::preload
 
 namespace {
 
-// Below the kernel's frame; a sample takes less than 3.8 KiB there.
-constexpr size_t room_for_sample = 4096;
+// Below the kernel's frame; a sample takes less than 3.8 KiB there, also one that makes a ring.
+constexpr size_t room_for_sample = 4352;
+constexpr size_t room_for_handler = 1024;  // until it knows that there is no more
 constinit bool uncounted = false;
 constinit char tag = 0;  // its address marks the timers' signals
 
@@ -57,8 +59,17 @@ bool has_room(const void* context) noexcept {
   return left >= alternate.ss_size || left >= room_for_sample;
 }
 
+// One of the program's. A thread whose mask only hides the signal blocks it from now on, and it is pending, as without samples.
+void on_programs_signal(int number, siginfo_t* info, void* context) {
+  sigset_t& mask = static_cast<ucontext_t*>(context)->uc_sigmask;
+  if (!hides(mask)) return the_programs.handle(number, info, context);
+  const HoldBack off;
+  stop_hiding(mask);
+  send_again(*info);
+}
+
 void on_signal(int number, siginfo_t* info, void* context) {
-  if (!is_of_timer(*info)) return the_programs.handle(number, info, context);
+  if (!is_of_timer(*info)) return on_programs_signal(number, info, context);
   const int left = errno;
   if (!has_room(context)) {
     count(&ringside::InstanceControl::samples_without_room);
@@ -72,6 +83,27 @@ void on_signal(int number, siginfo_t* info, void* context) {
   errno = left;
 }
 
+// An event that no instance knows is not written, but attaches its thread. A handler that made a ring of the thread's own would
+// need more of the alternate stack than a sample.
+void attach_thread() noexcept {
+  static constinit ringside_event none{};
+  u64 common = 0;
+  (void)ringside_write(&none, &common, sizeof common);
+}
+
+// The kernel puts its frame on the alternate stack, and ends a program where that has no room for it.
+bool alternate_stack_is_too_small() noexcept {
+  stack_t now;
+  return NEXT(sigaltstack)(nullptr, &now) == 0 && (now.ss_flags & SS_DISABLE) == 0 &&
+         now.ss_size < getauxval(AT_MINSIGSTKSZ) + room_for_handler;
+}
+
+[[gnu::tls_model("initial-exec")]] constinit thread_local struct {
+  int number;  // -1: there is none
+  bool runs, small;  // small: the alternate stack was too small once, and that is counted
+  u64 left_ns;       // while it stands still
+} mine{-1, false, false, 0};
+
 // False: the kernel gives none.
 bool make_timer() noexcept {
   sigevent event{};
@@ -80,17 +112,64 @@ bool make_timer() noexcept {
   event.sigev_value.sival_ptr = &tag;
   event._sigev_un._tid = static_cast<pid_t>(syscall(SYS_gettid));
   int timer = 0;
-  const timespec each{static_cast<time_t>(interval_ns / 1'000'000'000), static_cast<long>(interval_ns % 1'000'000'000)};
-  const itimerspec when{each, each};
   if (syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, &timer) != 0) return false;
-  if (syscall(SYS_timer_settime, timer, 0, &when, nullptr) != 0) return syscall(SYS_timer_delete, timer), false;
   pthread_setspecific(timer_key, reinterpret_cast<void*>(static_cast<uintptr_t>(timer) + 1));
+  mine = {timer, false, false, interval_ns};
   return true;
+}
+
+void end_timer(void* number) noexcept {
+  syscall(SYS_timer_delete, static_cast<int>(reinterpret_cast<uintptr_t>(number) - 1));
+  mine.number = -1;
+}
+
+timespec time_of(u64 ns) noexcept { return {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)}; }
+
+// It goes on where it stood.
+void arm() noexcept {
+  const itimerspec when{time_of(interval_ns), time_of(mine.left_ns)};
+  mine.runs = syscall(SYS_timer_settime, mine.number, 0, &when, nullptr) == 0;
+}
+void disarm() noexcept {
+  const itimerspec never{};
+  itimerspec left{};
+  if (syscall(SYS_timer_settime, mine.number, 0, &never, &left) != 0) return;
+  mine.runs = false;
+  const u64 ns = static_cast<u64>(left.it_value.tv_sec) * 1'000'000'000 + static_cast<u64>(left.it_value.tv_nsec);
+  mine.left_ns = ns != 0 && ns < interval_ns ? ns : interval_ns;
+  // Its last signal may be pending, and one of the program's behind it.
+  sigset_t ours;
+  sigemptyset(&ours);
+  sigaddset(&ours, sample_signal);
+  const timespec at_once{};
+  siginfo_t info, programs;
+  bool found = false;
+  for (int tries = 0; tries < 3; ++tries) {
+    if (syscall(SYS_rt_sigtimedwait, &ours, &info, &at_once, _NSIG / 8) != sample_signal) break;
+    if (!is_of_timer(info)) programs = info, found = true;
+  }
+  if (found) send_again(programs);
+}
+
+// The kernel's mask of this thread.
+sigset_t mask_now() noexcept {
+  sigset_t mask;
+  sigemptyset(&mask);
+  syscall(SYS_rt_sigprocmask, SIG_BLOCK, nullptr, &mask, _NSIG / 8);
+  return mask;
 }
 
 void start_timer() noexcept {
   const int left = errno;
-  if (!make_timer() && !count(&ringside::InstanceControl::threads_without_samples)) uncounted = true;
+  const sigset_t mask = mask_now();
+  attach_thread();
+  mine.number = -1;
+  if (make_timer()) {
+    const HoldBack off;
+    fit_timer(mask);
+  } else if (!count(&ringside::InstanceControl::threads_without_samples)) {
+    uncounted = true;
+  }
   errno = left;
 }
 
@@ -98,8 +177,6 @@ void start_timer() noexcept {
 [[gnu::destructor]] void end() {
   if (uncounted) count(&ringside::InstanceControl::threads_without_samples);
 }
-
-void end_timer(void* number) noexcept { syscall(SYS_timer_delete, static_cast<int>(reinterpret_cast<uintptr_t>(number) - 1)); }
 
 // A child has none of its parent's timers.
 void after_fork() { start_timer(); }
@@ -112,11 +189,13 @@ void after_fork() { start_timer(); }
   ringside_register(&sample_event);
 }
 
-// Behind them.
 [[gnu::constructor]] void begin() {
   const char* const rate = std::getenv("RINGSIDE_SAMPLE");
   const u64 hz = rate != nullptr ? std::strtoull(rate, nullptr, 10) : 0;
   if (hz == 0 || hz > 1'000'000) return;
+  // The constructor that opens it runs later, and says why it cannot.
+  const char* const instance = std::getenv("RINGSIDE_INSTANCE");
+  if (instance != nullptr && *instance != 0) (void)ringside_open(nullptr);
   interval_ns = 1'000'000'000 / hz;
   struct sigaction action {};
   action.sa_sigaction = on_signal;
@@ -134,12 +213,12 @@ struct Started {
   void* (*routine)(void*);
   int (*c11_routine)(void*);
   void* argument;
-  bool blocks;  // the one that made the thread blocks the signal; so does the thread
+  bool hidden;  // the mask hides the signal
 
   // Null: no memory.
   static Started* make(void* (*routine)(void*), int (*c11_routine)(void*), void* argument) noexcept {
     auto* const started = static_cast<Started*>(std::malloc(sizeof(Started)));
-    if (started != nullptr) *started = {routine, c11_routine, argument, they_block};
+    if (started != nullptr) *started = {routine, c11_routine, argument, hides(mask_now())};
     return started;
   }
 };
@@ -147,7 +226,7 @@ struct Started {
 Started begin_thread(void* from) noexcept {
   const Started started = *static_cast<Started*>(from);
   NEXT(free)(from);
-  take_over_mask(started.blocks);
+  take_over_mask(started.hidden);
   start_timer();
   return started;
 }
@@ -164,8 +243,31 @@ int run_sampled_c11(void* from) {
 
 }  // namespace
 
+void ringside::preload::fit_timer(const sigset_t& mask) noexcept {
+  if (mine.number < 0) return;
+  const int left = errno;
+  const bool small = alternate_stack_is_too_small(), runs = !small && sigismember(&mask, sample_signal) == 0;
+  if (small && !std::exchange(mine.small, true)) count(&ringside::InstanceControl::threads_without_room);
+  if (!runs && mine.runs) disarm();
+  if (runs && !mine.runs) arm();
+  errno = left;
+}
+
+bool ringside::preload::timer_fits(const sigset_t& mask) noexcept {
+  return mine.number < 0 || mine.runs == (sigismember(&mask, sample_signal) == 0);
+}
+
 bool ringside::preload::is_of_timer(const siginfo_t& info) noexcept {
   return info.si_code == SI_TIMER && info.si_value.sival_ptr == &tag;
+}
+
+HOOK int sigaltstack(const stack_t* stack, stack_t* old) noexcept {
+  const auto real = NEXT(sigaltstack);
+  if (stack == nullptr || interval_ns == 0 || ringside::detail::this_thread.borrowed != 0) return real(stack, old);
+  const HoldBack off;  // no signal comes to the new stack before it is known to have room
+  const int done = real(stack, old);
+  fit_timer(off.before);
+  return done;
 }
 
 HOOK int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*routine)(void*), void* argument) noexcept {
