@@ -38,7 +38,7 @@ bool Hist::add_values(const TraceRecord& record, const RingName& ring, u64 times
     bool is = false;
     if (values_[i].kind() == Column::Kind::whole) {
       is = values_[i].number(record, ring, read_[i].value);
-      read_[i].is_unsigned = values_[i].is_unsigned(record);
+      read_[i].is_unsigned = read_[i].value < 0 && values_[i].is_unsigned(record);  // the others are alike
     } else {
       is = values_[i].real(record, ring, read_[i].real) && !std::isnan(read_[i].real);
     }

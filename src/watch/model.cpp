@@ -104,8 +104,9 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
 
 bool WatchModel::number(Column& column, const TraceRecord& record, const RingName& ring, Number& out) {
   if (column.kind() == Column::Kind::whole) {
-    out.kind = column.is_unsigned(record) ? Number::Kind::of_unsigned : Number::Kind::whole;
-    return column.number(record, ring, out.whole);
+    const bool is = column.number(record, ring, out.whole);
+    out.kind = is && out.whole < 0 && column.is_unsigned(record) ? Number::Kind::of_unsigned : Number::Kind::whole;
+    return is;
   }
   out.kind = Number::Kind::real;
   return column.kind() == Column::Kind::real && column.real(record, ring, out.real) && !std::isnan(out.real);

@@ -18,13 +18,12 @@ struct World {
 };
 
 const char* const tokens[] = {
-    "REC->len", "REC->id", "REC->", "REC", "buf", "(", ")", "[", "]", "{", "}", ",", "1", "0", "'c'", "\"x\"", "\"|\"", "->", ".",
-    "-", "*", "+", "/", "%", "?", ":", "!", "~", "&", "&&", "|", "<<", ">=", "==", "=", "(u8)", "(u32 *)", "(unsigned long)",
-    "sizeof(",
-    "REC->id[1]", "[1]", "((", "))", ", 1)", "__print_flags(", "__print_symbolic(", "__print_array(", "__print_hex(",
-    "__print_hex_str(", "__print_hex_dump(", "__get_str(", "__get_str(buf)", "__get_dynamic_array(", "__get_dynamic_array(buf)",
-    "__get_dynamic_array_len(", "__get_bitmask(", "__get_cpumask(", "__get_sockaddr(", "__get_rel_str(", "__builtin_expect(",
-    "{ 1, \"a\" }", "REC->len, \"|\", "};
+    "REC->len", "REC->id", "REC->", "REC", "buf", "(", ")", "[", "]", "{", "}", ",", "1", "0", "'c'", "\"x\"", "\"|\"",
+    "->", ".", "-", "*", "+", "/", "%", "?", ":", "!", "~", "&", "&&", "|", "<<", ">=", "==", "=", "(u8)", "(u32 *)",
+    "(unsigned long)", "sizeof(", "REC->id[1]", "[1]", "((", "))", ", 1)", "__print_flags(", "__print_symbolic(",
+    "__print_array(", "__print_hex(", "__print_hex_str(", "__print_hex_dump(", "__get_str(", "__get_str(buf)",
+    "__get_dynamic_array(", "__get_dynamic_array(buf)", "__get_dynamic_array_len(", "__get_bitmask(", "__get_cpumask(",
+    "__get_sockaddr(", "__get_rel_str(", "__builtin_expect(", "{ 1, \"a\" }", "REC->len, \"|\", "};
 
 void read_line(const uint8_t* bytes, size_t size) {
   std::string print = "\"%d %s %c\", ";

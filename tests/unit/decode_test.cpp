@@ -182,10 +182,11 @@ TEST(Formats, WhatIsNotUnderstoodIsPrintedFieldByField) {
       "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u16 b[2];\toffset:12;\tsize:4;\tsigned:0;\n";
   for (const std::string arguments :
        {"sizeof(", "sizeof(int", "sizeof(struct x)", "sizeof(REC->a)", "sizeof(int) sizeof(", "REC->b[1][2]", "REC->c",
-        "REC->1", "REC->", "REC", "REC->a REC->a", "1[1]", "REC->a->a", "REC->b[REC->b[0]]", "REC->b[", "__get_str(b", "__get_str(1)",
-        "__get_str(b)[1]->a", "REC->a ? 1 : unknown(1)", "__print_flags(REC->a)", "__print_flags(REC->a, { 1, \"x\" })",
-        "__print_symbolic(REC->a, { 1, \"x\" }", "__print_symbolic(REC->a, { REC->a, \"x\" })", "__print_array(REC->b, 2)",
-        "REC->a ? 1", "'c", "\"x", "(", ")", "{ 1, 2 }", "REC->a--1", "REC->a +", ", 1", "1,", "a b", "REC->a\n1"}) {
+        "REC->1", "REC->", "REC", "REC->a REC->a", "1[1]", "REC->a->a", "REC->b[REC->b[0]]", "REC->b[", "__get_str(b",
+        "__get_str(1)", "__get_str(b)[1]->a", "REC->a ? 1 : unknown(1)", "__print_flags(REC->a)",
+        "__print_flags(REC->a, { 1, \"x\" })", "__print_symbolic(REC->a, { 1, \"x\" }",
+        "__print_symbolic(REC->a, { REC->a, \"x\" })", "__print_array(REC->b, 2)", "REC->a ? 1", "'c", "\"x", "(", ")",
+        "{ 1, 2 }", "REC->a--1", "REC->a +", ", 1", "1,", "a b", "REC->a\n1"}) {
     Formats f;
     ASSERT_TRUE(test::add(f, 1, "s", "x", format(1, "x", fields, "\"%d\", " + arguments))) << arguments;
     EXPECT_EQ(printed(f, 1, Payload(1, 2).put(i32{-7}).put(u16{3}).put(u16{4})), "a=-7 b={3,4}") << arguments;
