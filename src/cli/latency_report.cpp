@@ -17,7 +17,7 @@ namespace {
 
 const char* const quantile_names[] = {"p50", "p90", "p99", "p99.9"};
 const char* const json_names[] = {"p50", "p90", "p99", "p999"};
-constexpr double quantiles[] = {.5, .9, .99, .999};
+constexpr double printed_quantiles[] = {.5, .9, .99, .999};
 
 }  // namespace
 
@@ -126,7 +126,7 @@ std::vector<LatencyReport::Row> LatencyReport::groups() const {
     const double order = options_.sort == "count" ? static_cast<double>(h.count())
                          : options_.sort == "sum" ? h.sum()
                          : options_.sort == "max" ? static_cast<double>(h.max())
-                                                  : h.quantile(quantiles[quantile - std::begin(quantile_names)]);
+                                                  : h.quantile(printed_quantiles[quantile - std::begin(quantile_names)]);
     rows.push_back({key, &group, order});
   });
   std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
@@ -145,7 +145,7 @@ std::string LatencyReport::table() const {
   Table table(std::move(columns));
   const auto row = [&](const std::string& name, const Histogram& h) {
     std::vector<std::string> cells{name, format_count(h.count()), format_time(h.sum())};
-    for (const double q : quantiles) cells.push_back(format_time(h.quantile(q)));
+    for (const double q : printed_quantiles) cells.push_back(format_time(h.quantile(q)));
     cells.push_back(format_time(static_cast<double>(h.max())));
     table.row(std::move(cells));
   };
@@ -235,7 +235,7 @@ std::string LatencyReport::closing() const {
 
 Json LatencyReport::numbers_of(const Histogram& h) {
   Json j{{"count", h.count()}, {"sum", whole(h.whole_sum())}, {"mean", rounded(h.mean(), 1)}, {"min", h.min()}};
-  for (size_t i = 0; i < std::size(quantiles); ++i) j[json_names[i]] = rounded(h.quantile(quantiles[i]), 0);
+  for (size_t i = 0; i < std::size(printed_quantiles); ++i) j[json_names[i]] = rounded(h.quantile(printed_quantiles[i]), 0);
   j["max"] = h.max();
   return j;
 }
