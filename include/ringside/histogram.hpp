@@ -1,7 +1,7 @@
 // Values by size, in buckets that grow with the value, as HdrHistogram's: whatever the range, any quantile is right within
 // 2^-precision of itself (0.4 % by default, as quantiles are given as the middle of their bucket). Count, sum, minimum and
-// maximum are exact, of unsigned values, too. Memory: 8 bytes a bucket up to the largest value seen, 60 KiB for all of 64 bits at
-// the default precision. A histogram has whole numbers or reals (RealHistogram), not both.
+// maximum are exact, of unsigned values, too. Memory: 8 bytes a bucket up to the largest value seen, 60 KiB for all of 64 bits
+// at the default precision. A histogram has whole numbers or reals (RealHistogram), not both.
 //
 //   Histogram h;
 //   h.add(1234);
@@ -48,7 +48,8 @@ class Histogram {
   // Ends from 2^63 on are given as 2^63 - 1; those of reals are rounded.
   template <class Use>
   void each(const Use& use) const {
-    if (reals() != nullptr) return reals()->each([&](double low, double high, u64 count) { use(rounded(low), rounded(high), count); });
+    if (reals() != nullptr)
+      return reals()->each([&](double low, double high, u64 count) { use(rounded(low), rounded(high), count); });
     each_whole([&](Whole low, Whole high, u64 count) { use(signed_of(low), signed_of(high), count); });
   }
 

@@ -145,8 +145,8 @@ Command add_top(CLI::App& app) {
   add_run(*c, options->run);
   c->add_option(
        "--by", options->by,
-       "a line for each value of this column: event, task, thread, process, cgroup, cpu, stack, stack[0], or [EVENT/]FIELD; or two "
-       "with a comma")
+       "a line for each value of this column: event, task, thread, process, cgroup, cpu, stack, stack[0], or [EVENT/]FIELD; or "
+       "two with a comma")
       ->type_name("KEY")
       ->capture_default_str();
   add_count(*c, options->count, "lines at most")->capture_default_str();

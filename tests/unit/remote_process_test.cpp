@@ -450,7 +450,7 @@ TEST(RemoteProcesses, AnEventThatDoesNotFitIsRefused) {
   EXPECT_EQ(error({1, "s", std::string(64, 'n'), ""}), E2BIG);
   EXPECT_EQ(error({1, "s", "n", std::string(format_room, 'f')}), E2BIG);
   EXPECT_EQ(error({1, "s", "n", std::string("f\0g", 3)}), E2BIG);
-  EXPECT_EQ(ProcessWriter<>({path, std::vector<ProcessEvent>(most_events + 1, {1, "s", "n", ""})}).error(), E2BIG);
+  EXPECT_EQ(ProcessWriter<>({path, std::vector<ProcessEvent>(remote::most_events + 1, {1, "s", "n", ""})}).error(), E2BIG);
   EXPECT_NE(access(path.c_str(), F_OK), 0);
   const ProcessEvent longest{1, std::string(63, 's'), std::string(63, 'n'), std::string(format_room - 1, 'f')};
   ProcessWriter<> writer({path, {longest}});
