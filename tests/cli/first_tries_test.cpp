@@ -63,7 +63,8 @@ TEST_F(FirstTries, AnEarlierProgramsEventsAreInNoRateAndNoLoss) {
 }
 
 TEST_F(FirstTriesAsRoot, ARecordingOfAProcessEndsWithIt) {
-  const Outcome o = run("sleep 0.3 & timeout 60 " + tool + " record -e sched:sched_switch -p $!");
+  const Outcome o = run("sh -c 'until [ -e ringside.data/meta.json ]; do sleep 0.02; done' & timeout 60 " + tool +
+                        " record -e sched:sched_switch -p $!");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("lost 0; ringside.data"));
 }
