@@ -3,10 +3,18 @@
 #pragma once
 #include <ringside/base/cxx20.hpp>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <ringside/base/types.hpp>
 
 namespace ringside {
+
+// The place of a quantile among that many values in their order, from 1 on.
+inline u64 rank_of(double q, u64 count) {
+  const auto all = static_cast<double>(count);
+  return static_cast<u64>(std::clamp(std::ceil(q * all), 1.0, all));
+}
 
 struct LogBuckets {
   u32 precision = 7;  // 0 to 16

@@ -8,6 +8,8 @@
 #include <map>
 #include <ringside/base/types.hpp>
 
+#include <ringside/log_buckets.hpp>
+
 namespace ringside {
 
 // A fixed-point number that holds any sum of doubles (Kulisch's long accumulator).

@@ -35,14 +35,7 @@ void Hist::Cell::add(const Cell& other) {
 
 bool Hist::add_values(const TraceRecord& record, const RingName& ring, u64 times) {
   for (size_t i = 0; i < values_.size(); ++i) {
-    bool is = false;
-    if (values_[i].kind() == Column::Kind::whole) {
-      is = values_[i].number(record, ring, read_[i].value);
-      read_[i].is_unsigned = read_[i].value < 0 && values_[i].is_unsigned(record);  // the others are alike
-    } else {
-      is = values_[i].real(record, ring, read_[i].real) && !std::isnan(read_[i].real);
-    }
-    if (!is) {
+    if (!read_[i].read(values_[i], record, ring)) {
       // What lacks a key, too, counts as without the key.
       if (groups_.has(record, ring))
         without_values_[i] += times;
@@ -56,15 +49,7 @@ bool Hist::add_values(const TraceRecord& record, const RingName& ring, u64 times
   count_ += times;
   if (cell->count == 0) cell->values = std::make_unique<std::vector<Histogram>>(values_.size(), Histogram(precision_));
   cell->count += times;
-  for (size_t i = 0; i < values_.size(); ++i) {
-    Histogram& histogram = (*cell->values)[i];
-    if (values_[i].kind() == Column::Kind::real)
-      histogram.add_real(read_[i].real, times);
-    else if (read_[i].is_unsigned)
-      histogram.add_unsigned(static_cast<u64>(read_[i].value), times);
-    else
-      histogram.add(read_[i].value, times);
-  }
+  for (size_t i = 0; i < values_.size(); ++i) read_[i].add_to((*cell->values)[i], times);
   return true;
 }
 

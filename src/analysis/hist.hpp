@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analysis/groups.hpp"
+#include "analysis/quantity.hpp"
 #include <ringside/histogram.hpp>
 
 namespace ringside {
@@ -82,12 +83,7 @@ class Hist {
   Groups<Cell> groups_;
   std::vector<Column> values_;
   u32 precision_;
-  struct Read {
-    i64 value = 0;
-    double real = 0;
-    bool is_unsigned = false;
-  };
-  std::vector<Read> read_;  // the values of the record being added
+  std::vector<Quantity> read_;  // the values of the record being added
   u64 count_ = 0;
   std::vector<u64> without_values_;
 };

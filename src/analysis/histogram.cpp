@@ -28,7 +28,7 @@ void Histogram::merge(const Histogram& other) {
 double Histogram::quantile(double q) const {
   if (reals() != nullptr) return reals()->quantile(q);
   if (count_ == 0) return 0;
-  const auto rank = static_cast<u64>(std::clamp(std::ceil(q * static_cast<double>(count_)), 1.0, static_cast<double>(count_)));
+  const u64 rank = rank_of(q, count_);
   u64 seen = 0;
   double found = static_cast<double>(max_);
   each_whole([&](Whole low, Whole high, u64 count) {

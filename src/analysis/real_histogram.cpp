@@ -88,7 +88,7 @@ double RealHistogram::end_of(i64 bucket, bool upper) const {
 
 double RealHistogram::quantile(double q) const {
   if (count_ == 0) return 0;
-  const auto rank = static_cast<u64>(std::clamp(std::ceil(q * static_cast<double>(count_)), 1.0, static_cast<double>(count_)));
+  const u64 rank = rank_of(q, count_);
   u64 seen = 0;
   double found = max_;
   for (const auto& [bucket, count] : buckets_) {

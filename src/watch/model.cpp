@@ -15,6 +15,13 @@ bool names(const std::vector<WatchOnly>& only, std::initializer_list<std::string
                      [&](const WatchOnly& o) { return std::find(columns.begin(), columns.end(), o.column) != columns.end(); });
 }
 
+// In a heat map, which begins at 0.
+u64 height(const Quantity& value) {
+  if (value.kind == Quantity::Kind::of_unsigned) return static_cast<u64>(value.whole);
+  const i64 whole = value.kind == Quantity::Kind::whole ? value.whole : std::llround(std::clamp(value.real, 0., 0x1p62));
+  return whole < 0 ? 0 : static_cast<u64>(whole);
+}
+
 bool is_number(const Field& field) { return field.kind == FieldKind::integer || field.kind == FieldKind::floating; }
 
 }  // namespace
@@ -102,30 +109,6 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
   return model;
 }
 
-bool WatchModel::number(Column& column, const TraceRecord& record, const RingName& ring, Number& out) {
-  if (column.kind() == Column::Kind::whole) {
-    const bool is = column.number(record, ring, out.whole);
-    out.kind = is && out.whole < 0 && column.is_unsigned(record) ? Number::Kind::of_unsigned : Number::Kind::whole;
-    return is;
-  }
-  out.kind = Number::Kind::real;
-  return column.kind() == Column::Kind::real && column.real(record, ring, out.real) && !std::isnan(out.real);
-}
-
-void WatchModel::Number::add_to(Histogram& histogram) const {
-  switch (kind) {
-    case Kind::whole: return histogram.add(whole);
-    case Kind::of_unsigned: return histogram.add_unsigned(static_cast<u64>(whole));
-    case Kind::real: return histogram.add_real(real);
-  }
-}
-
-u64 WatchModel::Number::height() const {
-  if (kind == Kind::of_unsigned) return static_cast<u64>(whole);
-  const i64 value = kind == Kind::whole ? whole : std::llround(std::clamp(real, 0., 0x1p62));
-  return value < 0 ? 0 : static_cast<u64>(value);
-}
-
 // The caller has applied the filter.
 bool WatchModel::wanted(const TraceRecord& record, const RingName& ring) {
   for (Restriction& only : only_) {
@@ -176,7 +159,7 @@ void WatchModel::place(u64 time_ns) {
   slot_ = since >> shift_;
 }
 
-void WatchModel::count(Cell& cell, u64 time_ns, const Number* value) {
+void WatchModel::count(Cell& cell, u64 time_ns, const Quantity* value) {
   if (!cell.slot) [[unlikely]]
     cell.slot = std::make_unique<std::array<u64, slots>>();
   ++cell.count;
@@ -190,7 +173,7 @@ void WatchModel::count(Cell& cell, u64 time_ns, const Number* value) {
     }
   }
   value->add_to(cell.values->histogram);
-  if (cell.values->heat) cell.values->heat->add(time_ns, value->height());
+  if (cell.values->heat) cell.values->heat->add(time_ns, height(*value));
 }
 
 void WatchModel::take(const TraceRecord& record, const RingName& ring) {
@@ -201,11 +184,11 @@ void WatchModel::take(const TraceRecord& record, const RingName& ring) {
   if (!options_.live) place(record.time);
   first_ns_ = std::min(first_ns_, record.time);
   last_ns_ = std::max(last_ns_, record.time);
-  Number value;
+  Quantity value;
   if (!groups_) {
     for (FieldRow& field : fields_) {
       std::string_view text;
-      if (number(field.column, record, ring, value))
+      if (value.read(field.column, record, ring))
         count(field.cell, record.time, &value);
       else if (field.column.kind() == Column::Kind::text && field.column.text(record, ring, text))
         count(field.cell, record.time, nullptr);
@@ -213,7 +196,7 @@ void WatchModel::take(const TraceRecord& record, const RingName& ring) {
     count(all_, record.time, nullptr);
     return;
   }
-  const bool has = pairs_ || (value_ && number(*value_, record, ring, value));
+  const bool has = pairs_ || (value_ && value.read(*value_, record, ring));
   if (pairs_) value.whole = static_cast<i64>(std::min<u64>(pairs_->latency(), INT64_MAX));
   if (Cell* cell = groups_->at(record, ring); cell != nullptr)
     count(*cell, record.time, has ? &value : nullptr);

@@ -25,6 +25,7 @@
 #include "analysis/groups.hpp"
 #include "analysis/heat_map.hpp"
 #include "analysis/pairs.hpp"
+#include "analysis/quantity.hpp"
 
 namespace ringside {
 
@@ -137,15 +138,7 @@ class WatchModel {
   WatchModel(const WatchQuery& query, const Options& options, const Formats& formats)
       : query_(query), options_(options), formats_(&formats) {}
   bool wanted(const TraceRecord& record, const RingName& ring);
-  struct Number {
-    i64 whole = 0;
-    double real = 0;
-    enum class Kind : u8 { whole, of_unsigned, real } kind = Kind::whole;
-    void add_to(Histogram& histogram) const;
-    u64 height() const;  // in a heat map
-  };
-  static bool number(Column& column, const TraceRecord& record, const RingName& ring, Number& out);
-  void count(Cell& cell, u64 time_ns, const Number* value);
+  void count(Cell& cell, u64 time_ns, const Quantity* value);
   void place(u64 time_ns);
   template <class Use>
   void each_cell(const Use& use);

@@ -449,14 +449,18 @@ TEST_F(ConsumerTest, WhatIsMissingIsMoreThanTheGaps) {
   ringside_consumer_close(c);
 }
 
-// Live: this thread sends signals to itself, and another thread stops it.
-TEST(Consumer, TheKernelIsReadLive) {
-  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+Consumer::Options signals_of_this_thread() {
   Consumer::Options options;
   options.kernel = {"signal:signal_generate"};
   options.filter = "common_pid == " + std::to_string(sys::gettid()) + " && sig == 28";
   options.own_events = true;
-  auto consumer = must(Consumer::open(options));
+  return options;
+}
+
+// Live: this thread sends signals to itself, and another thread stops it.
+TEST(Consumer, TheKernelIsReadLive) {
+  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  auto consumer = must(Consumer::open(signals_of_this_thread()));
   const auto sig = must(consumer.field<int>("signal:signal_generate", "sig"));
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -475,11 +479,7 @@ TEST(Consumer, TheKernelIsReadLive) {
 // A thread that this process did not start, and that nothing in the trace names.
 TEST(Consumer, ThreadsOfTheKernelsLiveEventsHaveTheirNames) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
-  Consumer::Options options;
-  options.kernel = {"signal:signal_generate"};
-  options.filter = "common_pid == " + std::to_string(sys::gettid()) + " && sig == 28";
-  options.own_events = true;
-  auto consumer = must(Consumer::open(options));
+  auto consumer = must(Consumer::open(signals_of_this_thread()));
   raise(SIGWINCH);
   consumer.stop();
   std::string name;

@@ -182,6 +182,15 @@ TEST(Streams, ADamagedLineLosesOnlyCountedEvents) {
   EXPECT_GT(resynchronised, 100u);
 }
 
+// A writer's line in C, all of whose bytes end up in `bytes`.
+ringside_stream line_into(std::vector<u8>& bytes) {
+  return {[](void* to, const void* from, u32 size) {
+            const auto* const p = static_cast<const u8*>(from);
+            static_cast<std::vector<u8>*>(to)->insert(static_cast<std::vector<u8>*>(to)->end(), p, p + size);
+          },
+          &bytes, 0};
+}
+
 // Each try is read, lost or refused: also what was refused behind the last frame of a ring, or in a ring without one.
 TEST(Streams, RefusedEventsReachTheReader) {
   std::vector<u64> memory(4 * 4096 / 8);
@@ -192,11 +201,7 @@ TEST(Streams, RefusedEventsReachTheReader) {
     EXPECT_TRUE(ringside_ring_init_stream(&ring, memory.data(), words.data(), 4, 4096,
                                           [](void* t) { return *static_cast<u64*>(t); }, &time));
   std::vector<u8> bytes;
-  ringside_stream line = {[](void* to, const void* from, u32 size) {
-                            const auto* const p = static_cast<const u8*>(from);
-                            static_cast<std::vector<u8>*>(to)->insert(static_cast<std::vector<u8>*>(to)->end(), p, p + size);
-                          },
-                          &bytes, 0};
+  ringside_stream line = line_into(bytes);
   std::vector<u8> big(5000);
   ringside_stream_hello(&line, 2, 4096, 1000);
   EXPECT_FALSE(ringside_ring_write(&rings[0], big.data(), 5000));
@@ -228,11 +233,7 @@ TEST(Streams, AnEndThatCountsFewerRingsProvesNothing) {
   ringside_ring rings[2];
   u64 time = 0;
   std::vector<u8> bytes;
-  ringside_stream line = {[](void* to, const void* from, u32 size) {
-                            const auto* const p = static_cast<const u8*>(from);
-                            static_cast<std::vector<u8>*>(to)->insert(static_cast<std::vector<u8>*>(to)->end(), p, p + size);
-                          },
-                          &bytes, 0};
+  ringside_stream line = line_into(bytes);
   std::vector<u8> big(5000);
   ringside_stream_hello(&line, 2, 4096, 1000);
   for (u16 k = 0; k < 2; ++k) {
