@@ -119,10 +119,16 @@ struct TraceDatTest : test::BinaryTest {
   }
   static void expect_same(std::vector<std::string> ours, std::vector<std::string> theirs, u64 events, bool ties = false) {
     EXPECT_GE(ours.size(), events);
-    // trace-cmd shows a thread's last name, where the trace tells when it got that, or has lost that event.
+    // trace-cmd shows a thread's last name, where the trace tells when it got that, has lost that event, or began just before it.
     const auto renames = [](const std::string& line) {
-      return line.find(": sched_process_exec: ") != std::string::npos || line.find(": task_rename: ") != std::string::npos ||
-             line.find(" [LOST ") != std::string::npos;
+      if (line.find(": sched_process_exec: ") != std::string::npos || line.find(": task_rename: ") != std::string::npos ||
+          line.find(" [LOST ") != std::string::npos)
+        return true;
+      const auto [from, to] = cpu_of(line);
+      const size_t dash = to > from ? line.rfind('-', from - 2) : std::string::npos;
+      if (dash == std::string::npos) return false;
+      const std::string name = line.substr(0, dash), pid = "pid=" + line.substr(dash + 1, from - 2 - dash);
+      return line.find(pid, to) != std::string::npos && line.find("comm=" + name + " ", to) == std::string::npos;
     };
     if (std::any_of(ours.begin(), ours.end(), renames)) {
       for (auto* all : {&ours, &theirs})
