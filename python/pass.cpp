@@ -65,7 +65,7 @@ const std::vector<std::string>& Pass::notices() {
 
 std::vector<std::string> Pass::problems() {
   const auto held = formats_held();
-  return reading_->complete().missing.doubts;  // with the timeline's problems
+  return reading_->complete().missing.reasons();  // with the timeline's problems
 }
 
 u64 Pass::lost() {

@@ -77,7 +77,7 @@ class Sink {
   virtual result<void> begin(u64) { return {}; }
   virtual result<void> add(const TraceRecord& record, const RingName& ring) = 0;
   virtual result<void> put_out() = 0;  // all that was added
-  virtual result<void> add_missing(u64 time, const Missing& missing) = 0;  // refused, unrecorded and doubts: no gap tells them
+  virtual result<void> add_missing(u64 time, const Missing& missing) = 0;  // what no gap tells
   virtual result<void> finish() { return put_out(); }
   virtual u64 left_out() const { return 0; }
 };
@@ -147,12 +147,10 @@ class CsvSink final : public Lines {
     if (cpu >= 0) fmt::format_to(std::back_inserter(out), "{}", cpu);
     fmt::format_to(std::back_inserter(out), ",{}", ring.ring);
   }
-  // Its ring is empty, and the doubts are its fields.
+  // Its ring is empty, and its fields are the reasons why more may be missing.
   void print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) override {
     fmt::format_to(std::back_inserter(out), "{},,,,,,,{},", time, missing.refused + missing.unrecorded);
-    std::string doubts;
-    for (const std::string& doubt : missing.doubts) doubts += (doubts.empty() ? "" : "; ") + doubt;
-    cell(doubts, out);
+    cell(fmt::format("{}", fmt::join(missing.reasons(), "; ")), out);
     append(out, "\r\n");
   }
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
@@ -216,7 +214,7 @@ std::unique_ptr<Sink> make_sink(Format format, WholeFile& file, Reading& reading
 // begun: there was a record.
 result<void> finish(Sink& sink, Reading& reading, bool begun) {
   const Missing& missing = reading.complete().missing;
-  if (missing.refused + missing.unrecorded != 0 || !missing.proved()) {
+  if (missing.refused + missing.unrecorded != 0 || !missing.exact()) {
     const u64 last = reading.totals().last_ns;
     if (!begun) RS_TRY(sink.begin(last));
     RS_TRY(sink.add_missing(last, missing));

@@ -86,7 +86,7 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
                       {"without", hist.without()},
                       {"without_values", std::move(without)},
                       {"lost", totals.missing.count()},
-                      {"proved", totals.missing.proved()},
+                      {"proved", totals.missing.exact()},
                       {"late", totals.late},
                       {"evicted_keys", hist.evicted().keys},
                       {"evicted", hist.evicted().count}});

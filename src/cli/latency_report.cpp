@@ -61,7 +61,7 @@ std::string LatencyReport::json() const {
       {"start", job_.pairs.start}, {"end", job_.pairs.end},        {"key", std::move(keys)},   {"exact", exact()},
       {"pairs", c.pairs},          {"doubtful", c.doubtful},       {"starts", c.starts},       {"ends", c.ends},
       {"repeated", c.repeated},    {"evicted", c.evicted},         {"negative", c.negative},   {"open", c.waiting},
-      {"unmatched", c.unmatched},  {"without_key", c.without_key}, {"lost", missing_.count()}, {"proved", missing_.proved()},
+      {"unmatched", c.unmatched},  {"without_key", c.without_key}, {"lost", missing_.count()}, {"proved", missing_.exact()},
       {"all", std::move(all)}};
   if (pairs_.grouped()) {
     Json groups = Json::array();
@@ -222,7 +222,7 @@ std::string LatencyReport::closing() const {
     out += fmt::format(" {} lost, in {}; {} of the pairs have such a place between start and end and {}",
                        counted(c.lost, "event was", "events were"), counted(c.losses, "place"), format_count(c.doubtful),
                        options_.sure ? "are left out" : "may be none (marked ?; --sure leaves them out)");
-  if (const u64 elsewhere = missing_.count() - missing_.gaps; elsewhere != 0 || !missing_.proved())
+  if (const u64 elsewhere = missing_.count() - missing_.gaps; elsewhere != 0 || !missing_.exact())
     out += fmt::format("{} {} events are missing that nobody can place", c.lost != 0 ? ";" : "",
                        elsewhere == 0 ? "perhaps some" : format_count(elsewhere));
   if (c.evicted != 0)

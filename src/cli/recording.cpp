@@ -61,7 +61,7 @@ void say_summary(const RecordingRun& run, const std::string& where, const std::s
 
 int exit_code(const RecordingRun& run, bool fail_on_loss) {
   if (!run.missing().proved()) return exit_failure;
-  return fail_on_loss && run.missing().count() != 0 ? exit_loss : exit_ok;
+  return fail_on_loss && !run.missing().nothing() ? exit_loss : exit_ok;
 }
 
 int failed_to_start(const Error& error) {

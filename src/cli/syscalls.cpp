@@ -277,7 +277,7 @@ class SyscallTable {
               {"evicted_keys", calls_.evicted().keys},
               {"evicted", calls_.evicted().count},
               {"lost", totals.missing.count()},
-              {"proved", totals.missing.proved()},
+              {"proved", totals.missing.exact()},
               {"exact", exact(totals)}});
     return line_of(j);
   }

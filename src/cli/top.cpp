@@ -63,7 +63,7 @@ std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, c
                       {"count", totals.events - groups.without()},
                       {"without", groups.without()},
                       {"lost", totals.missing.count()},
-                      {"proved", totals.missing.proved()},
+                      {"proved", totals.missing.exact()},
                       {"late", totals.late},
                       {"evicted_keys", groups.evicted().keys},
                       {"evicted", groups.evicted().count}});

@@ -253,7 +253,7 @@ class Watcher {
     fmt::format_to(to,
                    "}},\"keys\":{},\"without\":{},\"lost\":{},\"proved\":{},\"evicted_keys\":{},\"evicted\":{},\"own_cpu\":{:."
                    "3f},\"rings\":[",
-                   p.keys, p.without, p.missing.count(), p.missing.proved(), p.evicted_keys, p.evicted_events, status_.own_cpu);
+                   p.keys, p.without, p.missing.count(), p.missing.exact(), p.evicted_keys, p.evicted_events, status_.own_cpu);
     for (const WatchStatus::Ring& ring : status_.rings) {
       append(out, &ring == status_.rings.data() ? "{\"name\":" : ",{\"name\":");
       append_json_text(ring.name, out);

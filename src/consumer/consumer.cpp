@@ -186,7 +186,7 @@ std::vector<std::string> Consumer::problems() const {
 }
 Consumer::Missing Consumer::missing() const {
   const ringside::Missing& all = state_->reading->complete().missing;
-  return {all.count(), all.doubts};
+  return {all.count(), all.reasons()};
 }
 
 // In this order: what the consumer has opened goes last.

@@ -370,7 +370,10 @@ Missing Trace::missing(u64 gaps) const {
       if (const auto refused = refused_at(*o.server)) all.refused += *refused;
       else all.doubts.push_back(refused.error().sentence);
     }
-    if (o.remote != nullptr) all.refused += o.remote->buffer().refused();
+    if (o.remote != nullptr) {
+      all.refused += o.remote->buffer().refused();
+      all.refused_at_least = all.refused_at_least || !o.remote->buffer().refused_is_exact();
+    }
     if (o.instance == nullptr) continue;
     const PastTotals past = o.instance->past();
     all.refused += o.instance->refused() + past.dropped + past.commit_overrun;

@@ -1,6 +1,7 @@
 #include "export/json.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <cmath>
 
 #include "decode/print_steps.hpp"
@@ -119,9 +120,10 @@ void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& o
   append(out, ",\"cpu\":null,\"ring\":null");
   fmt::format_to(std::back_inserter(out), ",\"lost\":{},\"refused\":{},\"unrecorded\":{},\"doubts\":[",
                  missing.refused + missing.unrecorded, missing.refused, missing.unrecorded);
-  for (const std::string& doubt : missing.doubts) {
-    if (&doubt != &missing.doubts.front()) out.push_back(',');
-    append_json_text(doubt, out);
+  bool first = true;
+  for (const std::string& reason : missing.reasons()) {
+    if (!std::exchange(first, false)) out.push_back(',');
+    append_json_text(reason, out);
   }
   append(out, "]}\n");
 }

@@ -102,7 +102,7 @@ std::string statistics(const TraceDat& dat) {
   if (dat.missing.refused != 0) line(stat_refused, std::to_string(dat.missing.refused));
   if (dat.missing.unrecorded != 0) line(stat_unrecorded, std::to_string(dat.missing.unrecorded));
   if (dat.unordered) line(stat_unordered, "yes");
-  for (const std::string& doubt : dat.missing.doubts) line(stat_doubt, sys::printable(doubt));
+  for (const std::string& reason : dat.missing.reasons()) line(stat_doubt, sys::printable(reason));
   if (!lines.empty()) put_option(out, option_cpustat, lines + '\0');
   return out;
 }

@@ -108,7 +108,7 @@ class RingReader {
     n.read = read_before_ + count_events(pages_[id], read);
     if (buffer_.is_gone()) return left_behind(n);
     n.dropped = refused_;
-    n.refusals = counted_ ? Refusals::in_sum : Refusals::at_least;
+    n.refusals = refusals();
     const Survey s = survey();
     u64 written = s.reader_base;
     for (const PageSeen& p : s.pages) {
@@ -156,6 +156,10 @@ class RingReader {
   u64 refused() const {
     const auto last = last_refused();
     return last ? refused_by(*last) : refused_.load(std::memory_order_relaxed);
+  }
+
+  Refusals refusals() const {
+    return (buffer_.is_gone() ? last_refused().has_value() : counted_) ? Refusals::in_sum : Refusals::at_least;
   }
 
   // Back to sub-buffer 0, with nothing read.
@@ -307,7 +311,7 @@ class RingReader {
     (void)settle();
     if (!salvaging_) begin_salvage();
     n.dropped = refused();
-    n.refusals = last_refused() ? Refusals::in_sum : Refusals::at_least;
+    n.refusals = refusals();
     const u32 end = commit_of(pages_[id_]), read = std::min<u32>(read_, end);
     n.read = read_before_ + count_events(pages_[id_], read);
     n.unread = count_events(pages_[id_], end) - count_events(pages_[id_], read);
@@ -483,6 +487,9 @@ u64 Buffer::refused() const {
   u64 all = 0;
   for (const auto& ring : rings_) all += ring->refused();
   return all;
+}
+bool Buffer::refused_is_exact() const {
+  return std::all_of(rings_.begin(), rings_.end(), [](const auto& ring) { return ring->refusals() == Refusals::in_sum; });
 }
 bool Buffer::readable(u32 ring) const { return ring < rings_.size() && rings_[ring]->readable(); }
 

@@ -79,6 +79,7 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   // What the writer has published so far, without a request.
   Counters counters(u32 ring) const;  // walks the unread sub-buffers
   u64 refused() const;                // of all rings, as of the last swaps; any thread
+  bool refused_is_exact() const;      // the writer told it in each of these; for the sources' thread
 
   // The sources ask the writer once more when they have read everything, as its refused events are not seen otherwise; until it
   // answers, their number is a lower bound (Refusals::at_least). For the sources' thread.

@@ -96,7 +96,7 @@ result<std::optional<Error>> Recorder::complete() {
   if (failure && !run_->failed() && !no_room(*failure)) return tl::unexpected<Error>(*failure);
   const Missing& missing = run_->missing();
   u64 lost = missing.count();
-  const bool proved = missing.proved() && run_->books_are_kept();
+  const bool proved = missing.exact() && run_->books_are_kept();
   if (program_ != nullptr) {
     const Accounted now = program_->accounted();
     if (run_->books_are_kept())

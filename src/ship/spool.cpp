@@ -61,7 +61,7 @@ bool no_room(const Error& error) { return error.code.value() == ENOSPC || error.
 
 CountOfPart count_part(const std::string& dir) {
   if (const auto meta = RecordingMeta::read(dir); meta && meta->complete) {
-    CountOfPart all{0, meta->missing.refused + meta->missing.unrecorded, meta->missing.proved()};
+    CountOfPart all{0, meta->missing.refused + meta->missing.unrecorded, meta->missing.exact()};
     for (const RecordedRing& ring : meta->rings) {
       all.events += ring.events - ring.removed.events;
       all.lost += ring.lost;

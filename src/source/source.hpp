@@ -122,6 +122,12 @@ struct Missing {
   bool proved() const { return doubts.empty(); }  // count() is all that is missing of what was stored
   bool exact() const { return proved() && !refused_at_least; }
   bool nothing() const { return count() == 0 && exact(); }
+  // Why count() may be too small, a sentence each; none if it is exact().
+  std::vector<std::string> reasons() const {
+    std::vector<std::string> all = doubts;
+    if (refused_at_least) all.emplace_back("a writer has not told all the events that it refused");
+    return all;
+  }
 };
 
 class Source {

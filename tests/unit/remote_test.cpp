@@ -405,9 +405,11 @@ TEST_P(Remote, OlderWritersDoNotTellTheirRefusedEvents) {
   EXPECT_EQ(drain(*source).numbers.size(), 1u);
   EXPECT_EQ(source->counters().dropped, 0u);
   EXPECT_EQ(source->counters().refusals, Refusals::at_least);
+  EXPECT_FALSE(w.buffer->refused_is_exact());
   w.answer = nullptr;
   w.buffer->ask_again();
   (void)drain(*source);
+  EXPECT_TRUE(w.buffer->refused_is_exact());
   EXPECT_EQ(source->counters().dropped, 1u);
   EXPECT_EQ(source->counters().refusals, Refusals::in_sum);
 }
