@@ -304,12 +304,14 @@ TEST_F(RecordLive, AFifoWithoutAReaderHoldsNothingUp) {
 TEST_F(RecordLive, AFifosReaderThatLeavesEndsNoRecording) {
   const Outcome o = run("mkfifo out.json; head -c 1 out.json >got & H=$!; " RINGSIDE_BUILD_DIR
                         "/ringside record --libc malloc --to out.json -- sh -c 'ls /etc; until [ -e go ]; do sleep 0.02; done; "
-                        "ls /usr' >/dev/null & P=$!; until [ -s got ] || ! kill -0 $P; do sleep 0.02; done; kill $H; wait $H; "
+                        "for i in $(seq 1000); do ls /usr; if grep -q \"goes on\" said; then break; fi; sleep 0.02; done' "
+                        ">/dev/null 2>said & P=$!; until [ -s got ] || ! kill -0 $P; do sleep 0.02; done; kill $H; wait $H; "
                         "touch go; wait $P");
-  EXPECT_EQ(o.code, 1) << o.err;
-  EXPECT_NE(o.err.find("out.json: Broken pipe; the recording goes on in out.json.parts"), std::string::npos) << o.err;
-  EXPECT_NE(o.err.find("out.json has a part of the events"), std::string::npos) << o.err;
-  EXPECT_EQ(report("out.json.parts").size(), recorded(o.err.substr(o.err.find(" events, ") - 12))) << o.err;
+  const std::string said = test::slurp(dir + "/said");
+  EXPECT_EQ(o.code, 1) << said;
+  EXPECT_NE(said.find("out.json: Broken pipe; the recording goes on in out.json.parts"), std::string::npos) << said;
+  EXPECT_NE(said.find("out.json has a part of the events"), std::string::npos) << said;
+  EXPECT_EQ(report("out.json.parts").size(), recorded(said.substr(said.find(" events, ") - 12))) << said;
   EXPECT_EQ(ringside("list --json").out, "[]\n");
 }
 

@@ -61,7 +61,7 @@ int main(int count, char** words) {
   }
   while (count > 1) caller_of_spun(1'000'000'000);
   sampled::begin();
-  caller_of_spun(50'000'000);
+  caller_of_spun(200'000'000);
   sampled::end();
   in_kernel();
   for (int i = 0; i < 3; ++i) {
