@@ -127,8 +127,9 @@ TEST_F(ExportTo, TheKernelAndAProgramOnOneTimeline) {
 
 TEST_F(ExportTo, StacksAndSamplesAreWholeInPerfetto) {
   if (auto kernel = tracefs_dir(); !kernel) GTEST_SKIP() << kernel.error().sentence;
-  const Outcome o =
-      ringside("record -b 16M -o data --libc malloc --stack --kstack -e sched_switch --sample 1kHz -- ls -lR /etc");
+  const Outcome o = ringside(
+      "record -b 16M -o data --libc malloc --stack --kstack -e sched_switch --sample 1kHz -- "
+      "sh -c \"awk 'BEGIN { for (i = 0; i < 10000000; ++i) n += i }'; ls -lR /etc\"");
   ASSERT_EQ(o.code, 0) << o.err;
   expect_all("data");
   u64 samples = 0, of_kernel = 0, of_program = 0;
