@@ -18,11 +18,55 @@ namespace ringside {
 
 typedef u8 Sixteen [[gnu::vector_size(16)]];  // a register
 
+// Appends to a buffer, and knows its end better than that meanwhile: fmt's buffer calls a function for each part. The text is
+// in the buffer when this ends.
+class Appender {
+ public:
+  explicit Appender(fmt::memory_buffer& out) : out_(out) { resume(); }
+  Appender(const Appender&) = delete;
+  Appender& operator=(const Appender&) = delete;
+  ~Appender() { settle(); }
+  // Where at least so many bytes may be written; end_at(): where the text ends then.
+  RINGSIDE_INLINE char* room(size_t bytes) {
+    if (static_cast<size_t>(limit_ - end_) < bytes) [[unlikely]] grow(bytes);
+    return end_;
+  }
+  void end_at(char* end) { end_ = end; }
+  void push_back(char c) {
+    *room(1) = c;
+    ++end_;
+  }
+  void fill(char c, size_t count) {
+    __builtin_memset(room(count), c, count);
+    end_ += count;
+  }
+  // use(buffer) may append to the buffer itself.
+  template <class Use>
+  void to_buffer(const Use& use) {
+    settle();
+    use(out_);
+    resume();
+  }
+
+ private:
+  void settle() { out_.resize(static_cast<size_t>(end_ - out_.data())); }
+  void resume() {
+    end_ = out_.end();
+    limit_ = out_.data() + out_.capacity();
+  }
+  [[gnu::noinline]] void grow(size_t bytes) {
+    to_buffer([bytes](fmt::memory_buffer& out) { out.reserve(out.size() + bytes); });
+  }
+  fmt::memory_buffer& out_;
+  char *end_, *limit_;
+};
+
 // Inline, and by words that overlap, because most parts of a line are a few bytes long.
-RINGSIDE_INLINE void append(fmt::memory_buffer& out, std::string_view s) {
-  const size_t at = out.size(), size = s.size();
-  out.resize(at + size);
-  const auto ends = [to = out.data() + at, from = s.data(), size]<class Word>(Word first) {
+RINGSIDE_INLINE void append(Appender& out, std::string_view s) {
+  const size_t size = s.size();
+  char* const to = out.room(size);
+  out.end_at(to + size);
+  const auto ends = [to, from = s.data(), size]<class Word>(Word first) __attribute__((always_inline)) {
     Word last;
     __builtin_memcpy(&first, from, sizeof first);
     __builtin_memcpy(&last, from + size - sizeof last, sizeof last);
@@ -30,7 +74,7 @@ RINGSIDE_INLINE void append(fmt::memory_buffer& out, std::string_view s) {
     __builtin_memcpy(to + size - sizeof last, &last, sizeof last);
   };
   if (size > 32)
-    __builtin_memcpy(out.data() + at, s.data(), size);
+    __builtin_memcpy(to, s.data(), size);
   else if (size > 16)
     ends(Sixteen{});
   else if (size >= 8)
@@ -40,7 +84,11 @@ RINGSIDE_INLINE void append(fmt::memory_buffer& out, std::string_view s) {
   else if (size >= 2)
     ends(u16{});
   else if (size == 1)
-    out.data()[at] = s.front();
+    *to = s.front();
+}
+inline void append(fmt::memory_buffer& out, std::string_view s) {
+  Appender to(out);
+  append(to, s);
 }
 
 // A text that is copied often: by sixteen bytes, of which some lie behind its end.
@@ -141,24 +189,21 @@ inline char* put_pointer(char* to, u64 value) {
 }
 constexpr size_t most_digits = 32;  // with what put_without_zeros writes behind the end
 
-// put(to) writes at most most_digits bytes, and returns their end.
-template <class Put>
-inline void append_digits(fmt::memory_buffer& out, const Put& put) {
-  const size_t at = out.size();
-  out.resize(at + most_digits);
-  out.resize(static_cast<size_t>(put(out.data() + at) - out.data()));
-}
 }  // namespace detail
 
-inline void append_decimal(i64 value, bool is_signed, fmt::memory_buffer& out) {
-  detail::append_digits(out, [&](char* to) { return detail::put_decimal(to, static_cast<u64>(value), is_signed); });
+inline void append_decimal(i64 value, bool is_signed, Appender& out) {
+  out.end_at(detail::put_decimal(out.room(detail::most_digits), static_cast<u64>(value), is_signed));
 }
 // 1f, without 0x.
-inline void append_base16(u64 value, fmt::memory_buffer& out) {
-  detail::append_digits(out, [&](char* to) { return detail::put_hex(to, value); });
+inline void append_base16(u64 value, Appender& out) { out.end_at(detail::put_hex(out.room(detail::most_digits), value)); }
+inline void append_pointer(u64 value, Appender& out) { out.end_at(detail::put_pointer(out.room(detail::most_digits), value)); }
+inline void append_decimal(i64 value, bool is_signed, fmt::memory_buffer& out) {
+  Appender to(out);
+  append_decimal(value, is_signed, to);
 }
-inline void append_pointer(u64 value, fmt::memory_buffer& out) {
-  detail::append_digits(out, [&](char* to) { return detail::put_pointer(to, value); });
+inline void append_base16(u64 value, fmt::memory_buffer& out) {
+  Appender to(out);
+  append_base16(value, to);
 }
 
 // The shortest decimal that reads back as the same float or double of `size` bytes.

@@ -39,9 +39,9 @@ class LineTemplate {
 
   // other(index, out) appends what is no whole number.
   template <class Other>
-  void print(Bytes payload, fmt::memory_buffer& out, const Other& other) const {
+  void print(Bytes payload, Appender& out, const Other& other) const {
     const char* from = texts_.data();
-    char* to = room(out);
+    char* to = out.room(bound_);
     for (const Part& part : parts_) {
       to = CopiedText::put(to, from, part.literal_size);
       from += part.literal_size;
@@ -52,13 +52,13 @@ class LineTemplate {
           to = put(to, part.number, read(part.number, payload));
           break;
         case Kind::other:
-          out.resize(static_cast<size_t>(to - out.data()));
+          out.end_at(to);
           other(part.index, out);
-          to = room(out);
+          to = out.room(bound_);
           break;
       }
     }
-    out.resize(static_cast<size_t>(to - out.data()));
+    out.end_at(to);
   }
 
  private:
@@ -73,10 +73,6 @@ class LineTemplate {
   Part& part() {
     if (parts_.empty() || parts_.back().kind != Kind::none) parts_.emplace_back();
     return parts_.back();
-  }
-  char* room(fmt::memory_buffer& out) const {
-    out.reserve(out.size() + bound_);
-    return out.data() + out.size();
   }
   static char* put(char* to, const Number& number, u64 value) {
     using Form = Number::Form;

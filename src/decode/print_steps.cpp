@@ -142,28 +142,24 @@ u32 decimal_digits(u64 value) {
 }
 
 // A number with printf's width and flags.
-void append_padded(const PrintStep& step, i64 value, fmt::memory_buffer& out) {
+void append_padded(const PrintStep& step, i64 value, Appender& out) {
   const bool hex = step.kind == Kind::hex, negative = !hex && step.is_signed && value < 0;
   const u64 amount = negative ? 0 - static_cast<u64>(value) : static_cast<u64>(value);
   const std::string_view sign = negative ? "-" : hex && step.base && value != 0 ? "0x" : "";
   const size_t size = sign.size() + (hex ? hex_digits(amount) : decimal_digits(amount)),
                fill = step.min_width > size ? step.min_width - size : 0;
-  const auto pad = [&](char with) {
-    out.resize(out.size() + fill);
-    std::memset(out.end() - fill, with, fill);
-  };
-  if (!step.left && !step.zeros) pad(' ');
+  if (!step.left && !step.zeros) out.fill(' ', fill);
   append(out, sign);
-  if (!step.left && step.zeros) pad('0');
+  if (!step.left && step.zeros) out.fill('0', fill);
   if (hex)
     append_base16(amount, out);
   else
     append_decimal(static_cast<i64>(amount), false, out);
-  if (step.left) pad(' ');
+  if (step.left) out.fill(' ', fill);
 }
 
 // %pS; %ps is the same without the distance.
-void append_address(const PrintStep& step, u64 address, const Symbols& symbols, fmt::memory_buffer& out) {
+void append_address(const PrintStep& step, u64 address, const Symbols& symbols, Appender& out) {
   const Symbols::Symbol* symbol = symbols.find(address);
   if (symbol != nullptr) append(out, symbol->name);
   if (symbol != nullptr && !step.base) return;
@@ -172,34 +168,33 @@ void append_address(const PrintStep& step, u64 address, const Symbols& symbols, 
 }
 
 // A text of the traced program is printed within one line and often on a terminal: no control characters.
-void append_text(std::string_view text, fmt::memory_buffer& out) {
-  if (std::none_of(text.begin(), text.end(), sys::is_control)) return append(out, text);
+void append_text(std::string_view text, Appender& out) {
+  if (!sys::has_control(text)) [[likely]] return append(out, text);
   for (const char c : text) {
-    if (!sys::is_control(c))
-      out.push_back(c);
+    if (sys::is_control(c))
+      append(out, fmt::format("\\x{:02x}", static_cast<unsigned char>(c)));
     else
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(c));
+      out.push_back(c);
   }
 }
 
-void append_sized(const TextSize& size, std::string_view text, fmt::memory_buffer& out) {
+void append_sized(const TextSize& size, std::string_view text, Appender& out) {
   text = text.substr(0, size.most);
   const size_t fill = size.least > text.size() ? size.least - text.size() : 0;
-  const auto pad = [&] { out.resize(out.size() + fill), std::memset(out.end() - fill, ' ', fill); };
-  if (!size.left) pad();
+  if (!size.left) out.fill(' ', fill);
   append_text(text, out);
-  if (size.left) pad();
+  if (size.left) out.fill(' ', fill);
 }
 
 // With the step's width and precision.
-void append_text(const PrintStep& step, const EventFormat& type, Bytes payload, std::string_view text, fmt::memory_buffer& out) {
+void append_text(const PrintStep& step, const EventFormat& type, Bytes payload, std::string_view text, Appender& out) {
   if (step.min_width == 0 && step.precision < 0 && step.star.empty()) [[likely]]
     append_text(text, out);
   else
     append_sized(text_size(step, type, payload), text, out);
 }
 
-void append_flags(const PrintStep& step, const TextSize& size, u64 value, fmt::memory_buffer& out) {
+void append_flags(const PrintStep& step, const TextSize& size, u64 value, Appender& out) {
   bool first = true;
   for (const auto& [bit, name] : step.names) {
     if (value == 0 && !first) return;
@@ -219,12 +214,12 @@ void append_flags(const PrintStep& step, const TextSize& size, u64 value, fmt::m
 }
 
 // {1,2}; with a text between the elements, as trace-cmd prints __print_array: 1 2.
-void append_list(const Field& field, u32 each, Bytes bytes, const std::string& between, fmt::memory_buffer& out) {
+void append_list(const Field& field, u32 each, Bytes bytes, const std::string& between, Appender& out) {
   if (between.empty()) out.push_back('{');
   for (size_t at = 0; each != 0 && at + each <= bytes.size; at += each) {
     if (at != 0) append(out, between.empty() ? "," : between);
     if (field.is_float) {
-      ringside::append_floating(element_floating(bytes.data + at, each), each, out);
+      out.to_buffer([&](auto& to) { ringside::append_floating(element_floating(bytes.data + at, each), each, to); });
       continue;
     }
     append_decimal(element_integer(bytes.data + at, each, field.is_signed), field.is_signed, out);
@@ -233,7 +228,7 @@ void append_list(const Field& field, u32 each, Bytes bytes, const std::string& b
 }
 
 // star: what * stands for.
-void append_formatted(const PrintStep& step, i64 value, const i32* star, fmt::memory_buffer& out) {
+void append_formatted(const PrintStep& step, i64 value, const i32* star, Appender& out) {
   char text[2 * PrintStep::largest_size + 64];
   const bool character = step.text.back() == 'c';
   const char* const format = step.text.c_str();
@@ -246,12 +241,12 @@ void append_formatted(const PrintStep& step, i64 value, const i32* star, fmt::me
                 : character     ? std::snprintf(text, sizeof text, format, c)
                                 : std::snprintf(text, sizeof text, format, number);
 #pragma GCC diagnostic pop
-  if (n > 0) out.append(text, text + std::min(n, int{sizeof text} - 1));
+  if (n > 0) append(out, {text, std::min<size_t>(static_cast<size_t>(n), sizeof text - 1)});
 }
 
-void append_floating(const PrintStep& step, const Field& field, double value, fmt::memory_buffer& out) {
+void append_floating(const PrintStep& step, const Field& field, double value, Appender& out) {
   if (step.text.empty()) {
-    ringside::append_floating(value, field.size, out);
+    out.to_buffer([&](auto& to) { ringside::append_floating(value, field.size, to); });
     return;
   }
   char text[128];
@@ -259,7 +254,7 @@ void append_floating(const PrintStep& step, const Field& field, double value, fm
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
   const int n = std::snprintf(text, sizeof text, step.text.c_str(), value);
 #pragma GCC diagnostic pop
-  if (n > 0) out.append(text, text + std::min(n, int{sizeof text} - 1));
+  if (n > 0) append(out, {text, std::min<size_t>(static_cast<size_t>(n), sizeof text - 1)});
 }
 
 }  // namespace
@@ -272,7 +267,7 @@ const std::string* symbol_of(const std::vector<std::pair<i64, std::string>>& sym
 }
 
 // The star of %*ph counts bytes, that of %*pb counts bits.
-static void print_memory(const PrintStep& step, const EventFormat& type, Bytes payload, fmt::memory_buffer& out) {
+static void print_memory(const PrintStep& step, const EventFormat& type, Bytes payload, Appender& out) {
   const Field& field = type.fields[step.field];
   Bytes bytes = read_bytes(payload, field);
   const bool located = field.kind == FieldKind::loc_array || field.kind == FieldKind::loc_text || field.size == 0;
@@ -281,10 +276,10 @@ static void print_memory(const PrintStep& step, const EventFormat& type, Bytes p
     const auto count = static_cast<u64>(std::max<i32>(static_cast<i32>(value_of(step.star, type, payload)), 0));
     bytes.size = std::min<u64>(bytes.size, step.text[0] == 'b' ? (count + 7) / 8 : count);
   }
-  append_memory(step.text, bytes, size, out);
+  out.to_buffer([&](auto& to) { append_memory(step.text, bytes, size, to); });
 }
 
-static void append_kernel_text(const TextSize& size, u64 address, const FormatContext& context, fmt::memory_buffer& out) {
+static void append_kernel_text(const TextSize& size, u64 address, const FormatContext& context, Appender& out) {
   const auto known = context.strings.find(address);
   if (known == context.strings.end()) return append_base16(address, out);
   std::string_view text = known->second;
@@ -293,7 +288,7 @@ static void append_kernel_text(const TextSize& size, u64 address, const FormatCo
 }
 
 static void print_field(const PrintStep& step, const EventFormat& type, Bytes payload, const FormatContext& context,
-                        fmt::memory_buffer& out) {
+                        Appender& out) {
   const Field& field = type.fields[step.field];
   switch (step.kind) {
     case Kind::literal:
@@ -351,16 +346,16 @@ static void print_field(const PrintStep& step, const EventFormat& type, Bytes pa
       append_list(field, step.width, limited(step, type, payload), step.text, out);
       break;
     case Kind::bytes:
-      append_hex(limited(step, type, payload), step.text, out);
+      out.to_buffer([&](auto& to) { append_hex(limited(step, type, payload), step.text, to); });
       break;
     case Kind::memory:
       print_memory(step, type, payload, out);
       break;
     case Kind::bitmap:
-      append_bitmap(read_bytes(payload, field), out);
+      out.to_buffer([&](auto& to) { append_bitmap(read_bytes(payload, field), to); });
       break;
     case Kind::bit_ranges:
-      append_bit_ranges(read_bytes(payload, field), out);
+      out.to_buffer([&](auto& to) { append_bit_ranges(read_bytes(payload, field), to); });
       break;
     case Kind::formatted: {
       const i32 star = step.star.empty() ? 0 : star_of(step, type, payload);
@@ -371,7 +366,7 @@ static void print_field(const PrintStep& step, const EventFormat& type, Bytes pa
 }
 
 static void run(std::span<const PrintStep> steps, const EventFormat& type, Bytes payload, const FormatContext& context,
-                fmt::memory_buffer& out) {
+                Appender& out) {
   for (const PrintStep& step : steps) {
     if (step.kind == Kind::literal)
       append(out, step.text);
@@ -383,7 +378,8 @@ static void run(std::span<const PrintStep> steps, const EventFormat& type, Bytes
 }
 
 void run_steps(const EventFormat& type, Bytes payload, const FormatContext& context, fmt::memory_buffer& out) {
-  type.line.print(payload, out, [&](u32 step, auto&) { run({&type.steps[step], 1}, type, payload, context, out); });
+  Appender to(out);
+  type.line.print(payload, to, [&](u32 step, Appender&) { run({&type.steps[step], 1}, type, payload, context, to); });
 }
 
 }  // namespace ringside

@@ -8,6 +8,9 @@
 #include "sys/text.hpp"
 
 namespace ringside {
+
+static void append_json_text(std::string_view text, Appender& out);
+
 namespace {
 
 // Bytes of the UTF-8 sequence at the start of `s`; 0: there is none (overlong, surrogate, beyond Unicode, cut).
@@ -30,21 +33,21 @@ size_t utf8_length(std::string_view s) {
   return 0;
 }
 
-void append_integer(i64 value, bool is_signed, fmt::memory_buffer& out) {
+void append_integer(i64 value, bool is_signed, Appender& out) {
   const bool quoted = needs_text(value, is_signed);
   if (quoted) out.push_back('"');
   append_decimal(value, is_signed, out);
   if (quoted) out.push_back('"');
 }
 
-void append_number(double value, u32 size, fmt::memory_buffer& out) {
+void append_number(double value, u32 size, Appender& out) {
   if (std::isfinite(value))
-    append_floating(value, size, out);
+    out.to_buffer([&](auto& to) { append_floating(value, size, to); });
   else
     append(out, "null");
 }
 
-void append_value(Bytes payload, const Field& field, fmt::memory_buffer& out) {
+void append_value(Bytes payload, const Field& field, Appender& out) {
   switch (field.kind) {
     case FieldKind::integer: {
       const i64 value = read_integer(payload, field);
@@ -114,12 +117,13 @@ std::string as_utf8(std::string_view bytes) {
   return out;
 }
 
-void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) {
+void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& buffer) {
+  Appender out(buffer);
   append(out, "{\"ts\":");
   append_integer(static_cast<i64>(time), false, out);
   append(out, ",\"cpu\":null,\"ring\":null");
-  fmt::format_to(std::back_inserter(out), ",\"lost\":{},\"refused\":{},\"unrecorded\":{},\"doubts\":[",
-                 missing.refused + missing.unrecorded, missing.refused, missing.unrecorded);
+  append(out, fmt::format(",\"lost\":{},\"refused\":{},\"unrecorded\":{},\"doubts\":[",
+                          missing.refused + missing.unrecorded, missing.refused, missing.unrecorded));
   bool first = true;
   for (const std::string& reason : missing.reasons()) {
     if (!std::exchange(first, false)) out.push_back(',');
@@ -128,7 +132,7 @@ void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& o
   append(out, "]}\n");
 }
 
-void append_json_text(std::string_view text, fmt::memory_buffer& out) {
+static void append_json_text(std::string_view text, Appender& out) {
   const auto plain = [](char c) { return static_cast<signed char>(c) >= 0x20 && c != '"' && c != '\\' && c != 0x7F; };
   out.push_back('"');
   while (!text.empty()) {
@@ -146,13 +150,17 @@ void append_json_text(std::string_view text, fmt::memory_buffer& out) {
       out.push_back('\\');
       out.push_back(c);
     } else if (sys::is_control(c)) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+      append(out, fmt::format("\\u{:04x}", static_cast<unsigned>(c)));
     } else {
       append(out, text.substr(0, length));
     }
     text.remove_prefix(length);
   }
   out.push_back('"');
+}
+void append_json_text(std::string_view text, fmt::memory_buffer& out) {
+  Appender to(out);
+  append_json_text(text, to);
 }
 
 JsonLines::Event JsonLines::describe(u32 id, const EventType* type) {
@@ -205,13 +213,16 @@ const std::string& JsonLines::thread(const TraceRecord& record, i32 tid, const R
   return t.text;
 }
 
-void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) {
+void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& buffer) {
+  Appender out(buffer);
   append(out, "{\"ts\":");
   append_integer(static_cast<i64>(record.time), false, out);
   if (record.lost != 0) {
-    append_cpu(ring.its_cpu(), out);
-    append_place(ring, out);
-    fmt::format_to(std::back_inserter(out), ",\"lost\":{}}}\n", record.lost);
+    out.to_buffer([&](fmt::memory_buffer& to) {
+      append_cpu(ring.its_cpu(), to);
+      append_place(ring, to);
+      fmt::format_to(std::back_inserter(to), ",\"lost\":{}}}\n", record.lost);
+    });
     return;
   }
   const Common common = read_common(record.payload);
@@ -222,12 +233,12 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   append(out, names.name);
   if (type == nullptr || !type->parsed()) {
     append(out, "\"hex\":\"");
-    append_hex(record.payload, " ", out);
+    out.to_buffer([&](auto& to) { append_hex(record.payload, " ", to); });
     append(out, "\"}}\n");
     return;
   }
   const Field* const fields = type->fields().data();
-  names.rest.print(record.payload, out, [&](u32 n, auto&) { append_value(record.payload, fields[n], out); });
+  names.rest.print(record.payload, out, [&](u32 n, Appender&) { append_value(record.payload, fields[n], out); });
   const SyscallWords words = syscalls_.read(*type, record.payload);
   for (const auto& [key, word] : {std::pair(",\"syscall\":", words.call), std::pair(",\"error\":", words.error)}) {
     if (word.empty()) continue;

@@ -95,7 +95,7 @@ TEST(Line, TemplatesPrintWhatFieldsSay) {
         expected += number.prints_signed ? std::to_string(kept) : std::to_string(bits);
     }
     fmt::memory_buffer out;
-    line.print(payload, out,
+    line.print(payload, Appender(out),
                [](u32 index, auto& to) { append(to, "<" + std::to_string(index) + std::string(index * 100, '>')); });
     ASSERT_EQ(std::string(out.data(), out.size()), expected);
   }
