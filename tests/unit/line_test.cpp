@@ -5,6 +5,7 @@
 #include <random>
 
 #include "decode/formats.hpp"
+#include "sys/text.hpp"
 
 namespace ringside {
 namespace {
@@ -54,6 +55,18 @@ TEST(Line, TextsOfEachLengthAreCopied) {
   }
 }
 
+TEST(Line, EachControlCharacterIsFoundAtEachPlace) {
+  for (size_t size = 0; size < 20; ++size)
+    for (size_t at = 0; at < size; ++at)
+      for (int c = 0; c < 256; ++c)
+        for (const char other : {' ', '~', '\xFF', '\x80', '\xA0'}) {
+          std::string text(size, other);
+          ASSERT_FALSE(sys::has_control(text));
+          text[at] = static_cast<char>(c);
+          ASSERT_EQ(sys::has_control(text), c < 0x20 || c == 0x7F) << size << " " << at << " " << c;
+        }
+}
+
 // Any payload, of any length: what lies beyond it reads as 0, and nothing beyond it is read (ASan checks).
 TEST(Line, TemplatesPrintWhatFieldsSay) {
   std::mt19937 random(2);
@@ -95,8 +108,12 @@ TEST(Line, TemplatesPrintWhatFieldsSay) {
         expected += number.prints_signed ? std::to_string(kept) : std::to_string(bits);
     }
     fmt::memory_buffer out;
-    line.print(payload, Appender(out),
-               [](u32 index, auto& to) { append(to, "<" + std::to_string(index) + std::string(index * 100, '>')); });
+    {
+      Appender to(out);
+      line.print(payload, to, [](u32 index, Appender& into) {
+        append(into, "<" + std::to_string(index) + std::string(index * 100, '>'));
+      });
+    }
     ASSERT_EQ(std::string(out.data(), out.size()), expected);
   }
 }
