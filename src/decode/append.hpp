@@ -26,7 +26,7 @@ class Appender {
   Appender(const Appender&) = delete;
   Appender& operator=(const Appender&) = delete;
   ~Appender() { settle(); }
-  // Where at least so many bytes may be written; end_at(): where the text ends then.
+  // Where `bytes` bytes may be written, or more; end_at(): where the text ends then.
   RINGSIDE_INLINE char* room(size_t bytes) {
     if (static_cast<size_t>(limit_ - end_) < bytes) [[unlikely]] grow(bytes);
     return end_;
