@@ -40,12 +40,15 @@ class Appender {
     __builtin_memset(room(count), c, count);
     end_ += count;
   }
-  // use(buffer) may append to the buffer itself.
+  // use(buffer) may append to the buffer itself, and throw where memory is short.
   template <class Use>
   void to_buffer(const Use& use) {
     settle();
+    struct Then {
+      ~Then() { of.resume(); }
+      Appender& of;
+    } const then{*this};
     use(out_);
-    resume();
   }
 
  private:

@@ -1,8 +1,8 @@
 #include "export/json.hpp"
 
 #include <algorithm>
-#include <utility>
 #include <cmath>
+#include <utility>
 
 #include "decode/print_steps.hpp"
 #include "sys/text.hpp"

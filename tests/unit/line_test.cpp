@@ -1,7 +1,9 @@
 // The parts of a line: digits by arithmetic on words, and templates, both against the plain way.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <new>
 #include <random>
 
 #include "decode/formats.hpp"
@@ -53,6 +55,22 @@ TEST(Line, TextsOfEachLengthAreCopied) {
     std::vector<char> room(copied.room());
     ASSERT_EQ(std::string(room.data(), copied.put(room.data())), text);
   }
+}
+
+TEST(Line, AFailureLeavesThePartsBefore) {
+  fmt::memory_buffer out;
+  EXPECT_THROW(
+      {
+        Appender to(out);
+        append(to, "a");
+        to.to_buffer([](fmt::memory_buffer& buffer) {
+          buffer.resize(100'000);  // it moves
+          std::fill(buffer.begin() + 1, buffer.end(), 'b');
+          throw std::bad_alloc();
+        });
+      },
+      std::bad_alloc);
+  EXPECT_EQ(std::string(out.data(), out.size()), "a" + std::string(99'999, 'b'));
 }
 
 TEST(Line, EachControlCharacterIsFoundAtEachPlace) {
