@@ -276,7 +276,7 @@ result<std::string> Server::post(const std::string& parameters, std::string_view
         std::errc::not_connected,
         where + " speaks no TLS there (" + reason +
             "): name the port of https, as clickhouse://HOST:8443/DATABASE, or leave `tls = yes` out of the --config file");
-  const bool closed = done == CURLE_GOT_NOTHING || done == CURLE_RECV_ERROR;
+  const bool closed = done == CURLE_GOT_NOTHING || done == CURLE_RECV_ERROR || done == CURLE_SEND_ERROR;
   if (done != CURLE_OK)
     return refuse(
         std::errc::not_connected,
