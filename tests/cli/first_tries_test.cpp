@@ -49,7 +49,7 @@ TEST_F(FirstTries, AnEarlierProgramsEventsAreInNoRateAndNoLoss) {
   make_web();
   ASSERT_GT(json::parse(ringside("top web --once --json").out).at("lost"), 0);
   for (const char* typed :
-       {"top web --json --interval 50ms --duration 400ms", "watch web --json --interval 50ms --duration 400ms"}) {
+       {"top web --json --interval 50ms --duration 2s", "watch web --json --interval 50ms --duration 2s"}) {
     const auto pictures = lines(ringside(typed).out);
     ASSERT_GE(pictures.size(), 2u) << typed;
     for (size_t n = 0; n < pictures.size(); ++n) {

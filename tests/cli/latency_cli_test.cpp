@@ -240,7 +240,10 @@ TEST_F(KernelLatency, SystemCallsLive) {
 
 // Ctrl-C ends with the final table.
 TEST_F(KernelLatency, CtrlCEndsWithTheTable) {
-  const Outcome o = run("timeout --foreground -s INT 2 " RINGSIDE_BUILD_DIR "/ringside latency wakeup --slowest 3; true");
+  const Outcome o = run("env --default-signal=INT " RINGSIDE_BUILD_DIR
+                        "/ringside latency wakeup --slowest 3 2>log & P=$!; "
+                        "until grep -qs Ctrl-C log || ! kill -0 $P 2>/dev/null; do sleep 0.02; done; sleep 1; "
+                        "kill -INT $P; wait $P; cat log >&2");
   EXPECT_NE(o.out.find("sched:sched_switch"), std::string::npos) << o.out << o.err;
   EXPECT_NE(o.out.find("\nstarts "), std::string::npos) << o.out << o.err;
 }

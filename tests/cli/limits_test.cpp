@@ -221,7 +221,11 @@ TEST_F(Limits, AFileThatMayNotGrow) {
 TEST_F(Limits, AFullDiskAndTheKernelsEvents) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   if (!disk("1M")) GTEST_SKIP() << "cannot mount a tmpfs: it takes root";
-  const Outcome o = ringside("record -e syscalls:sys_enter_read -o disk/r --" + std::string(writer) + "0'");
+  // The command ends when this is said; how soon the recorder looks does not matter.
+  const Outcome o = ringside(
+      "record -e syscalls:sys_enter_read -o disk/r -- sh -c 'dd if=/dev/zero of=/dev/null bs=1 count=100000 2>/dev/null; "
+      "for n in $(seq 1000); do grep -q \"goes on\" said && break; sleep 0.02; done; touch mark' 2>said; C=$?; cat said >&2; "
+      "exit $C");
   EXPECT_EQ(o.code, 1) << o.err;
   EXPECT_TRUE(fs::exists(dir + "/mark")) << o.err;
   EXPECT_NE(o.err.find("; the recording ends here, the command goes on"), std::string::npos) << o.err;

@@ -132,8 +132,8 @@ TEST_F(MissingCli, ALineThatBreaksOff) {
           tool + "stream none -o none.data");
   EXPECT_EQ(o.code, 1) << o.err;
   // Damaged at the end, and stopped before its writer's end.
-  o = run("mkfifo line; { head -c 20000 all; head -c 300 /dev/zero; exec sleep 100; } >line & " + tool +
-          "stream line --duration 300ms -o stopped.data; C=$?; kill $!; exit $C");
+  o = run("mkfifo line; exec 3<>line; { head -c 20000 all; head -c 300 /dev/zero; } >&3; " + tool +
+          "stream line --duration 300ms -o stopped.data");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("the last bytes belong to no good frame"), std::string::npos) << o.err;
   // The board begins anew, and the first frames of its second life are lost.

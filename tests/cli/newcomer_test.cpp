@@ -350,7 +350,7 @@ TEST_F(NewcomerAsRoot, OptionsOfOtherToolsThatMeanTheSameHere) {
   EXPECT_THAT(names(), testing::Contains("ftrace:kernel_stack"));
   ASSERT_EQ(ringside("record -q -z -e sched:sched_process_exec true").code, 0);
   EXPECT_THAT(names(), testing::Contains("sched:sched_process_exec"));
-  ASSERT_EQ(run("sleep 5 & P=$!; " + tool + " record -q -e sched:sched_process_exit -P $P " + kill_and_wait).code, 0);
+  ASSERT_EQ(run("sleep 60 & P=$!; " + tool + " record -q -e sched:sched_process_exit -P $P " + kill_and_wait).code, 0);
   EXPECT_EQ(events().size(), 1u);
 }
 

@@ -124,8 +124,8 @@ TEST_F(Probes, EventsOfOurOwnAreUsdtProbes) {
 TEST_F(Probes, AKilledRecordersDefinitionsAreRemovedByTheNext) {
   const std::string probe = "-e uprobe:" + probed + ":probed_work ";
   const std::string start = "(exec " RINGSIDE_BUILD_DIR "/ringside record -q -o ";
-  const Outcome two = run(start + "killed " + probe + probed + " 100 100000) >/dev/null & echo $!; " + start + "living " +
-                          probe + probed + " 100 100000) >/dev/null & echo $!");
+  const Outcome two = run(start + "killed " + probe + probed + " 300 100000) >/dev/null & echo $!; " + start + "living " +
+                          probe + probed + " 300 100000) >/dev/null & echo $!");
   std::istringstream numbers(two.out);
   pid_t killed = 0, living = 0;
   numbers >> killed >> living;

@@ -74,7 +74,7 @@ TEST_F(RemoteCli, StartsTheWriterAndStopsWithIt) {
 }
 
 TEST_F(RemoteCli, TopAndStat) {
-  Outcome o = beside(std::string(tool) + "top w --once --interval 300ms --json");
+  Outcome o = beside(std::string(tool) + "top w --once --interval 300ms --look-ahead 5s --json");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("\"event\":\"app:tick\""), std::string::npos) << o.out;
   o = beside(std::string(tool) + "stat w --json");
@@ -87,7 +87,7 @@ TEST_F(RemoteCli, TopAndStat) {
 
 TEST_F(RemoteCli, AStoppedWriterDoesNotBlock) {
   const Outcome o = beside(
-      "remote w --layout footers --patience 100ms -o rec; more rec 10; kill -STOP $P; "
+      "remote w --layout footers --patience 1s -o rec; more rec 10; kill -STOP $P; "
       "until grep -q 'does not answer' log; do sleep 0.02; done; kill -CONT $P; more rec $(ticks rec); over");
   EXPECT_EQ(o.code, 0) << o.err;
   const auto meta = RecordingMeta::read(dir + "/rec");

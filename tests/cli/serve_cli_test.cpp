@@ -31,10 +31,11 @@ struct ServeCli : test::BinaryTest {
     waitpid(test::start_tick_writer(web, ticks), &status, 0);
     ASSERT_EQ(status, 0);
   }
-  // A shell's command beside `ringside serve web --socket ./s OPTIONS`.
+  // A shell's command beside `ringside serve web --socket ./s OPTIONS` that answers.
   Outcome beside(const std::string& command, const std::string& options = "") const {
     return run(tool + "serve web --socket s " + options +
-               " 2>log & S=$!; until [ -S s ]; do kill -0 $S || break; sleep 0.02; done; " + command +
+               " 2>log & S=$!; until " + tool +
+               "stat s >/dev/null 2>&1; do kill -0 $S || break; sleep 0.02; done; " + command +
                "; C=$?; kill -INT $S; wait $S || cat log >&2; exit $C");
   }
   const std::string tool = RINGSIDE_BUILD_DIR "/ringside ";

@@ -97,7 +97,7 @@ TEST_F(TriggerCli, BeginsWhenItIsArmed) {
 
 TEST_F(TriggerCli, TheEndMayComeFirst) {
   const Outcome o =
-      ringside("trigger 'unit:number if n == 1000' --duration 300ms -- " RINGSIDE_BUILD_DIR "/tests/signalled_writer");
+      ringside("trigger 'unit:number if n == 1000' --duration 2s -- " RINGSIDE_BUILD_DIR "/tests/signalled_writer");
   EXPECT_EQ(o.code, 4) << o.err;
   EXPECT_TRUE(says(o, "not triggered")) << o.err;
   EXPECT_FALSE(fs::exists(dir + "/ringside.data"));

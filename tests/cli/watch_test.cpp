@@ -93,10 +93,9 @@ TEST_F(WatchScreenTest, ARecordingFromTopToBottomAndTheTerminalAsItWas) {
   start("stty -a >before; ringside watch; echo code=$?; stty -a >after; touch done; sleep 1000");
   ASSERT_TRUE(shows("F10Quit"));
   ASSERT_TRUE(shows(" 50 events"));
-  std::string now = screen();
   for (const char* what : {"ringside watch  ringside.data", "1,234 lost", "COUNT", "libc:malloc", "60.0 %", "net:in", "40.0 %",
                            "Rate of libc:malloc"})
-    EXPECT_NE(now.find(what), std::string::npos) << what << now;
+    EXPECT_TRUE(shows(what));
   // Other sizes, and back.
   for (const auto& [x, y] : {std::pair<size_t, size_t>{40, 10}, {200, 60}, {12, 4}, {80, 24}}) {
     tmux("resize-window -x " + std::to_string(x) + " -y " + std::to_string(y));
@@ -133,7 +132,7 @@ TEST_F(WatchScreenTest, ARecordingFromTopToBottomAndTheTerminalAsItWas) {
   EXPECT_TRUE(shows("ringside watch: keys"));
   keys("x q");
   EXPECT_TRUE(shows("code=0"));
-  now = screen();
+  const std::string now = screen();
   EXPECT_NE(now.find("30 events, 1,234 lost: the numbers lack those"), std::string::npos) << now;
   EXPECT_EQ(now.find("F10Quit"), std::string::npos);
   EXPECT_TRUE(within(10, [&] { return fs::exists(dir + "/done"); }));
@@ -215,7 +214,7 @@ TEST_F(WatchTest, LiveTablesEndWithTheWhole) {
       run(RINGSIDE_BUILD_DIR "/ringside record -q -i web -- true; export RINGSIDE_INSTANCE=web; " RINGSIDE_BUILD_DIR
                              "/tests/signalled_writer & P=$!; for i in $(seq 500); do " RINGSIDE_BUILD_DIR
                              "/ringside stat web 2>/dev/null | grep -q 1,000 && break; sleep 0.02; done; " RINGSIDE_BUILD_DIR
-                             "/ringside watch web --json --interval 100ms --duration 350ms; kill $P");
+                             "/ringside watch web --json --interval 100ms --duration 2s; kill $P");
   std::istringstream lines(o.out);
   std::vector<json> all;
   for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));

@@ -65,7 +65,8 @@ class Lockstep {
     const u32 event = abi::event_size(common_size + size);
     u32 before_it;
     std::memcpy(&before_it, stamp->begin - abi::payload_offset(event) - abi::stamp_size, sizeof before_it);
-    extends += abi::word_type(before_it) == abi::type_time_extend && stamp->time - last_ >= abi::delta_limit;
+    delta = last_ == 0 ? 0 : stamp->time - last_;
+    extends += abi::word_type(before_it) == abi::type_time_extend && delta >= abi::delta_limit;
     last_ = stamp->time;
     return true;
   }
@@ -97,6 +98,7 @@ class Lockstep {
   }
   OurSide& ours() { return ours_; }
   u64 flagged = 0, copied = 0, extends = 0;
+  u64 delta = 0;  // ns, of the last event to the one before it
 
  private:
   KernelSide& kernel_;
@@ -314,6 +316,7 @@ TEST_P(KernelJudgeTimes, ExtendsAtTheEnd) {
       for (u32 more = capacity - used - left; more != 0;) {
         const u32 filler = more > 116 ? 60 : more;
         both.write(filler - 4 - common_size);
+        RC_PRE(both.delta < abi::delta_limit);  // this process was stopped for so long
         more -= filler;
       }
       gap();

@@ -85,9 +85,8 @@ TEST_F(Ship, ASpoolThatIsFullDropsItsOldestPartAndCountsIt) {
   EXPECT_NE(o.err.find("does not answer"), std::string::npos) << o.err;
   EXPECT_NE(o.err.find("spooled 1,200"), std::string::npos) << o.err;
   // The fourth part is made by an agent that has no room for it.
-  o = run(RINGSIDE_BUILD_DIR
-          "/ringside ship -q -i shop --spool spool --spool-size 1 --part-time 100ms --duration 300ms --fail-on-loss " +
-          away + " & sleep 0.1; RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; wait $!");
+  o = run("RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; " RINGSIDE_BUILD_DIR
+          "/ringside ship -q -i shop --spool spool --spool-size 1 --part-time 100ms --duration 300ms --fail-on-loss " + away);
   EXPECT_EQ(o.code, 3) << o.err;
   const auto books = state();
   EXPECT_GE(books["dropped"], 800u);
@@ -285,9 +284,9 @@ TEST_F(Ship, AnInsertWhoseAnswerIsLostIsNotRepeatedAndOneThatIsCutIs) {
   const u64 events = part(1);
   const BadWay way(server().http(), {{2, BadWay::Fault::answer}, {4, BadWay::Fault::request}});
   // With a source, an agent tries again until its time is over.
-  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside ship -i nothing --spool spool --duration 12s clickhouse://127.0.0.1:" +
+  const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside ship -i nothing --spool spool --duration 60s clickhouse://127.0.0.1:" +
                         std::to_string(way.port()) + "/" + database +
-                        " & while [ -e spool/part.0000001 ]; do sleep 0.05; done; kill -INT $!; wait $!");
+                        " & while [ -e spool/part.0000001 ] && kill -0 $!; do sleep 0.05; done; kill -INT $!; wait $!");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.err.find("events wait in the spool"), std::string::npos) << o.err;
   EXPECT_GT(way.inserts(), 10u);
