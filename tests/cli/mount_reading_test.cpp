@@ -196,7 +196,10 @@ TEST_F(Mount, WaitsByBufferPercent) {
   std::this_thread::sleep_for(50ms);
   EXPECT_EQ(got, -1) << "it waits";
   // Again if it came before the thread's call.
-  EXPECT_TRUE(eventually([&] { return EXPECT_EQ(ended(ioctl(fd.get(), 0)), "0"), got != -1; }));
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_EQ(ended(ioctl(fd.get(), 0)), "0");
+    return got != -1;
+  }));
   blocked.join();
   EXPECT_EQ(got, 0) << "command 0 wakes all";
   got = -1;
