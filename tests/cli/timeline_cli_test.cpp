@@ -88,8 +88,8 @@ TEST_F(TimelineCli, TheKernelsLocalClock) {
   const std::string instance = "ringside-timeline-" + std::to_string(getpid());
   // Rings in which the machine's other writes leave room for these. trace-cmd ends where events of another test's probes go
   // while it lists them.
-  Outcome recorded{1, "", "No such file or directory"};
-  for (int tries = 0; tries < 20 && recorded.err.find("No such file or directory") != std::string::npos; ++tries)
+  Outcome recorded{1, "", ""};
+  for (int tries = 0; tries < 20 && recorded.code != 0; ++tries)
     recorded = run("rm -rf ours.rec; LD_PRELOAD=" RINGSIDE_BUILD_DIR
                    "/tests/trace_cmd_shim.so trace-cmd record -q -o theirs.dat -B " +
                    instance +
