@@ -63,7 +63,8 @@ class RecordingRun {
                                                       bool compress = false);
   RecordingRun(const RecordingRun&) = delete;
   RecordingRun& operator=(const RecordingRun&) = delete;
-  ~RecordingRun();  // finishes an unfinished run; takes nothing more if nothing was ever taken
+  // Finishes an unfinished run, if there is memory for that; takes nothing more if nothing was ever taken.
+  ~RecordingRun();
 
   // It must outlive the run.
   result<void> add(Feed& feed);

@@ -184,6 +184,22 @@ TEST_F(Recordings, TheDestructorFinishesARecording) {
 }
 
 // The events are left to the next recorder.
+// The storm of edges found it under RLIMIT_AS: the destructor's own exception ended the process without a sentence.
+TEST_F(Recordings, WithoutMemoryForItsEndItStaysAsAKilledRecorderLeavesOne) {
+  struct NoMemory final : Feed {
+    result<void> begin(RecordingRun&) override { return {}; }
+    bool poll(RecordingRun&) override { throw std::bad_alloc(); }
+    void describe(RecordingMeta&) override {}
+    Books close(RecordingRun&) override { return books_; }
+  } feed;
+  {
+    auto run = must(RecordingRun::create(dir, ClockInfo{}));
+    must(run->add(feed));
+    EXPECT_THROW(run->poll(), std::bad_alloc);
+  }
+  EXPECT_FALSE(must(RecordingMeta::read(dir)).complete);
+}
+
 TEST_F(Recordings, ARecordingGivenUpBeforeItBeganTakesNothing) {
   SourceFeed feed({});
   Scripted* const source = add(feed, 1, {{events(10, 4)}}, 4);
