@@ -272,7 +272,7 @@ TEST_F(KernelCli, FilterGoesToTheKernel) {
 
 // comm from saved_cmdlines, names of addresses from kallsyms.
 TEST_F(KernelCli, ThreadsAndAddressesHaveNames) {
-  // The kernel learns a name at a switch, unless somebody reads the names at that moment: a command with several ones.
+  // The kernel saves a name at a switch, unless somebody reads the names at that moment: this command has several switches.
   ASSERT_EQ(ringside("record -q -e syscalls:sys_enter_read -e kmem:kfree -- sleep 0.05").code, 0);
   const std::string text = run(RINGSIDE_BUILD_DIR "/ringside report").out;
   EXPECT_NE(text.find(" sleep-"), std::string::npos);

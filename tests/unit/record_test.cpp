@@ -183,8 +183,7 @@ TEST_F(Recordings, TheDestructorFinishesARecording) {
   EXPECT_EQ(meta.threads.at(0).task, "worker");
 }
 
-// The events are left to the next recorder.
-// The storm of edges found it under RLIMIT_AS: the destructor's own exception ended the process without a sentence.
+// Found by the storm of edges under RLIMIT_AS: an exception of the destructor's own ended the process.
 TEST_F(Recordings, WithoutMemoryForItsEndItStaysAsAKilledRecorderLeavesOne) {
   struct NoMemory final : Feed {
     result<void> begin(RecordingRun&) override { return {}; }
@@ -200,6 +199,7 @@ TEST_F(Recordings, WithoutMemoryForItsEndItStaysAsAKilledRecorderLeavesOne) {
   EXPECT_FALSE(must(RecordingMeta::read(dir)).complete);
 }
 
+// The events are left to the next recorder.
 TEST_F(Recordings, ARecordingGivenUpBeforeItBeganTakesNothing) {
   SourceFeed feed({});
   Scripted* const source = add(feed, 1, {{events(10, 4)}}, 4);
