@@ -72,7 +72,7 @@ class Groups {
   std::string show(const KeyWords& key, size_t column) const { return columns_[column].show(key[column], texts_); }
   // {"task":"cc1","event":"libc:malloc"}
   nlohmann::ordered_json json(const KeyWords& key) const {
-    nlohmann::ordered_json out;
+    auto out = nlohmann::ordered_json::object();
     for (size_t i = 0; i < columns_.size(); ++i) out[columns_[i].name()] = columns_[i].json(key[i], texts_);
     return out;
   }

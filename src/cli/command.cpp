@@ -32,6 +32,10 @@ bool put_to(int fd, std::string_view data) {
 
 void say(std::string_view sentence) { (void)put_to(STDERR_FILENO, "ringside: " + std::string(sentence) + "\n"); }
 
+void say_memory_is_short() {
+  (void)put_to(STDERR_FILENO, "ringside: not enough memory: raise ulimit -v, or make the machine's swap larger\n");
+}
+
 void say_first(const std::vector<std::string>& sentences) {
   constexpr size_t most = 10;
   for (size_t n = 0; n < std::min(sentences.size(), most); ++n) say(sentences[n]);

@@ -63,6 +63,7 @@ Command add_complete(CLI::App& app);
 
 // stderr: "ringside: sentence".
 void say(std::string_view sentence);
+void say_memory_is_short();  // takes none
 void say_first(const std::vector<std::string>&
                    sentences);   // the first ten and their total number: a thousand rings may have one problem each
 int failed(const Error& error);  // prints it; returns exit_failure, or exit_usage if it was mistyped

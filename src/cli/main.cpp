@@ -1,4 +1,6 @@
 // ringside: record, report and look after rings. Data goes to stdout, everything else to stderr.
+#include <atomic>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -10,9 +12,41 @@
 #include "cli/overview.hpp"
 #include "mount/fuse/rights.hpp"
 #include "sys/sys.hpp"
+#include "watch/signals.hpp"
+
+namespace {
+
+// What ends in good order after a lack of memory needs some itself.
+std::atomic<void*> reserve{nullptr};
+
+void give_reserve_back() {
+  std::free(reserve.exchange(nullptr));
+  throw std::bad_alloc();
+}
+
+// Memory was short on another thread, or again in a destructor, or where the C++ library lets nothing through: then there may be
+// no current exception. What this process leaves is what a killed one leaves.
+void end_without_memory() {
+  bool memory_was_short = reserve == nullptr;
+  try {
+    if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    memory_was_short = true;
+  } catch (...) {
+    __gnu_cxx::__verbose_terminate_handler();
+  }
+  if (!memory_was_short) std::abort();
+  ringside::cli::say_memory_is_short();
+  ringside::leave_at_once(ringside::cli::exit_failure);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace ringside::cli;
+  std::set_terminate(end_without_memory);
+  reserve = std::malloc(1 << 20);
+  std::set_new_handler(give_reserve_back);
   ringside::sys::open_standard_files();
   ringside::mount::put_rights_aside();
   CLI::App app{"ringside: the Linux tracing ring buffer outside the kernel", "ringside"};
@@ -74,7 +108,7 @@ int main(int argc, char** argv) {
       say(with_help(e.sentence, command.app->get_name()));
       return exit_usage;
     } catch (const std::bad_alloc&) {
-      say("not enough memory: raise ulimit -v, or make the machine's swap larger");
+      say_memory_is_short();
     } catch (const std::system_error& e) {
       say(e.what());
     } catch (const std::exception& e) {

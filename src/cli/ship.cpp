@@ -215,6 +215,16 @@ result<int> run_ship(const ShipOptions& options) {
     sent = sender->run();
     sender_ended = true;
   }));
+  const struct Join {  // also where an exception ends this
+    std::thread& thread;
+    std::atomic<bool>& gone;
+    ship::Spool& spool;
+    ~Join() {
+      gone = true;
+      spool.end();
+      if (thread.joinable()) thread.join();
+    }
+  } join{thread, gone, *spool};
   const u64 start = sys::now_ns();
   while (records && recorded && !sender_ended && !asked_to_stop() &&
          !(options.duration_ns != 0 && sys::now_ns() - start >= options.duration_ns))

@@ -61,7 +61,7 @@ std::string nested_of(const Counters& c) {
 // All that stat says of a WHERE.
 struct Stat {
   std::vector<Ring> rings;
-  nlohmann::json facts;
+  nlohmann::json facts = nlohmann::json::object();
   std::vector<std::string> remarks, problems;
   Counters past;                    // of rings that gave their memory back
   std::optional<Counters> closing;  // a recording's own sums include rings that were given back

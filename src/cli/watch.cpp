@@ -435,6 +435,9 @@ class Front {
         show();
       else
         print();
+    } catch (const std::bad_alloc&) {
+      lost_ = true;
+      say_memory_is_short();
     } catch (const std::exception& e) {
       lost_ = true;
       say(e.what());

@@ -50,18 +50,21 @@ struct ringside_latency {
 
 namespace {
 
-void tell(const std::string& sentence, char* error, size_t size) {
+void tell(std::string_view sentence, char* error, size_t size) {
   if (error == nullptr || size == 0) return;
   const size_t length = std::min(sentence.size(), size - 1);
   std::memcpy(error, sentence.data(), length);
   error[length] = 0;
 }
 
-// Unexpected exceptions, above all for lack of memory, become an error like the others.
+// Unexpected exceptions become an error like the others.
 template <class Make>
 auto guarded(char* error, size_t size, const Make& make) -> decltype(make()) {
   try {
     return make();
+  } catch (const std::bad_alloc&) {
+    tell("not enough memory", error, size);
+    return {};
   } catch (const std::exception& e) {
     tell(e.what(), error, size);
     return {};

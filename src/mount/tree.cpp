@@ -10,6 +10,7 @@
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 #include "writer/cpu_rings.hpp"
+#include "writer/place.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -20,6 +21,7 @@ constexpr std::string_view own_prefix = ".mount-";
 void remove_left_behind() {
   std::vector<std::string> dead;
   const auto root = sys::open_trusted(instances_root(), sys::Role::root);
+  if (root) sweep_unfinished(root->get(), "");
   const auto names = root ? sys::names_in(root->get()) : result<std::vector<std::string>>();
   for (const std::string& name : names ? *names : std::vector<std::string>{}) {
     if (name.compare(0, own_prefix.size(), own_prefix) != 0 ||
@@ -91,7 +93,7 @@ result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& insta
 Tree::~Tree() {
   mounted_.clear();
   if (own_.empty()) return;
-  top_->marker().stop();
+  if (top_ != nullptr) top_->marker().stop();  // null: it could not be opened
   top_.reset();
   own_instance_.reset();
   (void)Instance::remove(own_, true);

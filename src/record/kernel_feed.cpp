@@ -239,7 +239,14 @@ result<void> KernelFeed::has_executed() {
 result<void> KernelFeed::start_thread() {
   RS_TRY(instance_.write("options/event-fork",
                          "1"));  // for its threads, which are ignored as this one is; a command has been forked before
-  thread_ = RS_TRY(sys::quiet_thread("that reads the kernel's rings", [this] { consume(); }));
+  thread_ = RS_TRY(sys::quiet_thread("that reads the kernel's rings", [this] {
+    try {
+      consume();
+    } catch (const std::bad_alloc&) {
+      faults_.full({std::make_error_code(std::errc::not_enough_memory), "there is not enough memory to read the kernel's rings"});
+      failed_ = true;
+    }
+  }));
   return {};
 }
 

@@ -202,6 +202,8 @@ result<void> Spool::read_state() {
                          s->value("arrived_to", u64{0}),
                          s->value("arrived", u64{0}),
                          s->value("told_before", i64{0})};
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& e) {
     return refuse(std::errc::bad_message,
                   dir_ + "/state.json cannot be understood: " + e.what() +

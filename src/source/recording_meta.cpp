@@ -66,7 +66,7 @@ constexpr CounterField counter_fields[] = {
 };
 
 json counters_json(const Counters& counters) {
-  json j;
+  json j = json::object();
   for (const auto& f : counter_fields) j[f.name] = counters.*f.member;
   if (counters.refusals != Refusals::by_reason) j["refusals"] = to_string(counters.refusals);
   return j;
@@ -265,13 +265,15 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
     RecordingMeta meta = meta_from(json::parse(text));
     if (!meta.complete) add_unlisted(open.get(), meta);
     return meta;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& e) {
     return refuse(std::errc::bad_message, path + " cannot be understood: " + e.what());
   }
 }
 
 std::string RecordingMeta::text(int indent) const {
-  json j;
+  json j = json::object();
   j["ringside_recording"] = compressed ? compressed_version : meta_version;
   if (compressed) j["compression"] = "zstd";
   j["clock"] = {{"kind", to_string(clock.kind)},

@@ -1,4 +1,7 @@
 // JSON: <nlohmann/json.hpp>, of which json.cpp compiles once what takes the time of a program: to read a text, and to write one.
+//
+// An object begins as json::object(). One that begins as null and finds no memory for its first member is broken, and its
+// destructor crashes.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

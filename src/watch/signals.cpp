@@ -15,10 +15,7 @@ bool ignored = false;
 std::atomic<void (*)()> leaving{nullptr};
 
 void on_signal(int number, siginfo_t* from, void*) {
-  if (first_signal != 0) {
-    if (auto* const what = leaving.load()) what();
-    _exit(128 + number);
-  }
+  if (first_signal != 0) leave_at_once(128 + number);
   from_terminal = from->si_code == SI_KERNEL;
   first_signal = number;
 }
@@ -47,5 +44,9 @@ void sleep_ns(u64 ns) {
   nanosleep(&time, nullptr);
 }
 void before_leaving(void (*what)()) { leaving = what; }
+void leave_at_once(int exit_code) {
+  if (auto* const what = leaving.load()) what();
+  _exit(exit_code);
+}
 
 }  // namespace ringside

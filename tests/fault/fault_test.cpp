@@ -1,7 +1,7 @@
 // Every system call that fails is an input: what ringside does when its n-th call of a kind fails, for each n.
 //
 // Whatever fails: no crash, no hang, nothing left behind, every event recorded or counted as lost, or else a sentence and an
-// exit code that say so; and a traced program never notices. RINGSIDE_FAULTS=all takes each n and each error,
+// exit code that say so; and a traced program never notices. The same when memory is short. RINGSIDE_FAULTS=all takes each n and each error,
 // RINGSIDE_FAULT=openat those of one call; without them it is a sample.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,10 +13,12 @@
 #include <sstream>
 
 #include "binary.hpp"
+#include "fault/short_memory.hpp"
 #include "fault/supervisor.hpp"
 #include "instance/instance.hpp"
 #include "source/get_reader_served.hpp"
 #include "source/recording.hpp"
+#include "sys/sys.hpp"
 
 namespace ringside {
 namespace {
@@ -114,8 +116,13 @@ struct FaultTest : test::BinaryTest {
     std::function<std::string(int)> judge;
     std::set<std::string> kept_in_root{}, kept{},
         kept_if_failed{};  // files that may be there afterwards; the last if a call failed
+    std::function<void()> next = [] {};  // the next command, which removes what this one left because a call failed
     std::string begun{};   // how files begin that a program which is killed meanwhile leaves behind; empty: there are none
   };
+
+  // Null: there is enough.
+  test::ShortMemory* memory = nullptr;
+  bool failed(const Supervisor& supervisor) const { return supervisor.injected() || (memory != nullptr && memory->failed); }
 
   std::string once(const Scenario& s, Supervisor& supervisor) {
     fs::remove_all(root);
@@ -133,11 +140,15 @@ struct FaultTest : test::BinaryTest {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }
     supervisor.end();
+    if (memory != nullptr) memory->role[0] = 0;  // whatever else the judge runs has enough
+    // To remove what it made takes memory, too: without, it leaves what a killed one leaves.
+    const bool cut_off = memory != nullptr && memory->failed && code != 0;
     if (slurp("/proc/self/mounts").find(dir) != std::string::npos) {
-      complain("left behind: a mount");
+      if (!cut_off) complain("left behind: a mount");
       umount2((dir + "/m").c_str(), MNT_DETACH);
     }
     if (code == -1) return wrong + slurp(err);
+    if (failed(supervisor) && !std::ranges::includes(s.kept_in_root, below(root))) s.next();
     if (code > 128) complain("signal " + std::to_string(code - 128));
     const std::string log = slurp(err);
     if (leaks_a_library(log)) complain("words of a library on stderr");
@@ -150,14 +161,14 @@ struct FaultTest : test::BinaryTest {
     for (const std::string& file : below(root)) {
       if (s.kept_in_root.count(file) != 0) continue;
       const std::string name =
-          file[0] == '.' ? file.substr(1, file.rfind(".new-") - 1) : file;  // what was begun has another name
-      if (!said(name)) complain("left behind: root/" + file);
-      if (auto gone = Instance::remove(root + "/" + name, log.find("--force") != std::string::npos); !gone)
+          file[0] == '.' && file.find(".new-") != std::string::npos ? file.substr(1, file.rfind(".new-") - 1) : file;  // what was begun has another name
+      if (!said(name) && !cut_off) complain("left behind: root/" + file);
+      if (auto gone = Instance::remove(root + "/" + name, cut_off || log.find("--force") != std::string::npos); !gone)
         complain("cannot be removed: " + gone.error().sentence);
     }
     for (const std::string& name : below(dir))
-      if (name != "root" && name != "out" && name != "err" && s.kept.count(name) == 0 &&
-          !(supervisor.injected() && (s.kept_if_failed.count(name) != 0 || (!s.begun.empty() && name.starts_with(s.begun)))) &&
+      if (name != "root" && name != "out" && name != "err" && s.kept.count(name) == 0 && !cut_off &&
+          !(failed(supervisor) && (s.kept_if_failed.count(name) != 0 || (!s.begun.empty() && name.starts_with(s.begun)))) &&
           !said(name))
         complain("left behind: " + name);
     for (const std::string& name : kernel_instances()) {
@@ -165,7 +176,7 @@ struct FaultTest : test::BinaryTest {
       if (before.count(name) != 0 || name.size() < ours.size() ||
           name.compare(name.size() - ours.size(), ours.size(), ours) != 0)
         continue;
-      if (!said(name)) complain("left behind: the kernel's instance " + name);
+      if (!said(name) && !cut_off) complain("left behind: the kernel's instance " + name);
       rmdir(("/sys/kernel/tracing/instances/" + name).c_str());
     }
     if (std::string judged = s.judge(code); !judged.empty()) complain(judged);
@@ -211,6 +222,43 @@ struct FaultTest : test::BinaryTest {
     }
     EXPECT_GT(hits, 0u);
     std::printf("%u runs, in %u of them a call failed\n", runs, hits);
+    if (s.role == "ringside" && only == nullptr) starve(s);
+  }
+
+  // Memory is short at its n-th request, and for good when what that one gave back is taken. Steps grow from the end of a run,
+  // where it has the most in its hands.
+  void starve(const Scenario& s) {
+    const std::string path = dir + ".memory";
+    const sys::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_EQ(ftruncate(file.get(), 4096), 0);
+    auto map = must(sys::Region::map(file.get(), 4096, true, path));
+    memory = new (map.data()) test::ShortMemory{};
+    setenv("LD_PRELOAD", RINGSIDE_BUILD_DIR "/tests/libfault_begin.so:" RINGSIDE_BUILD_DIR "/tests/libfault_memory.so", 1);
+    setenv("RINGSIDE_SHORT_MEMORY", path.c_str(), 1);
+    const auto run = [&](u64 n, i64 left) {
+      s.role.copy(memory->role, sizeof memory->role - 1);
+      memory->fails_at = n;
+      memory->left = left;
+      memory->calls = 0;
+      memory->failed = false;
+      Supervisor nothing(s.role, nullptr, 0);
+      return once(s, nothing);
+    };
+    EXPECT_EQ(run(~u64{0}, 0), "") << "memory is counted";
+    const u64 calls = memory->calls;
+    unsigned runs = 0, hits = 0;
+    for (u64 back = 1; back < calls; back = all_of_them() ? back + 1 : 4 * back) {
+      for (const i64 left : {i64{1} << 20, i64{0}}) {
+        EXPECT_EQ(run(calls - back, left), "") << "memory: request " << calls - back << " of " << calls << ", then " << left;
+        ++runs;
+        hits += memory->failed ? 1 : 0;
+      }
+    }
+    EXPECT_GT(hits, 0u);
+    std::printf("%u runs, in %u of them memory was short\n", runs, hits);
+    memory = nullptr;
+    unsetenv("RINGSIDE_SHORT_MEMORY");
+    fs::remove(path);
   }
 
   // What the events of this instance add up to, and what is wrong with it.
@@ -456,19 +504,26 @@ TEST_F(Left, Served) {
   inject(s);
 }
 
-TEST_F(Left, Mounted) {
+// place: where the instance of the program is shown.
+struct Mount : Left {
+  void inject_mount(std::vector<std::string> more, const std::string& place, std::function<void()> next = [] {});
+};
+
+void Mount::inject_mount(std::vector<std::string> more, const std::string& place, std::function<void()> next) {
   if (access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "/dev/fuse: " << strerrorname_np(errno);
   Scenario s;
   std::string answer;
   u64 lines = 0;
   s.role = "ringside";
-  s.command = {tool, "mount", dir + "/m", "--instance", root + "/i"};
+  s.command = {tool, "mount", dir + "/m"};
+  s.command.insert(s.command.end(), more.begin(), more.end());
+  s.next = std::move(next);
   s.prepare = [&] { write(); fs::create_directories(dir + "/m"); answer.clear(); lines = 0; };
   s.kept_in_root = {"i", ".remotes"};
   s.kept = {"m"};
   s.beside = [&](pid_t child) {
     if (until(child, "mounted ")) {
-      const int fd = ::open((dir + "/m/trace").c_str(), O_RDONLY | O_CLOEXEC);
+      const int fd = ::open((dir + "/m/" + place + "trace").c_str(), O_RDONLY | O_CLOEXEC);
       if (fd < 0) answer = strerrorname_np(errno);
       std::string text;
       char some[65536];
@@ -489,6 +544,20 @@ TEST_F(Left, Mounted) {
     return books(root + "/i");
   };
   inject(s);
+}
+
+TEST_F(Mount, OfAnInstance) { inject_mount({"--instance", root + "/i"}, ""); }
+// The top level is an instance of its own, which goes with it, or with the next mount.
+TEST_F(Mount, OfAll) {
+  inject_mount({}, "instances/i/", [&] {
+    const std::string log = dir + ".next";
+    EXPECT_EQ(std::system(("cd " + dir + " && mkdir -p m; " + tool + " mount m 2>" + log + " & until grep -q mounted " + log +
+                           " || ! kill -0 $!; do sleep 0.01; done; kill $!; wait $!")
+                              .c_str()),
+              0)
+        << slurp(log);
+    fs::remove(log);
+  });
 }
 
 }  // namespace

@@ -507,8 +507,7 @@ class Storm {
   Storm(const Stage& the_stage, u64 seed)
       : stage_(the_stage), ledger_(the_stage.ledger), books_(ledger_), seed_(seed), random_(seed) {}
 
-  void run(double seconds) {
-    const u64 end = now() + static_cast<u64>(seconds * 1e9);
+  void run(u64 end) {
     u32 weight = 0;
     std::vector<Part> chosen_from;
     for (const Part& p : parts) {
@@ -711,8 +710,8 @@ u64 given_seed() {
   return given != nullptr ? std::strtoull(given, nullptr, 10) : now();
 }
 
-TEST(Edges, Storm) {
-  const u64 seed = given_seed();
+// Until then, or until the ledger is full.
+void rage(u64 seed, u64 end) {
   std::printf("RINGSIDE_SEED=%llu\n", static_cast<unsigned long long>(seed));
   SCOPED_TRACE("RINGSIDE_SEED=" + std::to_string(seed));
   Stage the_stage;
@@ -755,7 +754,7 @@ TEST(Edges, Storm) {
       all[i] = must(std::move(made));
     }
     Storm storm(the_stage, seed);
-    storm.run(test_seconds(60) / 2);
+    storm.run(end);
     for (int i = 0; i < 2; ++i) storm.balance(*all[i], wheres[i]);
     std::string problems;
     for (const std::string& problem : storm.books().problems) problems += problem + "\n";
@@ -776,6 +775,13 @@ TEST(Edges, Storm) {
     EXPECT_EQ(line.find(base), std::string::npos) << "left over: " << line;
   umount2(memory.c_str(), MNT_DETACH);
   fs::remove_all(base);
+}
+
+TEST(Edges, Storm) {
+  const u64 end = now() + static_cast<u64>(test_seconds(60) / 2 * 1e9);
+  u64 seed = given_seed();
+  do rage(seed++, end);
+  while (now() < end && !HasFailure());
 }
 
 }  // namespace
