@@ -376,6 +376,7 @@ class Front {
   Front(const WatchOptions& options, Watcher& watcher, bool screen)
       : options_(options), watcher_(watcher), host_(requests, watcher), screen_(screen) {}
   ~Front() {
+    close();  // an exception may be on its way
     if (thread_.joinable()) thread_.join();
   }
   // Error: the terminal does not exist.

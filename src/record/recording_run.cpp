@@ -5,6 +5,7 @@
 #include <set>
 
 #include "export/units.hpp"
+#include "sys/as_memory_allows.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -22,12 +23,12 @@ RecordingRun::RecordingRun(RecordingWriter writer) : writer_(std::move(writer)),
 RecordingRun::~RecordingRun() {
   if (finished_) return;
   // A run that never began takes nothing: the events in the rings are left to the next recorder.
-  try {
+  // Without memory it stays as a killed recorder leaves one: not complete, and readable.
+  sys::as_memory_allows([this] {
     if (!polled_)
       faults_.full({std::make_error_code(std::errc::operation_canceled), "the recording was given up before it began"});
     (void)finish();
-  } catch (const std::bad_alloc&) {  // the recording stays as a killed recorder leaves one: not complete, and readable
-  }
+  });
 }
 
 result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& dir, const ClockInfo& clock, u64 max_size,

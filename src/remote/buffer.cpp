@@ -9,6 +9,7 @@
 
 #include "remote/survey.hpp"
 #include "source/mapped.hpp"
+#include "sys/as_memory_allows.hpp"
 #include "sys/thread.hpp"
 #include "sys/try.hpp"
 
@@ -527,7 +528,8 @@ result<void> Buffer::poll_every(std::chrono::nanoseconds period) {
         if (every.count() == 0) return;
         if (changed_.wait_for(lock, every, [&] { return period_ != every; })) continue;
       }
-      for (u32 ring = 0; ring < rings_.size(); ++ring) (void)poke(ring);  // the ring's reader gets the errors
+      for (u32 ring = 0; ring < rings_.size(); ++ring)
+        sys::as_memory_allows([&] { (void)poke(ring); });  // the ring's reader gets the errors
     }
   });
   if (!thread) return tl::unexpected<Error>(thread.error());

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "source/get_reader_served.hpp"
+#include "sys/as_memory_allows.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::remote {
@@ -302,7 +303,7 @@ Process::~Process() {
   const std::lock_guard lock(wire_->mutex);
   wire_->open = false;
   wire_->socket = sys::Fd();
-  buffer_->gone(wire_->who + ": detached");
+  sys::as_memory_allows([this] { buffer_->gone(wire_->who + ": detached"); });
 }
 
 void Process::patience(std::chrono::nanoseconds time) {

@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "sys/as_memory_allows.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -176,7 +177,7 @@ result<bool> ServedConnection::wait(int percent, std::chrono::nanoseconds timeou
 
 ServedGetReader::~ServedGetReader() {
   handout::Answer answer;
-  if (to_ != nullptr) (void)to_->ask(Kind::close_ring, ring_, &answer, sizeof answer);
+  if (to_ != nullptr) sys::as_memory_allows([&] { (void)to_->ask(Kind::close_ring, ring_, &answer, sizeof answer); });
 }
 
 result<ReaderStep> ServedGetReader::get_reader() {

@@ -504,6 +504,18 @@ TEST_F(Left, Served) {
   inject(s);
 }
 
+TEST_F(Left, Watched) {
+  Scenario s;
+  s.role = "ringside";
+  s.command = {tool, "watch", root + "/i", "--json", "--duration", "20ms"};
+  s.prepare = [&] { write(); };
+  s.kept_in_root = {"i"};
+  s.judge = [&](int code) -> std::string {
+    return code != 0 || slurp(out).find("\"count\":250") != std::string::npos ? "" : "not all events were counted";
+  };
+  inject(s);
+}
+
 // place: where the instance of the program is shown.
 struct Mount : Left {
   void inject_mount(std::vector<std::string> more, const std::string& place, std::function<void()> next = [] {});
