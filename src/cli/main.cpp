@@ -24,8 +24,8 @@ void give_reserve_back() {
   throw std::bad_alloc();
 }
 
-// Memory was short on another thread, or again in a destructor, or where the C++ library lets nothing through: then there may be
-// no current exception. What this process leaves is what a killed one leaves.
+// Memory was short on another thread, or again in a destructor, or where the C++ library lets nothing through: then there may
+// be no current exception. What this process leaves is what a killed one leaves.
 void end_without_memory() {
   bool memory_was_short = reserve == nullptr;
   try {

@@ -243,7 +243,8 @@ result<void> KernelFeed::start_thread() {
     try {
       consume();
     } catch (const std::bad_alloc&) {
-      faults_.full({std::make_error_code(std::errc::not_enough_memory), "there is not enough memory to read the kernel's rings"});
+      faults_.full(
+          {std::make_error_code(std::errc::not_enough_memory), "there is not enough memory to read the kernel's rings"});
       failed_ = true;
     }
   }));

@@ -1,4 +1,5 @@
-// Preloaded: operator new fails in programs of one name, at one of its calls, and for good when what that failure freed is taken.
+// Preloaded: operator new fails in programs of one name, at one of its calls; then for good when what this failure freed is
+// taken.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
