@@ -69,7 +69,9 @@ LocalRing::~LocalRing() {
 using namespace bench;
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
+  if (argc == 4 && std::strcmp(argv[1], "--storm") == 0) return run_storm(std::strtoull(argv[2], nullptr, 10), argv[3]);
+  if (argc == 3 && std::strcmp(argv[1], "--start") == 0) return run_start(argv[2]);
+  if (argc < 2 || argv[1][0] == '-') {
     std::fprintf(stderr,
                  "usage: ringside_bench OUTPUT.json [--quick] "
                  "[time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|jobs|slice|compress|ship|stack|"
@@ -77,8 +79,6 @@ int main(int argc, char** argv) {
                  "formats]...\n");
     return 2;
   }
-  if (argc == 4 && std::strcmp(argv[1], "--storm") == 0) return run_storm(std::strtoull(argv[2], nullptr, 10), argv[3]);
-  if (argc == 3 && std::strcmp(argv[1], "--start") == 0) return run_start(argv[2]);
   quick = argc > 2 && std::strcmp(argv[2], "--quick") == 0;
   const std::vector<std::string> only(argv + (quick ? 3 : 2), argv + argc);
   const auto wanted = [&](const char* name) { return only.empty() || std::find(only.begin(), only.end(), name) != only.end(); };
