@@ -372,7 +372,11 @@ Answer look_through_mount(Actor& actor) {
   fs::create_directory(at);
   const std::string instance = actor.instance();
   const Started server = start(actor, {RINGSIDE_BUILD_DIR "/ringside", "mount", at, "--instance", instance}, [] {});
-  for (int k = 0; k < 1000 && access((at + "/trace").c_str(), R_OK) != 0; ++k) pause_ms(2);
+  siginfo_t ended{};
+  for (int k = 0; k < 30000 && ended.si_pid == 0 && access((at + "/trace").c_str(), R_OK) != 0; ++k) {
+    pause_ms(2);
+    waitid(P_PID, static_cast<id_t>(server.pid), &ended, WEXITED | WNOHANG | WNOWAIT);
+  }
   for (u64 n = 1 + actor.random.below(4); n != 0; --n) {
     for (const char* file : {"/trace", "/per_cpu/cpu0/stats", "/saved_cmdlines"}) {
       const sys::Fd fd(open((at + file).c_str(), O_RDONLY | O_CLOEXEC));
