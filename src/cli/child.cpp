@@ -54,6 +54,7 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
+  const std::string file_name = std::filesystem::path(command.front()).filename();
   // Signals are held back over the fork, so that none is lost between the two.
   sigset_t stopping, before;
   sigemptyset(&stopping);
@@ -68,7 +69,7 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
     if (pid < 0) return fail(error, "cannot start " + command.front());
     if (asked_to_stop()) kill(pid, stop_signal());  // it may have come before the fork
   }
-  if (pid == 0) {
+  if (pid == 0) {  // no exception may come here: it would undo what is the parent's
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
       struct sigaction old {};
       sigaction(number, nullptr, &old);
@@ -79,7 +80,7 @@ result<Child> Child::start(const std::vector<std::string>& command, const Enviro
     if (said >= 0) (void)!dup2(said, STDERR_FILENO);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     hold = sys::Fd();
-    prctl(PR_SET_NAME, std::filesystem::path(command.front()).filename().c_str());  // as after its execve
+    prctl(PR_SET_NAME, file_name.c_str());  // as after its execve
     char sign = 0;
     ssize_t got;
     do got = read(go.get(), &sign, sizeof sign);

@@ -36,8 +36,7 @@ void end_without_memory() {
     __gnu_cxx::__verbose_terminate_handler();
   }
   if (!memory_was_short) std::abort();
-  ringside::cli::say_memory_is_short();
-  ringside::leave_at_once(ringside::cli::exit_failure);
+  ringside::leave_at_once(ringside::cli::exit_failure, ringside::cli::say_memory_is_short);
 }
 
 }  // namespace

@@ -376,8 +376,9 @@ class Front {
   Front(const WatchOptions& options, Watcher& watcher, bool screen)
       : options_(options), watcher_(watcher), host_(requests, watcher), screen_(screen) {}
   ~Front() {
-    close();  // an exception may be on its way
-    if (thread_.joinable()) thread_.join();
+    if (!thread_.joinable()) return;
+    if (!end()) leave_at_once(exit_failure, say_memory_is_short);  // an exception is on its way, and hardly another one
+    thread_.join();
   }
   // Error: the terminal does not exist.
   result<void> start() {
@@ -390,6 +391,7 @@ class Front {
   i32 tid() const { return tid_; }
   bool done() const { return done_; }
   bool lost() const { return lost_; }  // has the terminal gone, or the reader of the tables?
+  bool failed() const { return failed_; }
   void tick(u64 ticks) {
     const std::lock_guard lock(mutex_);
     ticks_ = ticks;
@@ -437,7 +439,7 @@ class Front {
       else
         print();
     } catch (const std::bad_alloc&) {
-      lost_ = true;
+      failed_ = true;
       say_memory_is_short();
     } catch (const std::exception& e) {
       lost_ = true;
@@ -521,7 +523,7 @@ class Front {
   std::optional<Error> failure_;
   std::atomic<i32> tid_{0};
   std::atomic<u64> ticks_{0};
-  std::atomic<bool> started_{false}, done_{false}, closing_{false}, lost_{false};
+  std::atomic<bool> started_{false}, done_{false}, closing_{false}, lost_{false}, failed_{false};
 };
 
 // Writes to a terminal in pieces that it has room for, and stops if it takes nothing for two seconds.
@@ -587,10 +589,11 @@ result<int> run_watch(WatchOptions options) {
   watcher->stop();
   const std::string last = options.run.json ? watcher->json(true) : watcher->text(true);
   front->requests.close();
-  const bool ended = front->end(), lost = front->lost() || stop_signal() == SIGHUP;
+  const bool ended = front->end(), lost = front->lost() || stop_signal() == SIGHUP, failed = front->failed();
   if (!ended) Terminal::restore_now();
   else front.reset();
   int code = watcher->finish();
+  if (failed) code = exit_failure;
   if (lost) code = exit_signal + SIGHUP;
   watcher.reset();  // and with it the kernel's instance
   if (!ended) _exit(code);

@@ -75,7 +75,15 @@ Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Fault
     }
     if (!*view) return Drained::all;
     (*view)->time -= earlier;
-    if (!put(select ? select(**view) : **view, writer, ring, faults, books)) {
+    bool taken = false;
+    try {
+      taken = put(select ? select(**view) : **view, writer, ring, faults, books);
+    } catch (const std::bad_alloc&) {
+      source.put_back();
+      faults.full({std::make_error_code(std::errc::not_enough_memory), "there is not enough memory to record"});
+      return Drained::some;
+    }
+    if (!taken) {
       source.put_back();
       return Drained::some;
     }

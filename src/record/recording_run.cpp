@@ -27,6 +27,7 @@ RecordingRun::~RecordingRun() {
   sys::as_memory_allows([this] {
     if (!polled_)
       faults_.full({std::make_error_code(std::errc::operation_canceled), "the recording was given up before it began"});
+    if (std::uncaught_exceptions() != 0) faults_.problem("the recorder could not go on; the recording ends there");
     (void)finish();
   });
 }

@@ -560,11 +560,11 @@ u64 Buffer::resets(u32 ring) const { return ring < rings_.size() ? rings_[ring]-
 void Buffer::gone(const std::string& why, bool broken) {
   {
     const std::lock_guard lock(mutex_);
-    if (why_gone_.empty()) {
-      why_gone_ = why;
+    if (!gone_.load(std::memory_order_relaxed)) {
       broken_.store(broken, std::memory_order_release);
+      gone_.store(true, std::memory_order_release);
+      sys::as_memory_allows([&] { why_gone_ = why; });
     }
-    gone_.store(true, std::memory_order_release);
   }
   changed_.notify_all();
 }

@@ -303,7 +303,7 @@ Process::~Process() {
   const std::lock_guard lock(wire_->mutex);
   wire_->open = false;
   wire_->socket = sys::Fd();
-  sys::as_memory_allows([this] { buffer_->gone(wire_->who + ": detached"); });
+  if (!sys::as_memory_allows([this] { buffer_->gone(wire_->who + ": detached"); })) buffer_->gone("");
 }
 
 void Process::patience(std::chrono::nanoseconds time) {

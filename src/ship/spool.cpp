@@ -14,6 +14,7 @@
 #include "consumer/reading.hpp"
 #include "consumer/shipped_columns.hpp"
 #include "source/recording.hpp"
+#include "sys/as_memory_allows.hpp"
 #include "sys/json.hpp"
 #include "sys/try.hpp"
 
@@ -101,7 +102,8 @@ result<std::unique_ptr<Spool>> Spool::open(const std::string& dir, u64 most_byte
 }
 
 Spool::~Spool() {
-  if (unsaved_) (void)save();
+  // An exception may have come between two changes that belong together: then the older state is the one to repair.
+  if (unsaved_ && std::uncaught_exceptions() == 0) sys::as_memory_allows([this] { (void)save(); });
 }
 
 Spool::Part Spool::look_at(const std::string& name) const {

@@ -60,17 +60,16 @@ void Compressor::add_ring(u32 number, Ring ring) {
 // The thread is started by the first group: a command may be started by fork() before.
 void Compressor::wake(u32 number, Ring& ring) {
   if (ring.waits || failure_ || ring.done == ring.ready || (ring.ready - ring.done < group_size && !ring.closed)) return;
-  ring.waits = true;
-  queue_.push_back(number);
   if (!thread_.joinable()) {
     auto started = sys::quiet_thread("that compresses the recording", [this] { work(); });
-    if (started) {
-      thread_ = std::move(*started);
-    } else {
-      failure_ = started.error();
-      queue_.clear();  // finish() waits for nobody
+    if (!started) {
+      failure_ = started.error();  // nothing is queued: finish() waits for nobody
+      return;
     }
+    thread_ = std::move(*started);
   }
+  queue_.push_back(number);
+  ring.waits = true;
   news_.notify_all();
 }
 

@@ -386,12 +386,18 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
     file.latest = std::max(file.latest, w.time);
     RS_TRY(unlisted_ ? save() : result<void>{});
     const auto lock = limit_ ? limit_->lock() : std::unique_lock<std::mutex>();
-    const Written before = file;
-    if (auto done = put(file, entry, kept, w); !done) {
-      static_cast<Written&>(file) = before;  // half a sub-buffer would be a damaged file
-      (void)!ftruncate(file.fd.get(), static_cast<off_t>(file.offset));
-      return done;
-    }
+    struct Whole {  // half a sub-buffer would be a damaged file
+      RingFile& file;
+      const Written before;
+      bool done = false;
+      ~Whole() {
+        if (done) return;
+        static_cast<Written&>(file) = before;
+        (void)!ftruncate(file.fd.get(), static_cast<off_t>(file.offset));
+      }
+    } whole{file, file};
+    RS_TRY(put(file, entry, kept, w));
+    whole.done = true;
   }
   entry.events += w.events;
   entry.bytes += kept.end - kept.begin;
@@ -438,8 +444,8 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
   } else {
     RS_TRY(write_all(file.fd.get(), parts, count, file.offset, path));
   }
-  if (limit_) limit_->wrote(number_of(ring.name), file.offset, size, events);
   if (compressor_) compressor_->ready(number_of(ring.name), file.offset);  // the last one grows no more
+  if (limit_) limit_->wrote(number_of(ring.name), file.offset, size, events);
   file.last_offset = file.offset;
   file.offset += ring.subbuf_size;
   file.time_stamp = header.time_stamp;

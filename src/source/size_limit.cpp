@@ -53,8 +53,8 @@ result<void> SizeLimit::make_room(u64 bytes) {
 }
 
 void SizeLimit::wrote(u32 ring, u64 offset, u64 bytes, u64 events) {
-  rings_.at(ring).newest = first_ + pieces_.size();
   pieces_.push_back({ring, offset, bytes, events});
+  rings_.at(ring).newest = first_ + pieces_.size() - 1;
   total_ += taken(bytes);
 }
 

@@ -4,12 +4,14 @@
 
 namespace ringside::sys {
 
-// What finds no memory is left undone.
+// False: it found no memory.
 template <class Work>
-void as_memory_allows(const Work& work) noexcept {
+bool as_memory_allows(const Work& work) noexcept {
   try {
     work();
+    return true;
   } catch (const std::bad_alloc&) {
+    return false;
   }
 }
 

@@ -15,6 +15,8 @@ result<std::thread> start_thread(const std::string& what, Body body) {
     return std::thread(std::move(body));
   } catch (const std::system_error& e) {
     return fail(e.code().value(), "cannot start the thread " + what);
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM, "cannot start the thread " + what);
   }
 }
 
@@ -31,11 +33,12 @@ inline sigset_t sent_signals() noexcept {
 template <class Body>
 result<std::thread> quiet_thread(const std::string& what, Body body) {
   const sigset_t all = sent_signals();
-  sigset_t before;
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  auto thread = start_thread(what, std::move(body));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  struct Mask {
+    sigset_t before;
+    ~Mask() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+  } mask;
+  pthread_sigmask(SIG_BLOCK, &all, &mask.before);
+  return start_thread(what, std::move(body));
 }
 
 // work(n) for each n below `jobs`, each on a thread of its own, n = 0 on this one. All have ended when it returns. What one

@@ -44,8 +44,9 @@ void sleep_ns(u64 ns) {
   nanosleep(&time, nullptr);
 }
 void before_leaving(void (*what)()) { leaving = what; }
-void leave_at_once(int exit_code) {
+void leave_at_once(int exit_code, void (*last)()) {
   if (auto* const what = leaving.load()) what();
+  if (last != nullptr) last();
   _exit(exit_code);
 }
 

@@ -14,7 +14,7 @@ bool stop_was_typed();  // it came from the terminal, which sends it to all proc
 void sleep_ns(u64 ns);  // a signal ends it early
 // Sets the function to call on the second signal, or null; it must be signal-safe.
 void before_leaving(void (*what)());
-// Calls it, and ends the process. Signal-safe.
-[[noreturn]] void leave_at_once(int exit_code);
+// Calls it, then `last`, and ends the process. Signal-safe.
+[[noreturn]] void leave_at_once(int exit_code, void (*last)() = nullptr);
 
 }  // namespace ringside

@@ -29,6 +29,7 @@ namespace {
 // State that a signal handler needs to restore the terminal.
 struct Saved {
   termios modes{};
+  int messages = -1;  // the original stderr
   char text[256] = {};
   size_t length = 0;
   volatile sig_atomic_t active = 0;
@@ -137,7 +138,10 @@ result<std::unique_ptr<Terminal>> Terminal::open(bool colours) {
   if (isatty(STDERR_FILENO) == 1) {
     terminal->kept_ = sys::Fd(memfd_create("messages", MFD_CLOEXEC));
     terminal->stderr_ = sys::Fd(dup(STDERR_FILENO));
-    if (terminal->kept_ && terminal->stderr_) dup2(terminal->kept_.get(), STDERR_FILENO);
+    if (terminal->kept_ && terminal->stderr_) {
+      before_us.messages = terminal->stderr_.get();
+      dup2(terminal->kept_.get(), STDERR_FILENO);
+    }
   }
   raw();  // Ctrl-S and Ctrl-Z are keys, too
   noecho();
@@ -173,6 +177,7 @@ Terminal::~Terminal() {
   for (const int number : crashes) handle(number, SIG_DFL);
   for (const int number : {SIGTSTP, SIGCONT, SIGWINCH}) handle(number, SIG_DFL);
   if (!stderr_) return;
+  before_us.messages = -1;
   dup2(stderr_.get(), STDERR_FILENO);
   lseek(kept_.get(), 0, SEEK_SET);
   char text[4096];
@@ -185,6 +190,7 @@ Terminal::~Terminal() {
 void Terminal::restore_now() noexcept {
   if (before_us.active == 0) return;
   before_us.active = 0;
+  if (before_us.messages >= 0) dup2(before_us.messages, STDERR_FILENO);
   tcsetattr(STDIN_FILENO, TCSANOW, &before_us.modes);
   pollfd out{STDOUT_FILENO, POLLOUT, 0};
   if (poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0) (void)!write(STDOUT_FILENO, before_us.text, before_us.length);

@@ -314,6 +314,17 @@ struct FaultTest : test::BinaryTest {
       return std::to_string(said) + " recorded, " + std::to_string(lost) + " lost";
     return log.find("DOES NOT ADD UP") != std::string::npos ? "the books" : "";
   }
+  // Of `record` that failed: a recording that is closed and has no doubts tells of all events that the program tried.
+  std::string closed(const std::string& recording, bool kernel) {
+    const auto meta = RecordingMeta::read(recording);
+    if (!meta || !meta->complete || !meta->missing.exact() || kernel || slurp(out) != "tried 250\n") return "";
+    u64 events = meta->missing.refused + meta->missing.unrecorded;
+    std::string problem;
+    auto sources = open_recording(recording, *meta);
+    if (!sources) return sources.error().sentence;
+    for (auto& source : *sources) events += count(*source, problem);
+    return events == tried ? problem : problem + "a closed recording tells of " + std::to_string(events) + " events";
+  }
   // The program itself has noticed nothing.
   std::string program_fine(int code) const {
     if (code != 0) return "the program failed: " + std::to_string(code);
@@ -359,7 +370,7 @@ struct Record : FaultTest {
     s.command.insert(s.command.end(), {"--", program});
     s.kept = {"ringside.data"};
     s.judge = [this, kernel](int code) -> std::string {
-      if (code != 0) return "";
+      if (code != 0) return closed(dir + "/ringside.data", kernel);
       if (const std::string wrong = program_fine(code); !wrong.empty()) return wrong;
       const std::string balance = recorded(dir + "/ringside.data", kernel);
       return slurp(err).find("not traced") != std::string::npos ? "" : balance;

@@ -170,6 +170,22 @@ TEST_F(Recordings, AFullDiskPutsBackAndEndsTheRecording) {
   EXPECT_NE(r->missing().doubts[0].find("the recording ends there"), std::string::npos) << r->missing().doubts[0];
 }
 
+TEST_F(Recordings, WithoutMemoryASubBufferGoesBackAsWithAFullDisk) {
+  SourceFeed feed({});
+  Scripted* const source = add(feed, 1, {{events(10, 4)}, {events(20, 4)}}, 8);
+  auto r = run(feed);
+  Books books;
+  const auto no_memory = [](const SubBufferView&) -> SubBufferView { throw std::bad_alloc(); };
+  EXPECT_EQ(r->take(*source, 1, 100, books, 0, no_memory), Drained::some);
+  EXPECT_EQ(source->put_backs, 1u);
+  EXPECT_EQ(source->consumed, 0u);
+  EXPECT_TRUE(r->failed());
+  EXPECT_FALSE(r->finish());
+  EXPECT_EQ(r->missing().unrecorded, 8u);
+  ASSERT_EQ(r->missing().doubts.size(), 1u);
+  EXPECT_EQ(r->missing().doubts[0], "there is not enough memory to record; the recording ends there");
+}
+
 TEST_F(Recordings, TheDestructorFinishesARecording) {
   SourceFeed feed({{1, "app", "tick", test::format(1, "tick", "", "\"\""), true}}, {{0, 7, 7, "worker", "app"}});
   Scripted* const source = add(feed, 1, {{events(10, 4)}}, 4);
