@@ -222,9 +222,10 @@ std::string LatencyReport::closing() const {
     out += fmt::format(" {} lost, in {}; {} of the pairs have such a place between start and end and {}",
                        counted(c.lost, "event was", "events were"), counted(c.losses, "place"), format_count(c.doubtful),
                        options_.sure ? "are left out" : "may be none (marked ?; --sure leaves them out)");
-  if (const u64 elsewhere = missing_.count() - missing_.gaps; elsewhere != 0 || !missing_.exact())
-    out += fmt::format("{} {} events are missing that nobody can place", c.lost != 0 ? ";" : "",
-                       elsewhere == 0 ? "perhaps some" : format_count(elsewhere));
+  Missing elsewhere = missing_;
+  elsewhere.gaps = 0;
+  if (!elsewhere.nothing())
+    out += fmt::format("{} {} events are missing that nobody can place", c.lost != 0 ? ";" : "", lost_count(elsewhere));
   if (c.evicted != 0)
     out += fmt::format("{} {} gave way to younger ones (--keys)", c.lost != 0 ? ";" : "", counted(c.evicted, "start"));
   if (c.negative != 0)
