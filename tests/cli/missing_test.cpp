@@ -165,7 +165,8 @@ TEST_F(MissingCli, ARingWhoseRefusedEventsAreNotKnownHasNoNumberOfThem) {
     EXPECT_EQ(report.code, 3);
     EXPECT_NE(report.err.find(told == 0 ? "perhaps some events were lost" : "5 or more events were lost"), std::string::npos);
     const Outcome latency = ringside("latency '*' '*' untold");
-    EXPECT_NE(latency.out.find(told == 0 ? " perhaps some events are missing" : " 5 or more events are missing"), std::string::npos)
+    EXPECT_NE(latency.out.find(told == 0 ? " perhaps some events are missing" : " 5 or more events are missing"),
+              std::string::npos)
         << latency.out << latency.err;
     const auto count = nlohmann::json::parse(ringside("hist event untold --json").out);
     EXPECT_EQ(count["lost"], told);
