@@ -128,6 +128,8 @@ struct Process::Wire {
     if (a.head.sequence != q.sequence || a.head.ask != what) return over(EPROTO, "its answer matches no request");
     if (what == Ask::attach && a.head.error == EOPNOTSUPP)
       return over(EOPNOTSUPP, "its processor does not have the clock that this reader asks for; use the clock mono");
+    if (what == Ask::attach && a.head.error == ENOMEM)
+      return over(ENOMEM, "it has no memory for another reader's rings; restart it if many have come and gone");
     if (what == Ask::reset && a.head.error == 0) late.erase(ring);
     return refused(a);
   }

@@ -212,6 +212,26 @@ TEST(RemoteProcesses, OneReaderAtATime) {
   (void)attach(path);
 }
 
+// What a thread may still look at stays, two mappings a ring; the program needs some of its own.
+TEST(RemoteProcesses, AWriterRefusesReadersBeforeItsMappingsAreUsedUp) {
+  const std::string path = fresh_path();
+  ProcessWriter<> writer({path, {}});
+  Process::Options options;
+  options.buffer.rings = 1024;
+  options.buffer.subbuf_size = 4096;
+  options.buffer.size = 8192;
+  int readers = 0;
+  for (;;) {
+    auto next = Process::attach(path, options);
+    readers += next ? 1 : 0;
+    if (next || next.error().code.value() == EBUSY) continue;  // the one before is not gone yet
+    EXPECT_EQ(next.error().code.value(), ENOMEM);
+    EXPECT_THAT(next.error().sentence, HasSubstr("restart it")) << next.error().sentence;
+    break;
+  }
+  EXPECT_EQ(readers, 16);
+}
+
 TEST(RemoteProcesses, AWriterRefusesAClockThatItsProcessorDoesNotHave) {
   const std::string path = fresh_path();
   ProcessWriter<> writer({path, {}});

@@ -7,7 +7,8 @@
 //
 // Its service is a thread of its own, with descriptors of its own. A reader that leaves or comes again takes no memory from
 // under a writing thread: what the thread may still look at stays, which is two or more pages a ring for each attachment. The
-// shared region is unmapped once no event is open.
+// shared region is unmapped once no event is open. When 16,384 rings have been attached, the next reader is refused (ENOMEM):
+// their mappings are half of those that the kernel grants a process (vm.max_map_count), and the program needs some, too.
 //
 // A child of fork, however it was made, has nothing of its parent's rings and service, and no handler has to run for that.
 // Events that it writes through its copy are refused and counted (Writer::refused), one that was open ends in memory of its
@@ -584,6 +585,7 @@ class ProcessWriter {
       s.blob.resize((blob_bytes + 7) / 8);
       if (pread(files.fd[0], s.blob.data(), blob_bytes, 0) != static_cast<ssize_t>(blob_bytes)) return EINVAL;
       if (!WildDescriptor(s.blob.data(), blob_bytes).check(region_bytes, s.descriptor).good()) return EINVAL;
+      if (attached_ + s.descriptor.nr_rings() > most_attached) return ENOMEM;
       if (const int error = s.region.map(files.fd + 1, files.n - 1); error != 0) return error;
       C clock{};
       if constexpr (requires { clock.kind; }) {
@@ -598,6 +600,7 @@ class ProcessWriter {
         s.rings.push_back(std::make_unique<Writer>(
             s.descriptor, ring, [&](u64 offset) { return s.region.at(offset); }, s.memory.back()->get(), clock));
       }
+      attached_ += s.descriptor.nr_rings();
       sessions_.push_back(std::move(session));
       Hardware::store(&now_, sessions_.back().get(), session_publish);
       return 0;
@@ -654,6 +657,8 @@ class ProcessWriter {
     int listening_ = -1, reader_ = -1, stop_ = -1;
     struct stat bound_ {};  // the socket's file
     std::atomic<int> error_{0};  // -1: not known yet
+    static constexpr u64 most_attached = 16384;
+    u64 attached_ = 0;                                // rings in
     std::vector<std::unique_ptr<Session>> sessions_;  // those before: a thread may be about to look at their private words
     pthread_t thread_{};
     bool has_thread_ = false;
