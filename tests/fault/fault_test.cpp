@@ -53,6 +53,17 @@ u64 count(Source& source, std::string& problem) {
   }
 }
 
+u64 count(const std::string& recording, const RecordingMeta& meta, std::string& problem) {
+  auto sources = open_recording(recording, meta);
+  if (!sources) {
+    problem += sources.error().sentence + "\n";
+    return 0;
+  }
+  u64 events = 0;
+  for (auto& source : *sources) events += count(*source, problem);
+  return events;
+}
+
 // A sentence on stderr that names what was tried: not only the system's words, nor a library's.
 bool says_why(const std::string& err) {
   std::istringstream lines(err);
@@ -284,15 +295,10 @@ struct FaultTest : test::BinaryTest {
     const std::string log = slurp(err);
     const auto meta = RecordingMeta::read(recording);
     if (!meta) return meta.error().sentence;
-    u64 events = 0;
-    std::string problem;
     for (const EventInfo& e : meta->events)
       if (e.format.empty()) return "no format of " + e.system + ":" + e.name;
-    auto sources = open_recording(recording, *meta);
-    if (!sources) return sources.error().sentence;
-    for (auto& source : *sources) {
-      events += count(*source, problem);
-    }
+    std::string problem;
+    const u64 events = count(recording, *meta, problem);
     const auto number = [&](const std::string& behind, bool in_front) {
       size_t at = log.rfind(behind);
       if (at == std::string::npos) return u64{0};
@@ -318,11 +324,8 @@ struct FaultTest : test::BinaryTest {
   std::string closed(const std::string& recording, bool kernel) {
     const auto meta = RecordingMeta::read(recording);
     if (!meta || !meta->complete || !meta->missing.exact() || kernel || slurp(out) != "tried 250\n") return "";
-    u64 events = meta->missing.refused + meta->missing.unrecorded;
     std::string problem;
-    auto sources = open_recording(recording, *meta);
-    if (!sources) return sources.error().sentence;
-    for (auto& source : *sources) events += count(*source, problem);
+    const u64 events = meta->missing.refused + meta->missing.unrecorded + count(recording, *meta, problem);
     return events == tried ? problem : problem + "a closed recording tells of " + std::to_string(events) + " events";
   }
   // The program itself has noticed nothing.

@@ -714,8 +714,8 @@ u64 given_seed() {
   return given != nullptr ? std::strtoull(given, nullptr, 10) : now();
 }
 
-// Until then, or until the ledger is full.
-void rage(u64 seed, u64 end) {
+// One storm, until `end`, or until its ledger is full.
+void run_storm(u64 seed, u64 end) {
   std::printf("RINGSIDE_SEED=%llu\n", static_cast<unsigned long long>(seed));
   SCOPED_TRACE("RINGSIDE_SEED=" + std::to_string(seed));
   Stage the_stage;
@@ -784,8 +784,9 @@ void rage(u64 seed, u64 end) {
 TEST(Edges, Storm) {
   const u64 end = now() + static_cast<u64>(test_seconds(60) / 2 * 1e9);
   u64 seed = given_seed();
-  do rage(seed++, end);
-  while (now() < end && !HasFailure());
+  do {
+    run_storm(seed++, end);
+  } while (now() < end && !HasFailure());
 }
 
 }  // namespace
