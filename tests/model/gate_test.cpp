@@ -61,6 +61,57 @@ auto reset_beside_writer(u32 handlers, bool nest_too = false, bool given_up = fa
   };
 }
 
+// After a reset the gate opens, and a writer that finds it open goes on in the new ring.
+template <Orders O>
+auto reset_and_go_on(u32 handlers) {
+  return [=](World& world) {
+    Model<O> m(world, {.subbufs = 3});
+    u64* const before = world.make<u64>();
+    m.write(half);
+    world.spawn("controller", [=] {
+      const Ring& ring = m.b->ring;
+      Control& c = *ring.control;
+      E::store(&c.gate, gate_off, Order::release);
+      E::fence_heavy();
+      if (E::load(&c.nest, Order::acquire) == 0) {
+        const auto zero = [](u64* from, u64* to) {
+          for (; from != to; ++from) E::store(from, u64{0}, Order::relaxed);
+        };
+        E::store(&c.tail, u64{0}, Order::relaxed);
+        zero(&c.last_time, &c.commit_overrun);
+        for (u32 id = 0; id < ring.geometry.nr_subbufs(); ++id) {
+          *before += committed_of(E::load(&ring.record(id).committed, Order::relaxed)).events;
+          zero(&ring.record(id).slot, &ring.record(id + 1).slot);
+        }
+      }
+      E::store(&c.gate, u64{0}, Order::release);
+    });
+    world.spawn("writer", [=] {
+      m.write(half);
+      m.write(half);
+    });
+    world.signal("writer", [=] { m.write(half); }, handlers);
+    world.after([=] {
+      Reader<E, O> r(m.b->ring);
+      while (m.read_and_consume(r)) {
+      }
+      u64 written = 0;
+      for (u32 i = 1; i <= m.b->events; ++i) written += m.b->fate[i] == Fate::written;
+      // At a closed gate, what a handler has left waits for the next event: it may go with the reset, or still wait.
+      const u64 known = *before + m.b->read;
+      require(handlers == 0 ? known == written : known <= written, "an event stood in the ring before the reset, or is read after");
+      require(handlers != 0 || counters<E>(m.b->ring).written == m.b->read, "the new ring's counters begin with 0");
+      if (const char* what = broken<E>(m.b->ring)) fail("does not hold: %s", what);
+    });
+  };
+}
+
+TEST(Gate, AWriterGoesOnAfterAReset) {
+  prove("a reset and the writer's next events", {.preemptions = 2, .stale = 2}, reset_and_go_on<Orders{}>(0));
+  prove("the same with a handler", {.preemptions = 2, .stale = 0, .signals = 1}, reset_and_go_on<Orders{}>(1));
+  refute("gate_observe", {.preemptions = 2, .stale = 2}, reset_and_go_on<Orders{.gate_observe = Order::relaxed}>(0));
+}
+
 TEST(Gate, ResetHasTheRingForItself) {
   prove("reset beside a writer", {.preemptions = 2, .stale = 1}, reset_beside_writer<Explored>(0));
   prove("the same with a handler", {.preemptions = 2, .stale = 0, .signals = 1}, reset_beside_writer<Explored>(1));

@@ -212,6 +212,91 @@ TEST(RemoteProcesses, OneReaderAtATime) {
   (void)attach(path);
 }
 
+long mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+}
+
+// A thread writes all the time, and its ring's address stays.
+TEST_P(RemoteProcess, TheNextReaderGetsWhatTheOneBeforeLeft) {
+  const std::string path = fresh_path();
+  ProcessWriter<> writer({path, {}});
+  ASSERT_EQ(writer.error(), 0);
+  u64 accepted = 0, written = 0;
+  std::jthread thread([&](const std::stop_token& stop) {
+    ProcessWriter<>::Writer* ring = nullptr;
+    while (!stop.stop_requested()) {
+      if (ring == nullptr) ring = writer.ring(0);
+      const Event e{1, accepted};
+      if (ring != nullptr && ring->write(&e, sizeof e)) ++accepted;
+    }
+  });
+  long before = 0;
+  for (int reader = 0; reader < 100; ++reader) {
+    auto p = attach(path, GetParam());
+    auto source = must(p->buffer().source(0));
+    Books books;
+    books.next = written;
+    must(p->enable(true));
+    for (int k = 0; k < 50; ++k) books.take(*source, 3);
+    for (auto off = p->enable(false); !off; off = p->enable(false))
+      ASSERT_EQ(off.error().code.value(), EBUSY) << off.error().sentence;  // it stands still in the middle of an event
+    while (books.take(*source)) {
+    }
+    const Counters c = source->counters();
+    EXPECT_EQ(books.error, "");
+    EXPECT_FALSE(books.torn);
+    EXPECT_EQ(books.read, c.read);
+    EXPECT_EQ(books.read + books.lost, c.written);
+    written += c.written;
+    if (reader == 10) before = mappings();
+  }
+  EXPECT_LT(mappings(), before + 50);
+  thread.request_stop();
+  thread.join();
+  EXPECT_GT(accepted, 0u);
+  EXPECT_EQ(accepted, written);
+}
+
+TEST_P(RemoteProcess, AnOpenEventKeepsTheMemoryOfItsReader) {
+  const std::string path = fresh_path();
+  ProcessWriter<> writer({path, {}});
+  const auto write = [](auto& ring, u64 number) {
+    const Event e{1, number};
+    return ring.write(&e, sizeof e);
+  };
+  auto p = attach(path, GetParam());
+  must(p->enable(true));
+  auto* const first = writer.ring(0);
+  ASSERT_TRUE(first != nullptr && write(*first, 0));
+  const Reservation open = first->reserve(sizeof(Event));
+  ASSERT_TRUE(open);
+  std::memset(open.payload, 0, sizeof(Event));
+
+  p = nullptr;
+  p = attach(path, GetParam());
+  must(p->enable(true));
+  auto* const second = writer.ring(0);
+  EXPECT_NE(second, first);
+  std::memset(open.payload, 1, sizeof(Event));
+  first->commit(open);
+  EXPECT_FALSE(write(*first, 1));
+  EXPECT_TRUE(write(*second, 0));
+  Books books;
+  books.take(*must(p->buffer().source(0)));
+  EXPECT_EQ(books.read, 1u);
+
+  p = nullptr;
+  p = attach(path, GetParam());
+  must(p->enable(true));
+  ASSERT_EQ(writer.ring(0), first) << "its event has ended";
+  for (u64 number = 0; number < 100'000; ++number) ASSERT_TRUE(write(*first, number));
+  Books again;
+  again.take(*must(p->buffer().source(0)));
+  EXPECT_FALSE(again.torn);
+  EXPECT_EQ(again.read + again.lost, 100'000u);
+}
+
 // What a thread may still look at stays, two mappings a ring; the program needs some of its own.
 TEST(RemoteProcesses, AWriterRefusesReadersBeforeItsMappingsAreUsedUp) {
   const std::string path = fresh_path();
@@ -223,8 +308,12 @@ TEST(RemoteProcesses, AWriterRefusesReadersBeforeItsMappingsAreUsedUp) {
   int readers = 0;
   for (;;) {
     auto next = Process::attach(path, options);
-    readers += next ? 1 : 0;
-    if (next || next.error().code.value() == EBUSY) continue;  // the one before is not gone yet
+    if (next) {
+      ++readers;
+      --options.buffer.rings;  // other rings than those of the reader before
+      continue;
+    }
+    if (next.error().code.value() == EBUSY) continue;  // the one before is not gone yet
     EXPECT_EQ(next.error().code.value(), ENOMEM);
     EXPECT_THAT(next.error().sentence, HasSubstr("restart it")) << next.error().sentence;
     break;

@@ -6,9 +6,11 @@
 //   if (auto* ring = w.ring(0)) ring->write(&event, sizeof event);      // null: no reader; each ring belongs to one thread
 //
 // Its service is a thread of its own, with descriptors of its own. A reader that leaves or comes again takes no memory from
-// under a writing thread: what the thread may still look at stays, which is two or more pages a ring for each attachment. The
-// shared region is unmapped once no event is open. When 16,384 rings have been attached, the next reader is refused (ENOMEM):
-// their mappings are half of those that the kernel grants a process (vm.max_map_count), and the program needs some, too.
+// under a writing thread: what the thread may still look at stays, which is two or more pages a ring, and the addresses of the
+// shared region. The region itself is unmapped once no event is open. The next reader whose descriptor is the same, byte for
+// byte, gets all that stayed. Each other one adds to it; the reader that would make it more than 16,384 rings is refused
+// (ENOMEM): their mappings are half of those that the kernel grants a process (vm.max_map_count), and the program needs some,
+// too.
 //
 // A child of fork, however it was made, has nothing of its parent's rings and service, and no handler has to run for that.
 // Events that it writes through its copy are refused and counted (Writer::refused), one that was open ends in memory of its
@@ -159,25 +161,34 @@ class ProcessWriter {
     explicit Region(u64 bytes) noexcept : bytes_(bytes), page_(page_bytes()) {
       while (bytes_ / (u64{1} << shift_) > 4096) ++shift_;
     }
-    ~Region() { unmap(); }
+    ~Region() {
+      if (start_ != nullptr && !kept_) munmap(start_, mapped_bytes());
+    }
     Region(const Region&) = delete;
     Region& operator=(const Region&) = delete;
-    u64 mapped_bytes() const noexcept { return page_ + place(bytes_ - 1) + 1 + page_; }
+    u64 bytes() const noexcept { return bytes_; }
     u8* at(u64 offset) const noexcept { return start_ + page_ + place(offset); }
-    // The files, back to back. Answers an errno.
+    // The files, back to back, each time at the same addresses. Answers an errno.
     int map(const int* fds, size_t n) noexcept {
-      void* const all = mmap(nullptr, mapped_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (all == MAP_FAILED) return errno;
-      start_ = static_cast<u8*>(all);
+      const int error = reserve();
+      if (error != 0) return error;
+      kept_ = false;
       return put(fds, n);
     }
-    void unmap() noexcept {
-      if (start_ != nullptr) munmap(start_, mapped_bytes());
-      start_ = nullptr;
-    }
-    void keep() noexcept { start_ = nullptr; }  // mapped for good: an event is still open in there
+    // The memory goes, and the addresses stay.
+    void unmap() noexcept { (void)reserve(); }
+    void keep() noexcept { kept_ = true; }  // mapped until the next map(): an event is still open in there
 
    private:
+    u64 mapped_bytes() const noexcept { return page_ + place(bytes_ - 1) + 1 + page_; }
+    int reserve() noexcept {
+      const int fixed = start_ != nullptr ? MAP_FIXED : 0;
+      void* const all =
+          mmap(start_, mapped_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0);
+      if (all == MAP_FAILED) return errno;
+      start_ = static_cast<u8*>(all);
+      return 0;
+    }
     u64 piece() const noexcept { return u64{1} << shift_; }
     u64 place(u64 offset) const noexcept { return offset + (offset >> shift_) * page_; }
     int put(const int* fds, size_t n) noexcept {
@@ -204,6 +215,7 @@ class ProcessWriter {
     u64 bytes_, page_;
     u32 shift_ = 20;
     u8* start_ = nullptr;
+    bool kept_ = false;
   };
 
   struct Session {
@@ -580,10 +592,12 @@ class ProcessWriter {
     int attach(const Files& files) {
       u64 blob_bytes = 0, region_bytes = 0;
       if (const int error = attach_problem(files, blob_bytes, region_bytes); error != 0) return error;
+      std::vector<u64> blob((blob_bytes + 7) / 8);
+      if (pread(files.fd[0], blob.data(), blob_bytes, 0) != static_cast<ssize_t>(blob_bytes)) return EINVAL;
+      if (Session* const earlier = earlier_one(blob, region_bytes); earlier != nullptr) return attach_again(*earlier, files);
       auto session = std::make_unique<Session>(region_bytes);
       Session& s = *session;
-      s.blob.resize((blob_bytes + 7) / 8);
-      if (pread(files.fd[0], s.blob.data(), blob_bytes, 0) != static_cast<ssize_t>(blob_bytes)) return EINVAL;
+      s.blob = std::move(blob);
       if (!WildDescriptor(s.blob.data(), blob_bytes).check(region_bytes, s.descriptor).good()) return EINVAL;
       if (attached_ + s.descriptor.nr_rings() > most_attached) return ENOMEM;
       if (const int error = s.region.map(files.fd + 1, files.n - 1); error != 0) return error;
@@ -606,6 +620,24 @@ class ProcessWriter {
       return 0;
     }
 
+    // The rings of an earlier reader with this descriptor, if no event is open in them; else null.
+    Session* earlier_one(const std::vector<u64>& blob, u64 region_bytes) noexcept {
+      for (const auto& s : sessions_)
+        if (s->region.bytes() == region_bytes && s->blob == blob && quiet(*s)) return s.get();
+      return nullptr;
+    }
+    // As reset() does beside a writing thread, which may have looked up its ring long before, and writes to it once it is
+    // enabled again.
+    int attach_again(Session& s, const Files& files) noexcept {
+      if (const int error = s.region.map(files.fd + 1, files.n - 1); error != 0) {
+        s.region.unmap();
+        return error;
+      }
+      for (auto& ring : s.rings) ring->reset();
+      Hardware::store(&now_, &s, session_publish);
+      return 0;
+    }
+
     static void heavy() noexcept { syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
     template <class Q>
     static bool patiently(Q quiet) {
@@ -615,12 +647,11 @@ class ProcessWriter {
       }
       return false;
     }
+    static bool quiet(Session& s) noexcept {
+      return std::all_of(s.rings.begin(), s.rings.end(), [](auto& ring) { return ring->quiet(heavy); });
+    }
     static bool calm(Session& s) {
-      return patiently([&] {
-        for (auto& ring : s.rings)
-          if (!ring->quiet(heavy)) return false;
-        return true;
-      });
+      return patiently([&] { return quiet(s); });
     }
     static int reset(Writer& ring) {
       const bool was = ring.enabled();
@@ -659,7 +690,7 @@ class ProcessWriter {
     std::atomic<int> error_{0};  // -1: not known yet
     static constexpr u64 most_attached = 16384;
     u64 attached_ = 0;                                // rings in
-    std::vector<std::unique_ptr<Session>> sessions_;  // those before: a thread may be about to look at their private words
+    std::vector<std::unique_ptr<Session>> sessions_;  // all: a thread may be about to look at an earlier one's private words
     pthread_t thread_{};
     bool has_thread_ = false;
     Service* next_abandoned_ = nullptr;

@@ -28,8 +28,10 @@
 //             the reader has stored
 //   QUIET     quiet_publish: the writer's store of nest = 0,  quiet_observe: the controller's load      a reset ring is
 //             after all that it has published                 of nest, behind fence_heavy               written to
-//   GATE      gate_publish: a controller's change of the      the writer's load of the gate, behind     a writer and a controller
-//             gate, before fence_heavy and its look at nest   its store of nest and fence_light         both take the ring
+//   GATE      gate_publish: a controller closes the gate      gate_observe: the writer's load of the    a writer and a controller
+//             before fence_heavy and its look at nest, and    gate, behind its store of nest and        both take the ring; a
+//             opens it after all that it has cleared          fence_light                               writer goes on with words
+//                                                                                                       from before a reset
 //   PLACE     place_publish: which page is the reader's       the reader's load of it, out of the       a new page with the
 //             (meta-page, footer), after what was lost        meta-page or the footers                  old one's loss
 //             before it
@@ -84,6 +86,7 @@ struct Orders {
   Order quiet_publish = Order::release;    // pairs: QUIET
   Order quiet_observe = Order::acquire;    // pairs: QUIET
   Order place_publish = Order::release;    // pairs: PLACE
+  Order gate_observe = Order::acquire;     // pairs: GATE
   Bug bug = Bug::none;
   bool rings_of_cpus = true;  // false: only rings of threads, and no code for others
 };

@@ -188,7 +188,7 @@ class Writer {
   RINGSIDE_INLINE bool reserve_usually(Control& c, u32 size, Reservation& slot) noexcept {
     /*A*/ M::store(&c.nest, u64{1}, unordered);
     M::fence_light();  // pairs: GATE
-    if (M::load(&c.gate, unordered) != Show::gate_open) [[unlikely]]
+    if (M::load(&c.gate, O.gate_observe) != Show::gate_open) [[unlikely]]  // pairs: GATE
       return false;
     /*B*/ Record* const rec = pointer<Record>(M::load(&here_, unordered));
     u8* const subbuf = pointer<u8>(M::load(&here_data_, unordered));
@@ -265,7 +265,7 @@ class Writer {
     /*A*/ M::store(&ctl().nest, nest + 1, unordered);
     if (nest == 0) M::store(&here_, address(&nowhere_), unordered);
     M::fence_light();  // pairs: GATE
-    if (u64 gate = M::load(&ctl().gate, unordered); gate != Show::gate_open && (Show::gate_open != 0 || !pass_gate(gate)))
+    if (u64 gate = M::load(&ctl().gate, O.gate_observe); gate != Show::gate_open && (Show::gate_open != 0 || !pass_gate(gate)))
       return leave_closed(slot, gate);
     // Counted within `nest`: once the writer is quiet, the count is final.
     if (!fits) return leave(slot, drop(Refused::too_big));
@@ -394,7 +394,7 @@ class Writer {
     do {
       M::store(&ctl().nest, u64{1}, unordered);
       M::fence_light();
-      gate = M::load(&ctl().gate, unordered);
+      gate = M::load(&ctl().gate, O.gate_observe);
       if (gate == Show::gate_open || (!keeps_out(gate) && unpublished()) || O.bug == Bug::no_second_gate) return true;
       M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
       M::fence_light();
