@@ -262,6 +262,16 @@ Drained KernelFeed::take(u32 at, u64 most) {
   return drained;
 }
 
+// After recording is switched off. An event that was open at that moment is committed later, and so are those of interrupts
+// within it: its processor may be a virtual one that stands still.
+void KernelFeed::take_all(u32 at) {
+  constexpr int most_waits = 1000;  // 1 ms each
+  for (int waits = 0; take(at, ~u64{0}) == Drained::all && sources_[at]->counters().unread != 0; ++waits) {
+    if (waits == most_waits) return;  // the books say how many stay
+    usleep(1000);
+  }
+}
+
 void KernelFeed::learn_names() {
   if (!rings_ && threads_.size() > most_names) threads_.clear();
   for (auto& [number, name] : sys::cmdlines_of(sys::read_file(instance_.dir() + "/../../saved_cmdlines"))) {
@@ -334,7 +344,9 @@ Books KernelFeed::close(RecordingRun& run) {
   auto off = handing_over_ ? result<void>() : instance_.tracing(false);
   stop_thread();
   for (u32 i = 0; i < sources_.size(); ++i) {
-    if (sources_[i] != nullptr && off && !failed_ && !run.failed()) (void)take(i, handing_over_ ? most_handing_over : ~u64{0});
+    if (sources_[i] == nullptr || !off || failed_ || run.failed()) continue;
+    if (handing_over_) (void)take(i, most_handing_over);
+    else take_all(i);
   }
   learn_names();
   if (auto done = rings_->close_files(); !done) faults_.full(done.error());

@@ -76,6 +76,7 @@ class KernelFeed final : public Feed {
   void consume();
   void stop_thread();
   Drained take(u32 at, u64 most);
+  void take_all(u32 at);
 
   std::optional<ProbeGroup> probes_;  // outlives the instance, which has them enabled
   TracefsInstance instance_;
