@@ -62,7 +62,7 @@ struct Child {
         if (ring->write(&pair_of, sizeof pair_of)) ++k;
         else if (writer.ring(0) != ring) break;
       }
-      while (ring != nullptr && writer.ring(0) == ring) usleep(1000);
+      while (ring != nullptr && writer.ring(0) == ring && ring->enabled()) usleep(100);  // until this reader has gone
       usleep(1000);
     }
   }

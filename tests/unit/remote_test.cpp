@@ -104,6 +104,40 @@ TEST_P(Remote, NestedEventsAppearWithTheirOuterEvent) {
   EXPECT_EQ(drain(*source).numbers, from_to(1, 3));
 }
 
+// A handler came behind the outer event's publication and before its end, and then the gate closed.
+void leave_an_event(World& w, u64 number) {
+  u64& nest = w.writers[0]->ring().control->nest;
+  nest = 1;
+  EXPECT_TRUE(w.write(number));
+  nest = 0;
+}
+
+TEST_P(Remote, WhatAHandlerHasLeftIsPublishedBehindAClosedGate) {
+  World w(GetParam());
+  auto source = must(w.buffer->source(0));
+  w.write(1);
+  leave_an_event(w, 2);
+  w.writers[0]->disable();
+  ASSERT_TRUE(w.writers[0]->quiet([] {}));
+  EXPECT_EQ(drain(*source).numbers, from_to(1, 2));
+  for (int k = 0; k < 2; ++k) w.writers[0]->publish_left();
+  EXPECT_EQ(drain(*source).numbers, from_to(2, 3));
+  EXPECT_EQ(source->counters().written, 2u);
+  w.writers[0]->enable();
+  EXPECT_TRUE(w.write(3));
+  EXPECT_EQ(drain(*source).numbers, from_to(3, 4));
+}
+
+TEST_P(Remote, AChildOfForkTouchesNoRegionForWhatAHandlerHasLeft) {
+  World w(GetParam());
+  w.write(1);
+  leave_an_event(w, 2);
+  w.writers[0]->ring().control->gate = 0;  // as the kernel wipes it
+  ASSERT_EQ(mprotect(w.region, w.bytes, PROT_NONE), 0);
+  EXPECT_FALSE(w.write(3));
+  EXPECT_EQ(w.writers[0]->refused(), 1u);
+}
+
 TEST(RemoteWriterTest, WithoutNestingAnInnerEventIsRefusedAndCounted) {
   const Plan plan{Layout::footers, 2, 4096, 1, 4};
   std::vector<u64> blob(plan.descriptor_bytes() / 8), region_words((plan.region_bytes() + 4096) / 8);

@@ -10,7 +10,7 @@
 // shared region. The region itself is unmapped once no event is open. The next reader whose descriptor is the same, byte for
 // byte, gets all that stayed. Each other one adds to it; the reader that would make it more than 16,384 rings is refused
 // (ENOMEM): their mappings are half of those that the kernel grants a process (vm.max_map_count), and the program needs some,
-// too.
+// too. Addresses are given up when they run out (RLIMIT_AS).
 //
 // A child of fork, however it was made, has nothing of its parent's rings and service, and no handler has to run for that.
 // Events that it writes through its copy are refused and counted (Writer::refused), one that was open ends in memory of its
@@ -121,7 +121,7 @@ class ProcessWriter {
   // is there; it stays. E2BIG: an event's text does not fit, or there are more than 4,095 events.
   int error() const noexcept { return service_->error(); }
 
-  // Null while no reader is attached, or if the reader has fewer rings.
+  // Null while no reader is attached, or if the reader has fewer rings. The address does not tell one reader from the next.
   RINGSIDE_INLINE Writer* ring(u32 index) noexcept {
     const Session* s = Hardware::load(&now_, session_observe);
     return s != nullptr && index < s->rings.size() ? s->rings[index].get() : nullptr;
@@ -161,9 +161,7 @@ class ProcessWriter {
     explicit Region(u64 bytes) noexcept : bytes_(bytes), page_(page_bytes()) {
       while (bytes_ / (u64{1} << shift_) > 4096) ++shift_;
     }
-    ~Region() {
-      if (start_ != nullptr && !kept_) munmap(start_, mapped_bytes());
-    }
+    ~Region() { (void)give_up(); }
     Region(const Region&) = delete;
     Region& operator=(const Region&) = delete;
     u64 bytes() const noexcept { return bytes_; }
@@ -178,6 +176,13 @@ class ProcessWriter {
     // The memory goes, and the addresses stay.
     void unmap() noexcept { (void)reserve(); }
     void keep() noexcept { kept_ = true; }  // mapped until the next map(): an event is still open in there
+    bool has_addresses() const noexcept { return start_ != nullptr; }
+    // The addresses of an unmapped region go, too, and it is never mapped again. False: there are none to give.
+    bool give_up() noexcept {
+      if (start_ == nullptr || kept_ || munmap(start_, mapped_bytes()) != 0) return false;
+      start_ = nullptr;
+      return true;
+    }
 
    private:
     u64 mapped_bytes() const noexcept { return page_ + place(bytes_ - 1) + 1 + page_; }
@@ -565,10 +570,10 @@ class ProcessWriter {
       if (blob_bytes < sizeof(DescriptorHeader) || blob_bytes > 1u << 30) return EINVAL;
       for (size_t k = 1; k < files.n; ++k) {
         // Seals: a file that is cut after it was mapped would kill us; one that grew before would be mapped over what is behind
-        // the region.
-        constexpr int sized = F_SEAL_SHRINK | F_SEAL_GROW;
+        // the region. One that cannot be written cannot be mapped.
+        constexpr int sized = F_SEAL_SHRINK | F_SEAL_GROW, fixed = F_SEAL_WRITE | 0x10;  // F_SEAL_FUTURE_WRITE
         const int seals = fcntl(files.fd[k], F_GET_SEALS);
-        if (seals < 0 || (seals & sized) != sized) return EPERM;
+        if (seals < 0 || (seals & sized) != sized || (seals & fixed) != 0) return EPERM;
         if (fstat(files.fd[k], &st) != 0) return EBADF;
         if (st.st_size <= 0 || static_cast<u64>(st.st_size) % page_bytes() != 0 ||
             st.st_size > INT64_MAX - static_cast<i64>(region_bytes))
@@ -600,7 +605,9 @@ class ProcessWriter {
       s.blob = std::move(blob);
       if (!WildDescriptor(s.blob.data(), blob_bytes).check(region_bytes, s.descriptor).good()) return EINVAL;
       if (attached_ + s.descriptor.nr_rings() > most_attached) return ENOMEM;
-      if (const int error = s.region.map(files.fd + 1, files.n - 1); error != 0) return error;
+      int error = s.region.map(files.fd + 1, files.n - 1);
+      if (error == ENOMEM && give_up_addresses()) error = s.region.map(files.fd + 1, files.n - 1);
+      if (error != 0) return error;
       C clock{};
       if constexpr (requires { clock.kind; }) {
         if (!is_readable_here(s.descriptor.clock())) return EOPNOTSUPP;
@@ -614,8 +621,8 @@ class ProcessWriter {
         s.rings.push_back(std::make_unique<Writer>(
             s.descriptor, ring, [&](u64 offset) { return s.region.at(offset); }, s.memory.back()->get(), clock));
       }
-      attached_ += s.descriptor.nr_rings();
       sessions_.push_back(std::move(session));
+      attached_ += s.descriptor.nr_rings();
       Hardware::store(&now_, sessions_.back().get(), session_publish);
       return 0;
     }
@@ -623,8 +630,13 @@ class ProcessWriter {
     // The rings of an earlier reader with this descriptor, if no event is open in them; else null.
     Session* earlier_one(const std::vector<u64>& blob, u64 region_bytes) noexcept {
       for (const auto& s : sessions_)
-        if (s->region.bytes() == region_bytes && s->blob == blob && quiet(*s)) return s.get();
+        if (s->region.has_addresses() && s->region.bytes() == region_bytes && s->blob == blob && quiet(*s)) return s.get();
       return nullptr;
+    }
+    bool give_up_addresses() noexcept {
+      bool any = false;
+      for (const auto& s : sessions_) any = s->region.give_up() || any;
+      return any;
     }
     // As reset() does beside a writing thread, which may have looked up its ring long before, and writes to it once it is
     // enabled again.
@@ -647,11 +659,18 @@ class ProcessWriter {
       }
       return false;
     }
+    // All rings are disabled. Each is quiet once it has been so: later visits are refused. Some looks may fall on such a visit.
     static bool quiet(Session& s) noexcept {
-      return std::all_of(s.rings.begin(), s.rings.end(), [](auto& ring) { return ring->quiet(heavy); });
+      return std::all_of(s.rings.begin(), s.rings.end(), [](auto& ring) {
+        for (int looks = 0; looks < 20; ++looks)
+          if (ring->quiet(heavy)) return true;
+        return false;
+      });
     }
     static bool calm(Session& s) {
-      return patiently([&] { return quiet(s); });
+      if (!patiently([&] { return quiet(s); })) return false;
+      for (auto& ring : s.rings) ring->publish_left();
+      return true;
     }
     static int reset(Writer& ring) {
       const bool was = ring.enabled();

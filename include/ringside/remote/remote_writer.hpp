@@ -217,8 +217,7 @@ class RemoteWriter {
 
   // Empties the ring; the reader begins again, at sub-buffer 0. The writer must be disabled and quiet.
   void reset() noexcept {
-    clear_words(ring_);
-    __atomic_fetch_or(&ctl().gate, gate_remote_open, gate_publish);
+    clear_words(ring_, gate_remote_open);
     empty();
   }
 
@@ -232,6 +231,8 @@ class RemoteWriter {
     heavy();  // pairs: GATE
     return M::load(&ctl().nest, O.quiet_observe) == 0;  // pairs: QUIET
   }
+  // Publishes what a handler wrote when the gate was about to close. The writer must be disabled and quiet.
+  void publish_left() noexcept { writer_.publish_left(); }
 
   u32 id() const noexcept { return id_; }
   // Events that were refused: there was no room for a nested one (Nesting::none: it was nested), it can never fit, or it is

@@ -129,6 +129,13 @@ class Writer {
     commit_slowly(slot);
   }
 
+  // For code that has closed the gate and found the writer quiet behind fence_heavy. Publishes what a handler has left to the
+  // event that it interrupted, if that one's second look found the gate closed.
+  RINGSIDE_NOINLINE void publish_left() noexcept {
+    u64 word;
+    if (unpublished()) (void)publish_to(M::load(&ctl().tail, unordered), word);
+  }
+
   // Takes the event back. True: its space is free again. False: it became padding, because something was reserved behind it.
   bool discard(const Reservation& slot) noexcept {
     RINGSIDE_DEBUG_CHECK(slot.payload != nullptr, "only a reserved event is discarded");
@@ -384,11 +391,13 @@ class Writer {
     return refuse(slot, why);
   }
   static bool keeps_out(u64 gate) noexcept {
+    if (Show::gate_open != 0 && (gate & Show::gate_open) == 0) return true;  // a child of fork, without the region
     return (gate & (O.bug == Bug::moved_keeps_out ? gate_off | gate_frozen | gate_moved : gate_off | gate_frozen)) != 0;
   }
   // nest was 0 for a moment, and a controller may have seen that, so this goes through the gate, as A does. A ring is not
   // parked while something on it is reserved and not published, so that may be published at a parked gate. On a ring that is
-  // given up it must be, because no later event would do it. At a gate that is off it waits for the next event.
+  // given up it must be, because no later event would do it. At a gate that is off it waits for publish_left, or for the next
+  // event.
   RINGSIDE_NOINLINE bool enter_again() noexcept {
     u64 gate;
     do {
@@ -506,25 +515,34 @@ class Writer {
     }
     for (;;) {
       const u64 tail = M::load(&ctl().tail, unordered);
-      if (M::load(&ctl().commit, unordered) != tail) [[unlikely]]
-        advance(tail);
-      const Place place = place_of(tail);
-      if (!ring_.geometry.holds(place.id)) [[unlikely]] {
-        give_up();
+      u64 word;
+      if (!publish_to(tail, word)) [[unlikely]] {
         M::store(&ctl().nest, u64{0}, O.quiet_publish);
         return;
       }
-      const u64 word = publish_one(place);
       M::fence_light();
       /*G*/ M::store(&ctl().nest, u64{0}, O.quiet_publish);  // pairs: QUIET
       M::fence_light();
       if constexpr (O.bug == Bug::no_second_look) break;
-      if (M::load(&ring_.record(place.id).reserve, unordered) == word && M::load(&ctl().tail, unordered) == tail)
+      if (M::load(&ring_.record(place_of(tail).id).reserve, unordered) == word && M::load(&ctl().tail, unordered) == tail)
           [[likely]]
         break;
       if (!enter_again()) break;
     }
     ring_bell();
+  }
+
+  // Publishes all that is reserved. word: the tail's reserve word then. False: damage.
+  RINGSIDE_INLINE bool publish_to(u64 tail, u64& word) noexcept {
+    if (M::load(&ctl().commit, unordered) != tail) [[unlikely]]
+      advance(tail);
+    const Place place = place_of(tail);
+    if (!ring_.geometry.holds(place.id)) [[unlikely]] {
+      give_up();
+      return false;
+    }
+    word = publish_one(place);
+    return true;
   }
 
   // F: publishes all of a sub-buffer, up to the reserve word that it answers.
