@@ -25,6 +25,7 @@ std::unique_ptr<Process> attach(const std::string& path, u64 size, u32 subbuf_si
   options.buffer.size = size;
   options.buffer.subbuf_size = subbuf_size;
   options.buffer.clock.kind = ClockKind::tsc;
+  usleep(5000);  // the child looks each millisecond whether the reader before has gone
   for (int tries = 0;; ++tries) {
     auto p = Process::attach(path, options);
     if (p || tries == 1000) return must(std::move(p));
@@ -62,7 +63,7 @@ struct Child {
         if (ring->write(&pair_of, sizeof pair_of)) ++k;
         else if (writer.ring(0) != ring) break;
       }
-      while (ring != nullptr && writer.ring(0) == ring && ring->enabled()) usleep(100);  // until this reader has gone
+      while (ring != nullptr && ring->enabled()) usleep(1000);  // until this reader has gone
       usleep(1000);
     }
   }
