@@ -239,6 +239,23 @@ TEST_F(InstanceTest, SnapshotTakesTheContentOut) {
   EXPECT_FALSE(snapshot->events().empty());
 }
 
+// It came behind the outer event's publication and before its end, and then the snapshot closed the gate.
+TEST_F(InstanceTest, SnapshotTakesWhatAHandlerHasLeft) {
+  auto instance = make("a");
+  ASSERT_EQ(ringside_open("a"), 0);
+  unit::number(1);
+  const sys::Fd fd(open((instance->path() + "/per_cpu/cpu0/ring").c_str(), O_RDWR | O_CLOEXEC));
+  auto words = must(sys::Region::map(fd.get(), sizeof(Control), true, "the ring's words"));
+  u64& nest = reinterpret_cast<Control*>(words.data())->nest;
+  nest = 1;
+  unit::number(2);
+  nest = 0;
+  auto snapshot = must(Instance::open(must(instance->snapshot())));
+  EXPECT_EQ(read_all(*snapshot).numbers, (std::vector<u64>{1, 2}));
+  unit::number(3);
+  EXPECT_EQ(read_all(*instance).numbers, std::vector<u64>{3});
+}
+
 TEST_F(InstanceTest, PeekConsumesNothing) {
   auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
