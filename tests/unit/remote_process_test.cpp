@@ -219,7 +219,7 @@ long mappings() {
   return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
 }
 
-// A thread writes all the time, also while readers come and go.
+// A thread writes all the time, also to the ring of a reader that has gone.
 TEST_P(RemoteProcess, TheNextReaderGetsWhatTheOneBeforeLeft) {
   const std::string path = fresh_path();
   ProcessWriter<> writer({path, {}});
@@ -230,7 +230,7 @@ TEST_P(RemoteProcess, TheNextReaderGetsWhatTheOneBeforeLeft) {
     while (!stop.stop_requested()) {
       const Event e{1, accepted};
       if (ring != nullptr && ring->write(&e, sizeof e)) ++accepted;
-      else ring = writer.ring(0);
+      else if (auto* const now = writer.ring(0)) ring = now;
     }
   });
   std::set<void*> rings;
