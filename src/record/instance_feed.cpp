@@ -59,9 +59,8 @@ void InstanceFeed::describe(RecordingMeta& meta) {
 }
 
 bool InstanceFeed::look_for_events() {
-  const u64 count = __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE);
-  if (count == known_events_ && unnamed_.empty()) return false;
-  known_events_ = count;
+  if (!has_more_events() && unnamed_.empty()) return false;
+  known_events_ = __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE);
   events_ = instance_.events();
   if (!only_.empty()) {
     for (const EventInfo& e : events_) wanted_[e.id] = only_.matches(e.system, e.name) || is_about_stacks(e);
@@ -146,9 +145,10 @@ Drained InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
   const bool of_cpu = ring.source->name().cpu >= 0;
   const bool ask = of_cpu || state_of(ring.state) != RingState::live || (polls_ + number) % 32 == 0;
   const bool ended = ask && ring.source->ended();
-  Select select;
-  if (!only_.empty())
-    select = [&](const SubBufferView& view) { return ring.selection.keep(view, [&](u16 id) { return wants(id); }); };
+  const Select select = [&](const SubBufferView& view) {
+    if (has_more_events() && look_for_events()) run.know_events();  // declared since the poll began
+    return only_.empty() ? view : ring.selection.keep(view, [&](u16 id) { return wants(id); });
+  };
   const Drained drained = run.take(*ring.source, ring.as, 2 * ring.round + 2, books_, 0, select);
   ring.failed = drained == Drained::ended;
   if (ring.failed) ring.source = nullptr;
@@ -163,7 +163,9 @@ Drained InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
 bool InstanceFeed::poll(RecordingRun& run) {
   ++polls_;
   const u64 began = sys::now_ns();
+  const bool more = has_more_events();
   bool changed = look_for_events();
+  if (more) run.know_events();
   if (const u64 threads = instance_.threads_seen(); threads != known_threads_) {
     known_threads_ = threads;
     changed = true;

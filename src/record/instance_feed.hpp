@@ -36,6 +36,7 @@ class InstanceFeed final : public Feed {
     Selection selection{};
   };
   bool look_for_events();
+  bool has_more_events() const { return __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE) != known_events_; }
   bool wants(u16 id);
   bool look_for_rings(RecordingRun& run);
   void take_unnoticed(RecordingRun& run);

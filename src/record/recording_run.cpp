@@ -54,6 +54,12 @@ void RecordingRun::describe() {
   for (Feed* feed : feeds_) feed->describe(meta());
 }
 
+void RecordingRun::know_events() {
+  if (failed()) return;
+  describe();
+  if (auto saved = writer_.save(); !saved) faults_.full(saved.error());
+}
+
 const RecordingMeta& RecordingRun::described() {
   if (unsaved_ && !finished_) describe();
   return meta();

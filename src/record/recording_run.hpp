@@ -81,6 +81,8 @@ class RecordingRun {
   // For feeds.
   RecordingWriter& writer() { return writer_; }
   Faults& faults() { return faults_; }
+  // There are new events: saves their formats, before one of them is recorded. The recorder may be killed at any moment.
+  void know_events();
   // With the latest events, rings and threads.
   const RecordingMeta& described();
   RecordingMeta& meta() { return writer_.meta(); }  // the feeds set its events, threads, totals and missing

@@ -32,6 +32,7 @@ result<void> RemoteFeed::attach(RecordingRun& run) {
       run.faults().problem("event " + std::to_string(e.id) + " was " + same->name + " before and is " + e.name +
                            " now; it is shown as before");
   }
+  run.know_events();
   RS_TRY(process->enable(true));
   RS_TRY(process->buffer().poll_every(options_.poll_every));
   process_ = std::move(process);

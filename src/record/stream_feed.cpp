@@ -28,6 +28,7 @@ bool StreamFeed::poll(RecordingRun& run) {
     }
     fresh = true;
   }
+  if (fresh) run.know_events();
   put(*view_, run.writer(), ring_, run.faults(), books_);
   view_.reset();
   return fresh;

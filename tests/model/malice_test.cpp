@@ -123,6 +123,11 @@ TEST(Malice, CountersAndRecover) {
   prove("hostile words against recover", quick, hostile(1, [](const Malicious&) { recover<Guarded>(*Guarded::ring); }));
 }
 
+TEST(Malice, PublishLeft) {
+  const auto publish = [](const Malicious& m) { m.writer().publish_left(); };
+  prove("hostile words against code that publishes what was left", quick, hostile(1, publish));
+}
+
 TEST(Malice, Writer) {
   const auto write = [](const Malicious& m) {
     auto& w = m.writer();

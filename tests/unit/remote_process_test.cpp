@@ -366,7 +366,12 @@ TEST(RemoteProcesses, MemoryThatCouldChangeItsSizeIsRefused) {
   std::vector<u64> blob(plan.descriptor_bytes() / 8);
   pack(plan, blob.data());
   for (const auto& [seals, error] :
-       {std::pair{0, EPERM}, {F_SEAL_SHRINK, EPERM}, {F_SEAL_GROW, EPERM}, {F_SEAL_SHRINK | F_SEAL_GROW, 0}}) {
+       {std::pair{0, EPERM},
+        {F_SEAL_SHRINK, EPERM},
+        {F_SEAL_GROW, EPERM},
+        {F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE, EPERM},
+        {F_SEAL_SHRINK | F_SEAL_GROW | 0x10, EPERM},  // F_SEAL_FUTURE_WRITE
+        {F_SEAL_SHRINK | F_SEAL_GROW, 0}}) {
     const sys::Fd reader = connected(path), descriptor(memfd_create("descriptor", MFD_CLOEXEC)),
                   region(memfd_create("region", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     ASSERT_EQ(write(descriptor.get(), blob.data(), blob.size() * 8), static_cast<ssize_t>(blob.size() * 8));

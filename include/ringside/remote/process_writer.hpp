@@ -584,6 +584,11 @@ class ProcessWriter {
     }
 
     int attach_if_room(const Files& files) {
+      int error = try_to_attach(files);
+      if (error == ENOMEM && give_up_addresses()) error = try_to_attach(files);
+      return error == EDQUOT ? ENOMEM : error;
+    }
+    int try_to_attach(const Files& files) {
 #if defined(__cpp_exceptions)
       try {
         return attach(files);
@@ -594,6 +599,7 @@ class ProcessWriter {
       return attach(files);
 #endif
     }
+    // EDQUOT: there are too many rings.
     int attach(const Files& files) {
       u64 blob_bytes = 0, region_bytes = 0;
       if (const int error = attach_problem(files, blob_bytes, region_bytes); error != 0) return error;
@@ -604,10 +610,8 @@ class ProcessWriter {
       Session& s = *session;
       s.blob = std::move(blob);
       if (!WildDescriptor(s.blob.data(), blob_bytes).check(region_bytes, s.descriptor).good()) return EINVAL;
-      if (attached_ + s.descriptor.nr_rings() > most_attached) return ENOMEM;
-      int error = s.region.map(files.fd + 1, files.n - 1);
-      if (error == ENOMEM && give_up_addresses()) error = s.region.map(files.fd + 1, files.n - 1);
-      if (error != 0) return error;
+      if (attached_ + s.descriptor.nr_rings() > most_attached) return EDQUOT;
+      if (const int error = s.region.map(files.fd + 1, files.n - 1); error != 0) return error;
       C clock{};
       if constexpr (requires { clock.kind; }) {
         if (!is_readable_here(s.descriptor.clock())) return EOPNOTSUPP;

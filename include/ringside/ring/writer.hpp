@@ -568,12 +568,16 @@ class Writer {
     }
   }
 
-  // Moves the commit position up to the tail, over sub-buffers that are all finished.
+  // Moves the commit position up to the tail, over sub-buffers that are all finished: never a whole lap, whatever the words say.
   RINGSIDE_NOINLINE void advance(u64 tail) noexcept {
     const Geometry& g = ring_.geometry;
     Place at = place_of(M::load(&ctl().commit, unordered));
     const u64 last = place_of(tail).position;
-    while (at.position < last && g.holds(at.id)) {
+    for (u64 most = g.nr_slots(); at.position < last && g.holds(at.id); --most) {
+      if (most == 0) {
+        give_up();
+        return;
+      }
       publish_one(at);
       const Record& rec = ring_.record(at.id);
       const u64 base = M::load(&rec.base, unordered) + committed_of(M::load(&rec.committed, unordered)).events;
