@@ -133,7 +133,9 @@ class Writer {
   // event that it interrupted, if that one's second look found the gate closed.
   RINGSIDE_NOINLINE void publish_left() noexcept {
     u64 word;
-    if (unpublished()) (void)publish_to(M::load(&ctl().tail, unordered), word);
+    const u64 commit = M::load(&ctl().commit, unordered), tail = M::load(&ctl().tail, unordered);
+    const u64 behind = place_of(tail).position - place_of(commit).position;  // a lap at most, whatever a peer has stored
+    if (unpublished() && behind <= ring_.geometry.nr_slots()) (void)publish_to(commit, tail, word);
   }
 
   // Takes the event back. True: its space is free again. False: it became padding, because something was reserved behind it.
@@ -391,8 +393,8 @@ class Writer {
     return refuse(slot, why);
   }
   static bool keeps_out(u64 gate) noexcept {
-    if (Show::gate_open != 0 && (gate & Show::gate_open) == 0) return true;  // a child of fork, without the region
-    return (gate & (O.bug == Bug::moved_keeps_out ? gate_off | gate_frozen | gate_moved : gate_off | gate_frozen)) != 0;
+    constexpr u64 closing = O.bug == Bug::moved_keeps_out ? gate_off | gate_frozen | gate_moved : gate_off | gate_frozen;
+    return (gate & (closing | Show::gate_open)) != Show::gate_open;  // not open: a child of fork, without the region
   }
   // nest was 0 for a moment, and a controller may have seen that, so this goes through the gate, as A does. A ring is not
   // parked while something on it is reserved and not published, so that may be published at a parked gate. On a ring that is
@@ -516,7 +518,7 @@ class Writer {
     for (;;) {
       const u64 tail = M::load(&ctl().tail, unordered);
       u64 word;
-      if (!publish_to(tail, word)) [[unlikely]] {
+      if (!publish_to(M::load(&ctl().commit, unordered), tail, word)) [[unlikely]] {
         M::store(&ctl().nest, u64{0}, O.quiet_publish);
         return;
       }
@@ -533,9 +535,9 @@ class Writer {
   }
 
   // Publishes all that is reserved. word: the tail's reserve word then. False: damage.
-  RINGSIDE_INLINE bool publish_to(u64 tail, u64& word) noexcept {
-    if (M::load(&ctl().commit, unordered) != tail) [[unlikely]]
-      advance(tail);
+  RINGSIDE_INLINE bool publish_to(u64 commit, u64 tail, u64& word) noexcept {
+    if (commit != tail) [[unlikely]]
+      advance(commit, tail);
     const Place place = place_of(tail);
     if (!ring_.geometry.holds(place.id)) [[unlikely]] {
       give_up();
@@ -568,16 +570,12 @@ class Writer {
     }
   }
 
-  // Moves the commit position up to the tail, over sub-buffers that are all finished: never a whole lap, whatever the words say.
-  RINGSIDE_NOINLINE void advance(u64 tail) noexcept {
+  // Moves the commit position up to the tail, over sub-buffers that are all finished.
+  RINGSIDE_NOINLINE void advance(u64 commit, u64 tail) noexcept {
     const Geometry& g = ring_.geometry;
-    Place at = place_of(M::load(&ctl().commit, unordered));
+    Place at = place_of(commit);
     const u64 last = place_of(tail).position;
-    for (u64 most = g.nr_slots(); at.position < last && g.holds(at.id); --most) {
-      if (most == 0) {
-        give_up();
-        return;
-      }
+    while (at.position < last && g.holds(at.id)) {
       publish_one(at);
       const Record& rec = ring_.record(at.id);
       const u64 base = M::load(&rec.base, unordered) + committed_of(M::load(&rec.committed, unordered)).events;
