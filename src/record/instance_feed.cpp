@@ -164,7 +164,7 @@ bool InstanceFeed::poll(RecordingRun& run) {
   ++polls_;
   const u64 began = sys::now_ns();
   const bool more = has_more_events();
-  bool changed = look_for_events();
+  bool changed = look_for_events() && !more;
   if (more) run.know_events();
   if (const u64 threads = instance_.threads_seen(); threads != known_threads_) {
     known_threads_ = threads;

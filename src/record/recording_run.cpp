@@ -69,8 +69,7 @@ const RecordingMeta& RecordingRun::described() {
 void RecordingRun::save_now_and_then() {
   const u64 start = sys::now_ns();
   if (!unsaved_ || start < save_again_ns_) return;
-  describe();
-  if (auto saved = writer_.save(); !saved) faults_.full(saved.error());
+  know_events();
   const u64 end = sys::now_ns();
   save_again_ns_ = end + 20 * (end - start);
   unsaved_ = false;
