@@ -36,7 +36,7 @@ result<void> RemoteFeed::attach(RecordingRun& run) {
   RS_TRY(process->enable(true));
   RS_TRY(process->buffer().poll_every(options_.poll_every));
   process_ = std::move(process);
-  alive_ = fresh_ = true;
+  alive_ = true;
   return {};
 }
 
@@ -55,7 +55,7 @@ bool RemoteFeed::poll(RecordingRun& run) {
     }
     alive_ = alive_ || (!ring.failed && !(drained == Drained::all && ring.source->ended()));
   }
-  return std::exchange(fresh_, false);
+  return false;  // attach() has saved its news
 }
 
 void RemoteFeed::describe(RecordingMeta& meta) {

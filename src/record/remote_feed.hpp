@@ -45,7 +45,7 @@ class RemoteFeed final : public Feed {
   std::unique_ptr<remote::Process> found_;    // by connect()
   std::unique_ptr<remote::Process> process_;  // attached
   std::vector<Ring> rings_;  // this life's
-  bool alive_ = false, fresh_ = false;
+  bool alive_ = false;
   u32 next_ = 0;
   u64 lives_ = 0;
   std::vector<EventInfo> events_;
