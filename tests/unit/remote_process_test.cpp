@@ -1,10 +1,7 @@
 // External writers in processes of their own: stopped, killed, restarted, and hostile.
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <poll.h>
 
-#include <fstream>
-#include <set>
 #include <thread>
 
 #include "unit/writer_process.hpp"
@@ -203,111 +200,6 @@ TEST_P(RemoteProcess, ARestartedWriterIsAttachedAnew) {
   }
 }
 
-TEST(RemoteProcesses, OneReaderAtATime) {
-  const std::string path = fresh_path();
-  WriterProcess writer(path, ~u64{0}, 1000);
-  auto p = attach(path);
-  auto second = Process::attach(path, {});
-  ASSERT_FALSE(second.has_value());
-  EXPECT_THAT(second.error().sentence, HasSubstr("another reader"));
-  p = nullptr;
-  (void)attach(path);
-}
-
-long mappings() {
-  std::ifstream maps("/proc/self/maps");
-  return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
-}
-
-// A thread writes all the time, also to the ring of a reader that has gone.
-TEST_P(RemoteProcess, TheNextReaderGetsWhatTheOneBeforeLeft) {
-  const std::string path = fresh_path();
-  ProcessWriter<> writer({path, {}});
-  ASSERT_EQ(writer.error(), 0);
-  u64 accepted = 0, written = 0;
-  std::jthread thread([&](const std::stop_token& stop) {
-    ProcessWriter<>::Writer* ring = nullptr;
-    while (!stop.stop_requested()) {
-      const Event e{1, accepted};
-      if (ring != nullptr && ring->write(&e, sizeof e)) ++accepted;
-      else if (auto* const now = writer.ring(0)) ring = now;
-    }
-  });
-  std::set<void*> rings;
-  long before = 0;
-  for (int reader = 0; reader < 300; ++reader) {
-    auto p = attach(path, GetParam());
-    auto* const ring = writer.ring(0);
-    ASSERT_NE(ring, nullptr);
-    rings.insert(ring);
-    if (reader % 3 != 0) {  // it never enables: nothing is written, and nothing refused that counts
-      EXPECT_EQ(ring->refused(), 0u);
-      continue;
-    }
-    auto source = must(p->buffer().source(0));
-    Books books;
-    books.next = written;
-    must(p->enable(true));
-    for (int k = 0; k < 50; ++k) books.take(*source, 3);
-    for (auto off = p->enable(false); !off; off = p->enable(false))
-      ASSERT_EQ(off.error().code.value(), EBUSY) << off.error().sentence;  // it stands still in the middle of an event
-    while (books.take(*source)) {
-    }
-    const Counters c = source->counters();
-    EXPECT_EQ(books.error, "");
-    EXPECT_FALSE(books.torn);
-    EXPECT_EQ(books.read, c.read);
-    EXPECT_EQ(books.read + books.lost, c.written);
-    written += c.written;
-    if (reader == 30) before = mappings();
-  }
-  EXPECT_LT(rings.size(), 20u) << "others only where the thread stood still while it was being refused";
-  EXPECT_LT(mappings(), before + 100);
-  thread.request_stop();
-  thread.join();
-  EXPECT_GT(accepted, 0u);
-  EXPECT_EQ(accepted, written);
-}
-
-TEST_P(RemoteProcess, AnOpenEventKeepsTheMemoryOfItsReader) {
-  const std::string path = fresh_path();
-  ProcessWriter<> writer({path, {}});
-  const auto write = [](auto& ring, u64 number) {
-    const Event e{1, number};
-    return ring.write(&e, sizeof e);
-  };
-  auto p = attach(path, GetParam());
-  must(p->enable(true));
-  auto* const first = writer.ring(0);
-  ASSERT_TRUE(first != nullptr && write(*first, 0));
-  const Reservation open = first->reserve(sizeof(Event));
-  ASSERT_TRUE(open);
-  std::memset(open.payload, 0, sizeof(Event));
-
-  p = nullptr;
-  p = attach(path, GetParam());
-  must(p->enable(true));
-  auto* const second = writer.ring(0);
-  EXPECT_NE(second, first);
-  std::memset(open.payload, 1, sizeof(Event));
-  first->commit(open);
-  EXPECT_FALSE(write(*first, 1));
-  EXPECT_TRUE(write(*second, 0));
-  Books books;
-  books.take(*must(p->buffer().source(0)));
-  EXPECT_EQ(books.read, 1u);
-
-  p = nullptr;
-  p = attach(path, GetParam());
-  must(p->enable(true));
-  ASSERT_EQ(writer.ring(0), first) << "its event has ended";
-  for (u64 number = 0; number < 100'000; ++number) ASSERT_TRUE(write(*first, number));
-  Books again;
-  again.take(*must(p->buffer().source(0)));
-  EXPECT_FALSE(again.torn);
-  EXPECT_EQ(again.read + again.lost, 100'000u);
-}
-
 TEST(RemoteProcesses, AWriterRefusesAClockThatItsProcessorDoesNotHave) {
   const std::string path = fresh_path();
   ProcessWriter<> writer({path, {}});
@@ -346,14 +238,6 @@ TEST(RemoteProcesses, AMissingWriterIsAnError) {
 }
 
 // Readers by hand, for actions that Process would not take.
-sys::Fd connected(const std::string& path) {
-  sys::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  sockaddr_un at{};
-  at.sun_family = AF_UNIX;
-  path.copy(at.sun_path, sizeof at.sun_path - 1);
-  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
-  return fd;
-}
 Request request(Ask ask, u64 argument = 0) { return {message_magic, ask, 1, 0, argument, 0}; }
 
 // The writer lays out the files of a region by their sizes: a file that grew meanwhile would cover other mappings there.
@@ -655,84 +539,6 @@ TEST(RemoteProcesses, TheServiceThreadRunsNoHandlers) {
   EXPECT_EQ(sigtimedwait(&one, nullptr, &none), SIGUSR1);
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   sigaction(SIGUSR1, &before, nullptr);
-}
-
-TEST(RemoteProcesses, AWriterLeavesAnotherWritersSocketInPlace) {
-  const std::string path = fresh_path();
-  ProcessWriter<> first({path, {}});
-  ASSERT_EQ(first.error(), 0);
-  {
-    ProcessWriter<> second({path, {}});
-    EXPECT_EQ(second.error(), EADDRINUSE);
-  }
-  EXPECT_EQ(access(path.c_str(), F_OK), 0);
-}
-
-// Every file refuses connections as a dead writer's socket does.
-TEST(RemoteProcesses, AWriterRemovesNoFileAtItsPath) {
-  const std::string path = fresh_path(), target = path + ".target";
-  const auto refused = [&] { return ProcessWriter<>({path, {}}).error(); };
-  std::ofstream(path) << "precious";
-  EXPECT_EQ(refused(), EEXIST);
-  EXPECT_EQ(must(sys::read_file(path)), "precious");
-  ASSERT_EQ(rename(path.c_str(), target.c_str()), 0);
-  ASSERT_EQ(symlink(target.c_str(), path.c_str()), 0);
-  EXPECT_EQ(refused(), EEXIST);
-  EXPECT_EQ(must(sys::read_file(path)), "precious");
-  unlink(path.c_str());
-  unlink(target.c_str());
-  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  EXPECT_EQ(refused(), EEXIST);
-  unlink(path.c_str());
-}
-
-// Both find the socket of a dead writer.
-TEST(RemoteProcesses, OfTwoWritersThatStartAtOnceOneListens) {
-  const std::string dir = fresh_path() + ".d", path = dir + "/w";
-  ASSERT_EQ(mkdir(dir.c_str(), 0700), 0);
-  for (int round = 0; round < 200; ++round) {
-    {
-      const sys::Fd dead(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-      sockaddr_un at{};
-      at.sun_family = AF_UNIX;
-      std::memcpy(at.sun_path, path.c_str(), path.size());
-      ASSERT_EQ(bind(dead.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0) << strerror(errno);
-    }
-    std::atomic<int> ready{0};
-    std::unique_ptr<ProcessWriter<>> writers[2];
-    const auto start = [&](int k) {
-      ++ready;
-      while (ready < 2) {
-      }
-      writers[k] = std::make_unique<ProcessWriter<>>(ProcessOptions{path, {}});
-    };
-    std::thread other([&] { start(1); });
-    start(0);
-    other.join();
-    const int errors[] = {writers[0]->error(), writers[1]->error()};
-    EXPECT_EQ(std::max(errors[0], errors[1]), EADDRINUSE);
-    EXPECT_EQ(std::min(errors[0], errors[1]), 0);
-    EXPECT_TRUE(connected(path));
-    writers[0].reset();
-    writers[1].reset();
-    ASSERT_EQ(rmdir(dir.c_str()), 0) << "files are left";
-    ASSERT_EQ(mkdir(dir.c_str(), 0700), 0);
-  }
-  rmdir(dir.c_str());
-}
-
-TEST(RemoteProcesses, AWriterRemovesOnlyItsOwnSocketAtItsEnd) {
-  const std::string path = fresh_path();
-  auto first = std::make_unique<ProcessWriter<>>(ProcessOptions{path, {}});
-  ASSERT_EQ(first->error(), 0);
-  unlink(path.c_str());
-  {
-    ProcessWriter<> second({path, {}});
-    ASSERT_EQ(second.error(), 0);
-    first.reset();
-    EXPECT_TRUE(connected(path));
-  }
-  EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
 // Any answer to any request: an error within the time, never a crash.

@@ -4,6 +4,8 @@
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/remote/process_writer.hpp>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include "remote/process.hpp"
@@ -74,6 +76,16 @@ inline std::unique_ptr<Process> attach(const std::string& path, Layout layout = 
     if (p || tries == 30'000) return must(std::move(p));
     usleep(2000);  // it does not listen yet, as its machine may be busy
   }
+}
+
+// A raw connection to the writer that listens at this path.
+inline sys::Fd connected(const std::string& path) {
+  sys::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  return fd;
 }
 
 struct Books {

@@ -25,6 +25,8 @@
 #include <linux/membarrier.h>
 #include <poll.h>
 #include <pthread.h>
+#include <ringside/remote/listening_socket.hpp>
+#include <ringside/remote/mapped_region.hpp>
 #include <ringside/remote/messages.hpp>
 #include <ringside/remote/remote_writer.hpp>
 #include <signal.h>
@@ -34,7 +36,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -128,107 +129,12 @@ class ProcessWriter {
   }
 
  private:
-  static u64 page_bytes() noexcept { return static_cast<u64>(sysconf(_SC_PAGESIZE)); }
-
-  // Zeros. In a child of fork the kernel makes the first `wiped` bytes zeros again.
-  class Zeros {
-   public:
-    Zeros(u64 wiped, u64 kept) noexcept : bytes_(align_up(wiped, page_bytes()) + align_up(kept, page_bytes())) {
-      void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (at == MAP_FAILED) return;
-      at_ = static_cast<u8*>(at);
-      if (madvise(at, align_up(wiped, page_bytes()), MADV_WIPEONFORK) == 0)
-        start_ = at_ + align_up(wiped, page_bytes()) - wiped;
-    }
-    ~Zeros() {
-      if (at_ != nullptr) munmap(at_, bytes_);
-    }
-    Zeros(const Zeros&) = delete;
-    Zeros& operator=(const Zeros&) = delete;
-    u8* get() const noexcept { return start_; }  // `wiped` bytes, and `kept` behind them; null if there is no memory
-
-   private:
-    u64 bytes_;
-    u8 *at_ = nullptr, *start_ = nullptr;
-  };
-
-  // The region as it is mapped: pieces, with a page behind each that grows downwards. Children of fork get no piece
-  // (MADV_DONTFORK). Where an event that is open in the child touches a piece, a page of zeros of the child's own appears, as
-  // below a stack. As below a stack, the kernel keeps other mappings out up to 1 MiB; so a piece is no longer than that, except
-  // in regions beyond 4 GiB.
-  class Region {
-   public:
-    explicit Region(u64 bytes) noexcept : bytes_(bytes), page_(page_bytes()) {
-      while (bytes_ / (u64{1} << shift_) > 4096) ++shift_;
-    }
-    ~Region() { (void)give_up(); }
-    Region(const Region&) = delete;
-    Region& operator=(const Region&) = delete;
-    u64 bytes() const noexcept { return bytes_; }
-    u8* at(u64 offset) const noexcept { return start_ + page_ + place(offset); }
-    // The files, back to back, each time at the same addresses. Answers an errno.
-    int map(const int* fds, size_t n) noexcept {
-      const int error = reserve();
-      if (error != 0) return error;
-      kept_ = false;
-      return put(fds, n);
-    }
-    // The memory goes, and the addresses stay.
-    void unmap() noexcept { (void)reserve(); }
-    void keep() noexcept { kept_ = true; }  // mapped until the next map(): an event is still open in there
-    bool has_addresses() const noexcept { return start_ != nullptr; }
-    // The addresses of an unmapped region go, too, and it is never mapped again. False: there are none to give.
-    bool give_up() noexcept {
-      if (start_ == nullptr || kept_ || munmap(start_, mapped_bytes()) != 0) return false;
-      start_ = nullptr;
-      return true;
-    }
-
-   private:
-    u64 mapped_bytes() const noexcept { return page_ + place(bytes_ - 1) + 1 + page_; }
-    int reserve() noexcept {
-      const int fixed = start_ != nullptr ? MAP_FIXED : 0;
-      void* const all =
-          mmap(start_, mapped_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0);
-      if (all == MAP_FAILED) return errno;
-      start_ = static_cast<u8*>(all);
-      return 0;
-    }
-    u64 piece() const noexcept { return u64{1} << shift_; }
-    u64 place(u64 offset) const noexcept { return offset + (offset >> shift_) * page_; }
-    int put(const int* fds, size_t n) noexcept {
-      u64 offset = 0;
-      for (size_t k = 0; k < n; ++k) {
-        struct stat st {};
-        if (fstat(fds[k], &st) != 0) return errno;
-        for (u64 from = 0, size = static_cast<u64>(st.st_size); from < size;) {
-          const u64 part = std::min(size - from, piece() - offset % piece());
-          constexpr int both = PROT_READ | PROT_WRITE;
-          if (mmap(at(offset), part, both, MAP_SHARED | MAP_FIXED, fds[k], static_cast<off_t>(from)) == MAP_FAILED ||
-              madvise(at(offset), part, MADV_DONTFORK) != 0)
-            return errno;
-          from += part;
-          offset += part;
-          if ((offset % piece() == 0 || offset == bytes_) &&
-              mmap(at(offset - 1) + 1, page_, both, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | MAP_FIXED | MAP_NORESERVE, -1,
-                   0) == MAP_FAILED)
-            return errno;
-        }
-      }
-      return 0;
-    }
-    u64 bytes_, page_;
-    u32 shift_ = 20;
-    u8* start_ = nullptr;
-    bool kept_ = false;
-  };
-
   struct Session {
     explicit Session(u64 bytes) noexcept : region(bytes) {}
-    Region region;
+    detail::MappedRegion region;
     Descriptor descriptor;
     std::vector<u64> blob;
-    std::vector<std::unique_ptr<Zeros>>
+    std::vector<std::unique_ptr<detail::Zeros>>
         memory;  // control words: fork wipes the gate, and copies all from the writer's words on
     std::vector<std::unique_ptr<Writer>> rings;
   };
@@ -284,14 +190,14 @@ class ProcessWriter {
    private:
     void live() {
       own_descriptors();
-      const int error = listen();
+      detail::ListeningSocket socket(options_.path);
+      const int error = socket.listen();
       error_ = error;
       error_.notify_all();
       if (error == 0) {
-        serve();
-        unlink_own();
+        serve(socket.fd());
+        socket.unlink();
       }
-      if (listening_ >= 0) ::close(listening_);
     }
 
     // The thread has a table of descriptors of its own: no child of fork inherits them, and the program neither closes them nor
@@ -305,96 +211,17 @@ class ProcessWriter {
 #endif
     }
 
-    // The socket listens under a name of its own first, and is then moved to the path, which replaces nothing: of two writers
-    // that start at once one gets the path, and a reader that finds the socket there is not refused. Where that is impossible
-    // (a long path, a file system that cannot), it is bound to the path itself.
-    int listen() {
-      if (options_.path.empty()) return EACCES;
-      if (options_.path.size() >= sizeof sockaddr_un{}.sun_path) return ENAMETOOLONG;
-      const size_t name = options_.path.rfind('/') + 1;
-      const std::string own =
-          options_.path.substr(0, name) + "." + options_.path.substr(name) + "." + std::to_string(syscall(SYS_gettid));
-      if (options_.path[0] != 0 && listen_at(own) == 0) {
-        const int error = move_to_path(own);
-        if (error == 0) return 0;
-        unlink(own.c_str());
-        if (error == EADDRINUSE || error == EEXIST) return error;
-      }
-      const int error = make_room(own + ".old");
-      return error != 0 ? error : listen_at(options_.path);
-    }
-    static int new_socket() noexcept { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
-    static sockaddr_un address(const std::string& path) noexcept {
-      sockaddr_un at{};
-      at.sun_family = AF_UNIX;
-      std::memcpy(at.sun_path, path.c_str(), path.size());
-      return at;
-    }
-    int listen_at(const std::string& path) {
-      if (path.size() >= sizeof sockaddr_un{}.sun_path) return ENAMETOOLONG;
-      if (listening_ >= 0) ::close(listening_);
-      listening_ = new_socket();
-      const sockaddr_un at = address(path);
-      if (listening_ < 0 || fchmod(listening_, 0600) != 0 ||
-          bind(listening_, reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
-        return errno;
-      (void)lstat(path.c_str(), &bound_);
-      if (::listen(listening_, 4) == 0) return 0;
-      const int error = errno;
-      unlink(path.c_str());
-      return error;
-    }
-    static int move(const std::string& from, const std::string& to) noexcept {
-      constexpr unsigned no_replace = 1;  // RENAME_NOREPLACE
-      return static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), no_replace));
-    }
-    int move_to_path(const std::string& own) const {
-      for (int tries = 0; tries < 100; ++tries) {
-        if (move(own, options_.path) == 0) return 0;
-        if (errno != EEXIST) return errno;
-        if (const int error = make_room(own + ".old"); error != 0) return error;
-      }
-      return EADDRINUSE;
-    }
-    // A socket on which nobody listens was left behind by a dead writer. Every other file refuses connections, too, and stays.
-    // Between the test and the removal another writer may have taken the path: its socket goes back.
-    int make_room(const std::string& aside) const {
-      const char* const path = options_.path.c_str();
-      struct stat dead {};
-      const bool there = lstat(path, &dead) == 0;
-      const int probe = new_socket();
-      if (probe < 0) return errno;
-      const sockaddr_un at = address(options_.path);
-      const int refusal = connect(probe, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0 ? 0 : errno;
-      ::close(probe);
-      if (refusal == 0 || refusal == EAGAIN) return EADDRINUSE;
-      if (!there || refusal != ECONNREFUSED) return there && refusal != ENOENT ? EADDRINUSE : 0;
-      if (!S_ISSOCK(dead.st_mode)) return EEXIST;
-      if (rename(path, aside.c_str()) != 0) return errno == ENOENT ? 0 : errno;
-      const bool was_dead = is_at(aside, dead);
-      if (was_dead || move(aside, options_.path) != 0) unlink(aside.c_str());
-      return was_dead ? 0 : EADDRINUSE;
-    }
-    static bool is_at(const std::string& path, const struct stat& file) noexcept {
-      struct stat st {};
-      return lstat(path.c_str(), &st) == 0 && S_ISSOCK(st.st_mode) && st.st_dev == file.st_dev && st.st_ino == file.st_ino;
-    }
-    // The path may lead to another file by now. No other one has this inode's number while the socket is open.
-    void unlink_own() const {
-      if (is_at(options_.path, bound_)) unlink(options_.path.c_str());
-    }
-
     static constexpr int glance_ms = 50;
 
-    void serve() {
+    void serve(int listening) {
       for (;;) {
         // With a reader attached, wait in recvmsg alone, which is faster. Everything else waits for two of its time-outs and
         // one request at most.
-        pollfd on[2] = {{stop_, POLLIN, 0}, {listening_, POLLIN, 0}};
+        pollfd on[2] = {{stop_, POLLIN, 0}, {listening, POLLIN, 0}};
         if (poll(on, 2, reader_ >= 0 ? 0 : -1) < 0 && errno != EINTR) break;
         if (on[0].revents != 0) break;
         if (on[1].revents != 0) {
-          const int fd = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
+          const int fd = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
           if (fd >= 0 && reader_ >= 0) {
             const Answer busy{message_magic, Ask::attach, 0, EBUSY, 0, 0, 0};
             (void)!send(fd, &busy, sizeof busy, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -575,7 +402,7 @@ class ProcessWriter {
         const int seals = fcntl(files.fd[k], F_GET_SEALS);
         if (seals < 0 || (seals & sized) != sized || (seals & fixed) != 0) return EPERM;
         if (fstat(files.fd[k], &st) != 0) return EBADF;
-        if (st.st_size <= 0 || static_cast<u64>(st.st_size) % page_bytes() != 0 ||
+        if (st.st_size <= 0 || static_cast<u64>(st.st_size) % detail::page_bytes() != 0 ||
             st.st_size > INT64_MAX - static_cast<i64>(region_bytes))
           return EINVAL;
         region_bytes += static_cast<u64>(st.st_size);
@@ -620,7 +447,7 @@ class ProcessWriter {
       for (u32 k = 0; k < s.descriptor.nr_rings(); ++k) {
         const RingLayout ring = s.descriptor.ring(k);
         constexpr u64 wiped = offsetof(Control, tail);  // the gate among them
-        s.memory.push_back(std::make_unique<Zeros>(wiped, Writer::private_bytes(ring) - wiped));
+        s.memory.push_back(std::make_unique<detail::Zeros>(wiped, Writer::private_bytes(ring) - wiped));
         if (s.memory.back()->get() == nullptr) return ENOMEM;
         s.rings.push_back(std::make_unique<Writer>(
             s.descriptor, ring, [&](u64 offset) { return s.region.at(offset); }, s.memory.back()->get(), clock));
@@ -705,11 +532,10 @@ class ProcessWriter {
 
     ProcessOptions options_;
     Session*& now_;
-    const Zeros ours_{1, 0};  // 1; 0 in a child of fork
+    const detail::Zeros ours_{1, 0};  // 1; 0 in a child of fork
     std::vector<bool> off_;  // events that the reader has switched off, by index; or empty
     bool takes_last_ = false;  // the reader
-    int listening_ = -1, reader_ = -1, stop_ = -1;
-    struct stat bound_ {};  // the socket's file
+    int reader_ = -1, stop_ = -1;
     std::atomic<int> error_{0};  // -1: not known yet
     static constexpr u64 most_attached = 16384;
     u64 attached_ = 0;                                // rings in
