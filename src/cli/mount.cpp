@@ -57,6 +57,7 @@ result<int> run_mount(const MountOptions& options) {
   wanted.automatic = options.automatic;
   catch_signals();
   for (const std::string& name : options.instances) await_instance(name);
+  before_leaving(mount::unmount_at_once);
   auto session = RS_TRY(mount::Session::mount(options.dir, wanted));
   say("mounted at " + session->dir() + "; Ctrl-C unmounts");
   while (!asked_to_stop()) {

@@ -44,6 +44,7 @@ std::vector<std::string> Faults::doubts() const {
 }
 
 bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& faults, Books& books) {
+  if (faults.failure()) return false;
   const RecordedRing& recorded = writer.ring(ring);
   const u64 events = recorded.events, bytes = recorded.bytes, gaps = recorded.lost;
   const auto written = writer.append(ring, view);

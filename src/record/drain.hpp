@@ -66,7 +66,7 @@ enum class Drained {
   ended,  // the source reported an error: it yields nothing more
 };
 
-// Puts one sub-buffer into the recording. False: the disk is full.
+// Puts one sub-buffer into the recording. False: the disk is full, perhaps since the formats of its events were saved.
 bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& faults, Books& books);
 
 // Takes at most `most` sub-buffers: a writer that is faster than the reader must not keep it from the other rings. Times are

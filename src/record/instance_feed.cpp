@@ -21,7 +21,7 @@ InstanceFeed::InstanceFeed(Instance& instance, EventPatterns only) : instance_(i
 }
 
 result<void> InstanceFeed::begin(RecordingRun& run) {
-  look_for_events();
+  look_for_events(run);
   __atomic_fetch_add(&words_.control->stacks_again, u64{1},
                      __ATOMIC_RELAXED);  // this reader has not seen what others have read
   // Losses that are in the books of former readers. Memory is given back only of rings that were read to their end.
@@ -58,9 +58,10 @@ void InstanceFeed::describe(RecordingMeta& meta) {
   for (const auto& [tid, name] : threads_) meta.threads.push_back(name);
 }
 
-bool InstanceFeed::look_for_events() {
-  if (!has_more_events() && unnamed_.empty()) return false;
-  known_events_ = __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE);
+bool InstanceFeed::look_for_events(RecordingRun& run) {
+  const size_t now = __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE);
+  const bool more = std::exchange(known_events_, now) != now;
+  if (!more && unnamed_.empty()) return false;
   events_ = instance_.events();
   if (!only_.empty()) {
     for (const EventInfo& e : events_) wanted_[e.id] = only_.matches(e.system, e.name) || is_about_stacks(e);
@@ -69,14 +70,15 @@ bool InstanceFeed::look_for_events() {
   unnamed_.clear();
   for (const EventInfo& e : events_)
     if (e.format.empty()) unnamed_ = e.system + ":" + e.name;
-  return true;
+  if (more) run.know_events();
+  return !more;
 }
 
 // An event that was declared since is looked up.
-bool InstanceFeed::wants(u16 id) {
+bool InstanceFeed::wants(RecordingRun& run, u16 id) {
   auto at = wanted_.find(id);
   if (at == wanted_.end()) {
-    look_for_events();
+    look_for_events(run);
     at = wanted_.find(id);
   }
   return at == wanted_.end() || at->second;
@@ -146,8 +148,8 @@ Drained InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
   const bool ask = of_cpu || state_of(ring.state) != RingState::live || (polls_ + number) % 32 == 0;
   const bool ended = ask && ring.source->ended();
   const Select select = [&](const SubBufferView& view) {
-    if (has_more_events() && look_for_events()) run.know_events();  // declared since the poll began
-    return only_.empty() ? view : ring.selection.keep(view, [&](u16 id) { return wants(id); });
+    if (has_more_events()) look_for_events(run);  // declared since the poll began
+    return only_.empty() ? view : ring.selection.keep(view, [&](u16 id) { return wants(run, id); });
   };
   const Drained drained = run.take(*ring.source, ring.as, 2 * ring.round + 2, books_, 0, select);
   ring.failed = drained == Drained::ended;
@@ -163,9 +165,7 @@ Drained InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
 bool InstanceFeed::poll(RecordingRun& run) {
   ++polls_;
   const u64 began = sys::now_ns();
-  const bool more = has_more_events();
-  bool changed = look_for_events() && !more;
-  if (more) run.know_events();
+  bool changed = look_for_events(run);
   if (const u64 threads = instance_.threads_seen(); threads != known_threads_) {
     known_threads_ = threads;
     changed = true;

@@ -35,9 +35,9 @@ class InstanceFeed final : public Feed {
     bool failed = false;
     Selection selection{};
   };
-  bool look_for_events();
+  bool look_for_events(RecordingRun& run);  // saves those that are new; true: describe() has other news
   bool has_more_events() const { return __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE) != known_events_; }
-  bool wants(u16 id);
+  bool wants(RecordingRun& run, u16 id);
   bool look_for_rings(RecordingRun& run);
   void take_unnoticed(RecordingRun& run);
   void open(RecordingRun& run, const RingName& name, Ring& ring);

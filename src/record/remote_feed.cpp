@@ -33,11 +33,11 @@ result<void> RemoteFeed::attach(RecordingRun& run) {
                            " now; it is shown as before");
   }
   run.know_events();
-  RS_TRY(process->enable(true));
-  RS_TRY(process->buffer().poll_every(options_.poll_every));
+  // Attached from here on: a writer that does not answer may write all the same.
   process_ = std::move(process);
   alive_ = true;
-  return {};
+  RS_TRY(process_->enable(true));
+  return buffer().poll_every(options_.poll_every);
 }
 
 bool RemoteFeed::poll(RecordingRun& run) {

@@ -19,7 +19,7 @@ result<void> StreamFeed::begin(RecordingRun& run) {
 
 bool StreamFeed::poll(RecordingRun& run) {
   run.faults().add(std::exchange(unheard_, {}));
-  bool fresh = std::exchange(known_events_, content_.events().size()) != content_.events().size();
+  bool fresh = false;
   if (!view_ || run.failed()) return fresh;
   if (!run.writer().has_ring(ring_)) {
     if (auto added = run.writer().add_ring(RingName{ring_, 0, 0, "", ""}, content_.subbuf_size()); !added) {
@@ -28,10 +28,10 @@ bool StreamFeed::poll(RecordingRun& run) {
     }
     fresh = true;
   }
-  if (fresh) run.know_events();
+  if (std::exchange(known_events_, content_.events().size()) != content_.events().size()) run.know_events();
   put(*view_, run.writer(), ring_, run.faults(), books_);
   view_.reset();
-  return false;  // all is saved
+  return fresh;
 }
 
 void StreamFeed::describe(RecordingMeta& meta) {

@@ -7,6 +7,7 @@
 #include <grp.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -321,6 +322,20 @@ TEST_F(Mount, ACrashedServerLeavesNothingInTheWay) {
   EXPECT_FALSE(mounted());
   for (const auto& entry : fs::directory_iterator(dir + "/root"))
     EXPECT_TRUE(entry.path().filename() == "web" || entry.path().filename() == ".remotes");
+}
+
+TEST_F(Mount, AServerWithoutMemoryUnmounts) {
+  start();
+  make_web();
+  ASSERT_EQ(end_of(start_tick_writer("web", 10)), 0);
+  const std::string pages = test::slurp("/proc/" + std::to_string(server) + "/statm");
+  const rlimit limit{std::stoull(pages) * 4096, RLIM_INFINITY};
+  ASSERT_EQ(prlimit(server, RLIMIT_AS, &limit, nullptr), 0);
+  (void)text_of(web + "/trace");
+  EXPECT_EQ(end_of(server), 1);
+  server = -1;
+  EXPECT_NE(test::slurp(dir + "/log").find("not enough memory"), std::string::npos);
+  EXPECT_EQ(test::slurp("/proc/self/mountinfo").find(at), std::string::npos);
 }
 
 TEST_F(Mount, UnmountsWithItsLastUser) {

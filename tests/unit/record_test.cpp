@@ -186,6 +186,22 @@ TEST_F(Recordings, WithoutMemoryASubBufferGoesBackAsWithAFullDisk) {
   EXPECT_EQ(r->missing().doubts[0], "there is not enough memory to record; the recording ends there");
 }
 
+// A program declared an event late: it goes back, for the next reader.
+TEST_F(Recordings, AnEventWhoseFormatFindsNoRoomIsNotTaken) {
+  SourceFeed feed({});
+  Scripted* const source = add(feed, 1, {{events(10, 4)}, {events(20, 4)}}, 8);
+  auto r = run(feed);
+  Books books;
+  const auto full = [&](const SubBufferView& view) {
+    r->faults().full({std::make_error_code(std::errc::no_space_on_device), "meta.json finds no room"});
+    return view;
+  };
+  EXPECT_EQ(r->take(*source, 1, 100, books, 0, full), Drained::some);
+  EXPECT_EQ(source->put_backs, 1u);
+  EXPECT_EQ(source->consumed, 0u);
+  EXPECT_EQ(r->events(), 0u);
+}
+
 TEST_F(Recordings, TheDestructorFinishesARecording) {
   SourceFeed feed({{1, "app", "tick", test::format(1, "tick", "", "\"\""), true}}, {{0, 7, 7, "worker", "app"}});
   Scripted* const source = add(feed, 1, {{events(10, 4)}}, 4);

@@ -1,7 +1,11 @@
 // External writers whose readers come and go, without end and under a process's limits.
 #include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <ringside/base/sanitizers.hpp>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include <fstream>
 #include <set>
@@ -142,6 +146,46 @@ TEST(RemoteReaders, ReadersOfEverDifferentSizesFitIntoALimitOfAddresses) {
   unlink(path.c_str());
 }
 #endif
+
+// Without the fence no ring is known to be quiet: nothing is unmapped or used again under the thread that writes.
+TEST(RemoteReaders, AWriterWhoseSandboxRefusesTheFenceKeepsWhatItWritesTo) {
+  const std::string path = fresh_path();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{std::size(code), code};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0) _exit(1);
+    ProcessWriter<> writer({path, {}});
+    ProcessWriter<>::Writer* ring = nullptr;
+    for (u64 number = 0;;) {
+      const Event e{1, number};
+      if (ring != nullptr && ring->write(&e, sizeof e)) ++number;
+      else if (auto* const now = writer.ring(0); now != ring && now != nullptr) ring = now, number = 0;
+    }
+  }
+  for (int reader = 0; reader < 5; ++reader) {
+    auto p = attach(path);
+    auto source = must(p->buffer().source(0));
+    must(p->enable(true));
+    Books books;
+    while (books.read + books.lost < 1000) books.take(*source, 3);
+    EXPECT_FALSE(books.torn);
+    const auto off = p->enable(false);
+    ASSERT_FALSE(off);
+    EXPECT_EQ(off.error().code.value(), EBUSY) << off.error().sentence;
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, WNOHANG), 0) << status;
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  unlink(path.c_str());
+}
 
 // What a thread may still look at stays, two mappings a ring; the program needs some of its own.
 TEST(RemoteReaders, AWriterRefusesReadersBeforeItsMappingsAreUsedUp) {

@@ -345,6 +345,8 @@ int run(const std::vector<std::string>& words) {
   return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 127;
 }
 
+char mounted_at[PATH_MAX];  // by this process; "": nothing is
+
 bool unmount_lazily(const std::string& dir) {
   return umount2(dir.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || run({"fusermount3", "-uz", dir}) == 0;
 }
@@ -396,6 +398,14 @@ result<void> make_way(const std::string& dir) {
 
 }  // namespace
 
+// The connection is cut first: this process answers nothing more. Nor does it wait for the program that may unmount for a user.
+void unmount_at_once() {
+  if (mounted_at[0] == '\0' || umount2(mounted_at, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0) return;
+  if (fork() != 0) return;
+  execlp("fusermount3", "fusermount3", "-uz", mounted_at, nullptr);
+  _exit(127);
+}
+
 result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const SessionOptions& options) {
   const std::string dir = absolute(wanted);
   RS_TRY(make_way(dir));
@@ -434,6 +444,7 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
                       (options.others && geteuid() != 0 ? " (--allow-other wants user_allow_other in /etc/fuse.conf)" : "") +
                       "; without root it takes fusermount3, of the package fuse3");
   session->mounted_ = true;
+  dir.copy(mounted_at, sizeof mounted_at - 1);
   fuse_custom_io io{};
   io.writev = write_answer;
   io.read = read_request;
@@ -455,6 +466,7 @@ Session::~Session() {
       if (unmounting_ > 0) waitpid(unmounting_, nullptr, 0);
       fuse_session_unmount(session_);
       if (is_ours(dir_)) unmount_lazily(dir_);
+      std::fill(std::begin(mounted_at), std::end(mounted_at), '\0');
     }
     fuse_session_destroy(session_);
   }

@@ -26,6 +26,9 @@ struct SessionOptions {
   bool automatic = false;  // unmounted when its last user has gone
 };
 
+// For a process that ends without its destructors: unmounts what it has mounted last. Signal-safe.
+void unmount_at_once();
+
 class Session {
  public:
   // `dir` is an empty directory. A mount that a crashed server has left there is removed first.
