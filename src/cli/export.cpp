@@ -286,14 +286,20 @@ result<std::vector<std::string>> problems_of(const std::string& recording, bool 
   return problems;
 }
 
-result<int> run_export(const ExportOptions& options) {
+result<int> run_export(ExportOptions options) {
   if (options.to.empty()) {
     const std::string last = options.where.empty() ? "" : options.where.back();
     const bool a_name = Where::now(last).is(Where::Kind::nothing) &&
                         (tells_another_format(last) || last.ends_with(".dat") || last.ends_with(".ctf"));
     throw UsageError{"export needs the file to write" + did_you_mean({"-o " + (a_name ? last : "FILE")})};
   }
+  const bool piped = options.to == "-";
+  if (piped && options.format.empty())
+    throw UsageError{"-o - is stdout, whose name tells no format: add --format json, csv or perfetto"};
   const Format format = format_of(options);
+  if (piped && (format == Format::dat || format == Format::ctf))
+    throw UsageError{"a trace.dat or a CTF directory cannot be written to stdout; name it with -o"};
+  if (piped) options.to = "/dev/stdout";
   if (format != Format::dat && !options.only.empty()) throw UsageError{"--only is for a trace.dat; choose events with -e"};
   if (format == Format::ctf && !options.window.whole())
     throw UsageError{"a CTF directory has the whole time and all CPUs; choose events with -e and -F"};
@@ -415,7 +421,7 @@ Command add_export(CLI::App& app) {
                 "recording, trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
   c->add_option("-o,--to,--output", options->to,
                 "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv, .ctf "
-                "(a directory)")
+                "(a directory); -: stdout")
       ->type_name("FILE");
   c->add_option("--format", options->format,
                 "perfetto, dat, json (a line for each event), csv or ctf, whatever the file's name is")

@@ -294,7 +294,7 @@ result<int> run_flame(FlameOptions options) {
                   to == "-" ? ""
                   : nothing ? "; " + to + " was not written"
                             : "; " + to + " (" + format_size(bytes.size()) + ")"));
-  return nothing && to != "-" && part.code == exit_ok ? exit_failure : part.code;
+  return nothing && part.code == exit_ok ? exit_failure : part.code;
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ namespace {
 
 // Patterns name events of what WHERE names. Those of the kernel are live, beside a live WHERE or alone; without any, and
 // without WHERE, they name events of the default recording.
-result<void> place_events(const EventPatterns& patterns, Reading::Options& open) {
+result<void> place_events(const EventPatterns& patterns, bool only_kernel, Reading::Options& open) {
   if (patterns.empty() || (!open.where.empty() && std::all_of(open.where.begin(), open.where.end(), is_recorded))) return {};
   const auto known = kernel_events();
   const bool alone = open.where.empty();
@@ -52,11 +52,9 @@ result<void> place_events(const EventPatterns& patterns, Reading::Options& open)
     if (known && (alone ? names_some(pattern, *known) : means_kernel(pattern, *known))) open.kernel.push_back(pattern.text());
   }
   if (!alone || !open.kernel.empty()) return {};
-  if (is_recording(default_recording)) {
-    open.where = {default_recording};
-    return {};
-  }
-  return check_kernel_events(patterns);
+  if (only_kernel || !is_recording(default_recording)) return check_kernel_events(patterns);
+  open.where = {default_recording};
+  return {};
 }
 
 }  // namespace
@@ -73,7 +71,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   const bool named = !options.where.empty();
   open.window = options.window;
   run->only_ = open.only = parse_events(options.events);
-  RS_TRY(place_events(run->only_, open));
+  RS_TRY(place_events(run->only_, options.only_kernel, open));
   open.choice = {KernelWay::map, options.source};
   open.make.own_events = options.own;
   open.make.only_followed = options.only_followed;

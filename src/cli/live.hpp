@@ -34,6 +34,7 @@ struct RunOptions {
   bool every = false;  // a picture each interval, on any stdout
   bool once = false, json = false, own = false;
   u64 kernel_buffer_size = 4 << 20;       // bytes for each CPU
+  bool only_kernel = false;               // `events` are the live kernel's, and no recording takes its place
   bool only_followed = false;             // TracefsOptions::only_followed
   std::function<bool()> over = nullptr;   // true: the end of a live run, beside --duration; none: Ctrl-C is
   u32 jobs = 0;            // threads for a recording; 0: one core is left for others

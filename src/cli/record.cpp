@@ -158,6 +158,7 @@ result<std::unique_ptr<SampleFeed>> make_samples(const RecordOptions& options, c
   make.sampler.ring_size = options.buffer_size;
   make.sampler.stack_bytes = options.stack_bytes;
   make.max_size = options.max_size;
+  make.notice = say;
   auto feed = SampleFeed::create(std::move(make), clock);
   if (feed || options.kernel_samples()) return feed;
   say("the stacks of programs have no names: " + feed.error().sentence);
@@ -490,11 +491,12 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, bool 
   for (const std::string& sentence : unmatched_user(options, instance)) say(sentence);
   if (!options.quiet) {
     say_summary(run, options.to.empty() ? options.out : options.to, ours ? "" : instance.name() + " since it was made: ");
-    if (parts.waited != 0)
+    const bool all_read = run.missing().doubts.empty();
+    if (parts.waited != 0 && all_read)
       say(counted(parts.waited, "event was", "events were") + " in the rings of " + instance.name() +
           " when this began, written and not yet read; they came first");
     say_incomplete(instance);
-    if (parts.program->events_so_far() == 0 && parts.earlier_events == 0)
+    if (parts.program->events_so_far() == 0 && parts.earlier_events == 0 && all_read)
       say_why_empty(options, instance, command, run.events() == 0, child ? child->cpu_ns() : 0);
   }
   if (child && !child->ended()) child->pass_on(SIGTERM);

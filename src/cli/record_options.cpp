@@ -179,7 +179,8 @@ void add_options(CLI::App& app, RecordOptions& options) {
       ->capture_default_str();
   app.add_option("--sample", options.sample,
                  "interrupt each thread of the command RATE times in a second of its CPU time (default: 999), and record "
-                 "its calls; with -a or -p each CPU, by the kernel, with the kernel's calls, too")
+                 "its calls (at most once a tick of the kernel's; `count` says how many times one stands for); with -a or -p "
+                 "each CPU, by the kernel, with the kernel's calls, too")
       ->type_name("RATE");
   app.add_option(
          "--call-graph", options.call_graph,

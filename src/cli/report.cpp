@@ -237,7 +237,9 @@ result<int> run_report(const ReportOptions& options) {
   const Missing& missing = reading.totals().missing;
   const std::string none = none_within(options.window, reading);
   if (!lines.any()) say(none.empty() ? why_none(options, reading) : none);
-  if (!missing.nothing()) say(lost_count(missing) + " events were lost, " + format_count(reading.totals().seen) + " are here");
+  if (!missing.nothing())
+    say(lost_count(missing) + " events were lost" +
+        (options.most != 0 ? "" : ", " + format_count(reading.totals().seen) + " are here"));  // with -n not all were read
   if (problems) return exit_failure;
   if (!none.empty()) return exit_usage;
   return options.fail_on_loss && !missing.nothing() ? exit_loss : exit_ok;

@@ -334,6 +334,7 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
   RunOptions& run_options = options.run;
   if (live) {
     run_options.events = {raw_events};
+    run_options.only_kernel = true;
     run_options.only_followed = !options.all;
   } else {
     run_options.where = options.words;

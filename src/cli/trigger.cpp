@@ -49,7 +49,8 @@ constexpr u64 same_event_ns =
     1'000'000;  // finds the event in the recording: the same bytes, at most this far from the watch's time
 
 struct Hit {
-  std::string line;  // the event as text
+  std::function<std::string(u64 time)> line_at{};  // the event as text, as long as no other one is read
+  std::string line;
   std::vector<u8> payload;
   u64 time = 0;      // by `clock`
   ClockInfo clock;
@@ -115,7 +116,7 @@ class FlightRecorder {
     return kernel ? program : kernel;
   }
   // Saves the content of the rings as the recording of this number.
-  result<void> save(const Hit& hit, u64 number) {
+  result<void> save(Hit& hit, u64 number) {
     const std::string dir = numbered(options_, number);
     const u64 duration = sys::now_ns() - armed_;
     // Uses the watch's own calibration of the clock, so that times are the same there and here.
@@ -134,17 +135,21 @@ class FlightRecorder {
     Told().doubts(run);
     if (!finished) return finished;
     const Around w = RS_TRY(window_of(dir, hit));
+    const bool moved = w.time && *w.time != hit.time;
+    if (w.time) {
+      hit.line = hit.line_at(*w.time);
+      run.meta().trigger->event = hit.line;
+      run.meta().trigger->time_ns = *w.time;
+      RS_TRY(run.writer().save());
+    }
     if (!options_.quiet) {
       const u64 span = hit.time > w.first ? hit.time - w.first : 0;
       const std::string before = w.before == 0
                                      ? w.time ? "the event, and none" : "no event"
                                      : counted(w.before, "event") + " of the last " + format_time(static_cast<double>(span));
-      say(fmt::format("saved {} before it, {} after{}; {}", before, format_count(w.after),
-                      w.lost == 0 ? "" : fmt::format("; {} older ones were overwritten or lost", format_count(w.lost)), dir));
-    }
-    if (w.time) {
-      run.meta().trigger->time_ns = *w.time;
-      RS_TRY(run.writer().save());
+      say(fmt::format("saved {} before it, {} after{}; {}{}", before, format_count(w.after),
+                      w.lost == 0 ? "" : fmt::format("; {} older ones were overwritten or lost", format_count(w.lost)), dir,
+                      moved ? "; there it is " + hit.line : ""));
     }
     if (!w.time)
       say("the event itself is not in the recording: the rings had gone round before they stood still; give them more room "
@@ -218,11 +223,16 @@ class Watch {
     hit.latency = condition_.latency();
     hit.payload.assign(record.payload.data, record.payload.data + record.payload.size);
     reading_.learn_names();
-    fmt::memory_buffer line;
-    TextLines(trace.formats, trace.tasks, trace.raw_times()).print(record, reading_.ring(record), line);
-    hit.line.assign(line.data(), line.size());
-    hit.line.erase(0, std::min(hit.line.find_first_not_of(' '), hit.line.size()));
-    while (!hit.line.empty() && hit.line.back() == '\n') hit.line.pop_back();
+    hit.line_at = [&trace, this, copy = record](u64 time) mutable {
+      copy.time = time;
+      fmt::memory_buffer text;
+      TextLines(trace.formats, trace.tasks, trace.raw_times()).print(copy, reading_.ring(copy), text);
+      std::string line(text.data(), text.size());
+      line.erase(0, std::min(line.find_first_not_of(' '), line.size()));
+      while (!line.empty() && line.back() == '\n') line.pop_back();
+      return line;
+    };
+    hit.line = hit.line_at(record.time);
 
     for (u64 now = now_of(hit.clock); now < hit.time + options_.after_ns && !asked_to_stop(); now = now_of(hit.clock))
       sleep_ns(std::min(hit.time + options_.after_ns - now, watch_every_ns));
@@ -503,7 +513,8 @@ Command add_trigger(CLI::App& app) {
   add_count(*c, options->count,
             "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR", 0)
       ->capture_default_str();
-  add_time(*c, "--after", options->after_ns, "save the events of this time after the condition, too (default 0)");
+  add_time(*c, "--after", options->after_ns,
+           "save the events of this time after the condition, too (default 0: of the ms until the rings stand still)");
   c->add_option(
        "--exec", options->exec,
        "run this in a shell after each one, before going on; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")
@@ -532,7 +543,7 @@ Command add_trigger(CLI::App& app) {
       "  ringside trigger 'libc:read if duration_ns > 5ms' --libc io,malloc -e 'block:*' -- ./server\n"
       "  ringside trigger 'latency > 50ms' --latency app:begin app:end --key request -i web --exec 'logger "
       "\"$RINGSIDE_TRIGGER\"'\n"
-      "  ringside report | tail -50                        the last events of the recording, ringside.data\n"
+      "  ringside report --time ..1234.567890 | tail -50   what led to an event of that time, in ringside.data\n"
       "Rings overwrite their oldest events and nobody reads them, until the condition holds: then they stand still and are "
       "saved, as\n"
       "record does it. The condition is checked beside them every 2 ms; it costs nothing but its own events. Pairs, and "

@@ -84,7 +84,10 @@ class Requests {
 // The reading thread's side: the trace, and the model of the present view.
 class Watcher {
   auto use() {
-    return [this](const TraceRecord& record, const RingName& ring, Reading::Got) { model_->take(record, ring); };
+    // The reading has no filter, so what it does not want is no event of -e. The filter is the model's: F4 changes it.
+    return [this](const TraceRecord& record, const RingName& ring, Reading::Got got) {
+      if (got != Reading::Got::other) model_->take(record, ring);
+    };
   }
 
  public:

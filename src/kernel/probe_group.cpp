@@ -89,6 +89,15 @@ std::string shape_of(const std::string& fetch) {
 
 }  // namespace
 
+void remove_stale_probes() {
+  const auto root = tracefs_dir();
+  if (!root) return;
+  for (const bool in_kernel : {false, true}) {
+    if (defined_by_recorders(*root + "/" + file_of(in_kernel)).empty()) continue;
+    if (const auto fd = lock(*root, in_kernel)) remove_stale(*root, fd->get(), in_kernel);
+  }
+}
+
 void ProbeGroup::remove() {
   const auto root = defined_.empty() ? result<std::string>("") : tracefs_dir();
   for (const Defined& one : defined_) {

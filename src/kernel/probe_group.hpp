@@ -1,9 +1,9 @@
 // Probes in code as events of tracefs: uprobes in files that programs execute, kprobes in the kernel.
 //
-//   auto group = must(ProbeGroup::define(instance, points, filter));   // events "ringside_1234:*", enabled in the instance alone
+//   auto group = must(ProbeGroup::define(instance, points, filter));   // events "ringside_1234:*", enabled there alone
 //
 // Definitions are the machine's, not an instance's. So their group has the name of the instance that they were made for, and it
-// lives as long: the next define() removes the groups of instances that are gone (SIGKILL). Other groups are never touched.
+// lives as long: the next recorder removes the groups of instances that are gone (SIGKILL). Other groups are never touched.
 #pragma once
 #include <string>
 #include <vector>
@@ -19,6 +19,9 @@ struct ProbePoint {
   std::string place;         // "FILE:0x1234", with "(0x5678)" for a counter of listeners; "FUNCTION+16"
   std::string fetch;         // "arg1=%di:s32 ..."; may be empty
 };
+
+// Removes the definitions of recorders that are gone.
+void remove_stale_probes();
 
 class ProbeGroup {
  public:

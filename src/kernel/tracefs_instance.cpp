@@ -15,6 +15,7 @@
 
 #include "clock/clock.hpp"
 #include "kernel/kernel_source.hpp"
+#include "kernel/probe_group.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -217,6 +218,7 @@ result<void> TracefsInstance::remove() {
 result<TracefsInstance> TracefsInstance::create(const TracefsOptions& options) {
   auto root = RS_TRY(tracefs_dir());
   remove_stale_instances(options.prefix);
+  remove_stale_probes();
   const std::string first = options.prefix + std::to_string(getpid());
   // A process of another PID namespace may have this process's number.
   for (u32 n = 0; n < 100; ++n) {

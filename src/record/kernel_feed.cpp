@@ -207,10 +207,8 @@ result<void> KernelFeed::begin(RecordingRun& run) {
   if (auto text = sys::read_file(instance_.dir() + "/../../printk_formats")) {
     RS_TRY(run.writer().keep("printk_formats", *text));
   }
-  if (!needs_symbols_) return {};
-  // Without privileges it shows zeros, and the addresses stay numbers.
-  auto text = sys::read_file("/proc/kallsyms");
-  return text ? run.writer().keep("kallsyms", *text) : result<void>();
+  if (needs_symbols_) run.keep_kernel_symbols(notice_);
+  return {};
 }
 
 result<void> KernelFeed::on() {

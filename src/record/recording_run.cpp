@@ -60,6 +60,14 @@ void RecordingRun::know_events() {
   if (auto saved = writer_.save(); !saved) faults_.full(saved.error());
 }
 
+void RecordingRun::keep_kernel_symbols(const std::function<void(const std::string&)>& notice) {
+  if (std::exchange(has_symbols_, true)) return;
+  const auto text = sys::read_file("/proc/kallsyms");
+  if (!text) return;
+  if (auto kept = writer_.keep("kallsyms", *text); !kept && notice)
+    notice(kept.error().sentence + "; addresses in the kernel stay numbers");
+}
+
 const RecordingMeta& RecordingRun::described() {
   if (unsaved_ && !finished_) describe();
   return meta();

@@ -6,6 +6,7 @@
 //   while (...) { (*run)->poll(); wait }
 //   (*run)->finish();
 #pragma once
+#include <functional>
 #include <memory>
 #include <map>
 #include <string>
@@ -83,6 +84,8 @@ class RecordingRun {
   Faults& faults() { return faults_; }
   // There are new events: saves their formats, before one of them is recorded. The recorder may be killed at any moment.
   void know_events();
+  // Keeps the names of the kernel's addresses, once. Without room for them, or without privileges, the addresses stay numbers.
+  void keep_kernel_symbols(const std::function<void(const std::string&)>& notice);
   // With the latest events, rings and threads.
   const RecordingMeta& described();
   RecordingMeta& meta() { return writer_.meta(); }  // the feeds set its events, threads, totals and missing
@@ -112,7 +115,7 @@ class RecordingRun {
   std::vector<Feed*> feeds_;
   Faults faults_;
   const u64 start_ns_;
-  bool unsaved_ = false, polled_ = false, finished_ = false, another_follows_ = false, kept_ = false;
+  bool unsaved_ = false, has_symbols_ = false, polled_ = false, finished_ = false, another_follows_ = false, kept_ = false;
   u64 save_again_ns_ = 0;  // no save before this time
 };
 

@@ -126,9 +126,7 @@ result<void> SampleFeed::begin(RecordingRun& run) {
     if (&out == &outs_.back()) name.cpu = -1, name.pid = name.tid = getpid(), name.task = name.process = "ringside";
     RS_TRY(run.writer().add_ring(name, subbuf_size));
   }
-  if (samples() && sampler_->sees_kernel()) {
-    if (auto text = sys::read_file("/proc/kallsyms")) RS_TRY(run.writer().keep("kallsyms", *text));
-  }
+  if (samples() && sampler_->sees_kernel()) run.keep_kernel_symbols(options_.notice);
   // What is mapped from here on is in the rings, or found now.
   mapped_before_ = now();
   if (!on_) RS_TRY(sampler_->on());

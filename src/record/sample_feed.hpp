@@ -34,6 +34,7 @@ class SampleFeed final : public Feed {
   struct Options {
     PerfSampler::Options sampler;
     u64 max_size = 0;  // of the recording: what it removes must stand in it again
+    std::function<void(const std::string&)> notice{};  // takes messages for the user
   };
   static result<std::unique_ptr<SampleFeed>> create(Options options, const ClockInfo& clock);
   const PerfSampler& sampler() const { return *sampler_; }

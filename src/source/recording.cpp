@@ -294,7 +294,9 @@ result<sys::Fd> RecordingWriter::make_file(const std::string& name) const {
 
 result<void> RecordingWriter::keep(const std::string& name, const std::string& text) const {
   auto fd = RS_TRY(make_file(name));
-  return sys::write_text(fd.get(), dir_ + "/" + name, text);
+  auto written = sys::write_text(fd.get(), dir_ + "/" + name, text);
+  if (!written) unlinkat(folder_->get(), name.c_str(), 0);  // the disk may be full of this half
+  return written;
 }
 
 void RecordingWriter::release(u32 ring) {

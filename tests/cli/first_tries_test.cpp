@@ -173,6 +173,47 @@ TEST_F(FirstTries, AnEmptyNameOfAnInstanceIsNone) {
   EXPECT_EQ(o.err, "");
 }
 
+// Nothing that was recorded takes the place of the system calls that are asked for.
+TEST_F(FirstTriesAsRoot, SyscallsWithoutTheKernelsEventsIsAnError) {
+  if (run("unshare -m true").code != 0) GTEST_SKIP() << "unshare does not work here";
+  ASSERT_EQ(ringside("record -q -e raw_syscalls:sys_enter,raw_syscalls:sys_exit true").code, 0);
+  const std::string hidden =
+      "unshare -m sh -c 'for d in tracing debug; do [ ! -d /sys/kernel/$d ] || mount -t tmpfs none /sys/kernel/$d; done; ";
+  for (const char* command : {"syscalls touch ran", "syscalls -a --duration 10ms", "syscalls -p 1 --duration 10ms"}) {
+    const Outcome o = run(hidden + build + "ringside " + command + "'");
+    EXPECT_EQ(o.code, 1) << command << ": " << o.err;
+    EXPECT_THAT(o.err, HasSubstr("cannot use ")) << command;
+    EXPECT_EQ(o.out, "") << command;
+  }
+  EXPECT_FALSE(fs::exists(dir + "/ran"));
+}
+
+TEST_F(FirstTries, ExportToStdout) {
+  ASSERT_EQ(ringside("record -q --libc io cat /etc/hostname").code, 0);
+  EXPECT_EQ(run(build + "ringside export -o - --format json | grep -c '\"event\"'").out,
+            run(build + "ringside export -o all.json && grep -c '\"event\"' all.json").out);
+  EXPECT_FALSE(fs::exists(dir + "/-"));
+  EXPECT_THAT(ringside("export -o -").err, HasSubstr("add --format"));
+  EXPECT_EQ(ringside("export -o - --format dat").code, 2);
+}
+
+// Without room for them the addresses stay numbers; the events are worth more.
+TEST_F(FirstTriesAsRoot, ADiskWithoutRoomForSymbolsHasRoomForEvents) {
+  if (run("unshare -m true").code != 0) GTEST_SKIP() << "unshare does not work here";
+  fs::create_directories(dir + "/small");
+  const Outcome o = run("unshare -m sh -c 'mount -t tmpfs -o size=2M none small && cd small && " + build +
+                        "ringside record -e sched:sched_process_exec,workqueue:workqueue_execute_start true; echo $?; " +
+                        build + "ringside report -e sched:sched_process_exec | wc -l; ls ringside.data'");
+  EXPECT_THAT(o.out, testing::StartsWith("0\n1\n")) << o.err;
+  EXPECT_THAT(o.out, testing::Not(HasSubstr("kallsyms")));
+  EXPECT_THAT(o.err, HasSubstr("addresses in the kernel stay numbers"));
+}
+
+TEST_F(FirstTries, AGraphOfNothingIsAFailureAsTextToo) {
+  ASSERT_EQ(ringside("record -q --libc io cat /etc/hostname").code, 0);
+  EXPECT_EQ(ringside("flame --folded").code, 1);
+}
+
 TEST_F(FirstTries, TheRateOfSamplesMayBeLeftOut) {
   EXPECT_EQ(ringside("record -q --sample true").code, 0);
   EXPECT_TRUE(fs::exists(dir + "/ringside.data"));

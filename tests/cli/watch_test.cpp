@@ -179,6 +179,10 @@ TEST_F(WatchTest, WithoutATerminalTablesAndJson) {
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(json::parse(o.out).at("all").at("value").at("max"), 2'000'000);
   EXPECT_EQ(json::parse(o.out).at("all").at("count"), 19);
+  o = ringside("watch --json -e libc:malloc");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(json::parse(o.out).at("all").at("count"), json::parse(ringside("top --json -e libc:malloc").out).at("count"));
+  EXPECT_EQ(json::parse(o.out).at("rows").size(), 1u);
   EXPECT_EQ(ringside("watch --by nonsense").code, 2);
   EXPECT_EQ(ringside("watch -F 'size >'").code, 2);
   EXPECT_EQ(ringside("watch --key ptr").code, 2);
