@@ -226,9 +226,12 @@ struct FaultTest : test::BinaryTest {
           }
         continue;
       }
-      // The first calls with each error in turn, then ever wider steps.
+      // The first calls with each error in turn, then ever wider steps, and the last one.
+      unsigned most = 0;
+      for (const auto& [fault, calls] : errors) most = std::max(most, calls);
+      const auto wider = [&](unsigned n) { return n < most && n > most / 4 ? most : 2 * n; };
       for (unsigned k = 0, n = 1; k < errors.size() || n <= errors[k % errors.size()].second;
-           n = k < errors.size() ? n + 1 : 2 * n, ++k)
+           n = k < errors.size() ? n + 1 : wider(n), ++k)
         if (const auto& [fault, calls] = errors[k % errors.size()]; n <= calls) fails(fault, n, calls);
     }
     EXPECT_GT(hits, 0u);
