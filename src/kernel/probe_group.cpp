@@ -36,7 +36,7 @@ bool is_recorders(const std::string& group) {
 }
 
 // While one process holds it, no other one takes a group for stale that is only just defined.
-result<sys::Fd> lock(const std::string& root, bool in_kernel) {
+result<sys::Fd> lock(const std::string& root, bool in_kernel, int how = LOCK_EX) {
   const std::string path = root + "/" + file_of(in_kernel);
   sys::Fd fd(open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));  // O_TRUNC would remove everybody's definitions
   if (!fd && errno == ENOENT)
@@ -44,7 +44,7 @@ result<sys::Fd> lock(const std::string& root, bool in_kernel) {
                   fmt::format("this kernel has no {}: there is no {}",
                               in_kernel ? "kprobes (CONFIG_KPROBE_EVENTS)" : "uprobes (CONFIG_UPROBE_EVENTS)", path));
   if (!fd) return fail(errno, "cannot open " + path + (geteuid() != 0 ? " (it takes root)" : ""));
-  (void)flock(fd.get(), LOCK_EX);
+  if (flock(fd.get(), how) != 0 && (how & LOCK_NB) != 0) return fail(errno, path + " is locked");
   return fd;
 }
 
@@ -68,14 +68,19 @@ std::set<std::pair<std::string, std::string>> defined_by_recorders(const std::st
   return found;
 }
 
-// Removes the definitions of recorders that are gone. fd: the locked file of definitions.
-void remove_stale(const std::string& root, int fd, bool in_kernel) {
-  const auto all = defined_by_recorders(root + "/" + file_of(in_kernel));
-  if (all.empty()) return;
+// Of recorders that are gone. An instance is there before its definitions, so these are read first.
+std::set<std::pair<std::string, std::string>> stale(const std::string& root, bool in_kernel) {
+  auto all = defined_by_recorders(root + "/" + file_of(in_kernel));
+  if (all.empty()) return all;
   std::set<std::string> living;
   for (const std::string& dir : kernel_instances()) living.insert(group_of(base_of(dir)));
-  for (const auto& [group, name] : all)
-    if (living.count(group) == 0) (void)put_line(fd, "-:" + group + "/" + name);
+  std::erase_if(all, [&](const auto& one) { return living.count(one.first) != 0; });
+  return all;
+}
+
+// fd: the locked file of definitions.
+void remove_stale(const std::string& root, int fd, bool in_kernel) {
+  for (const auto& [group, name] : stale(root, in_kernel)) (void)put_line(fd, "-:" + group + "/" + name);
 }
 
 // "arg1=%di:s32 arg2=..." -> "arg1:s32 arg2:..."
@@ -93,8 +98,8 @@ void remove_stale_probes() {
   const auto root = tracefs_dir();
   if (!root) return;
   for (const bool in_kernel : {false, true}) {
-    if (defined_by_recorders(*root + "/" + file_of(in_kernel)).empty()) continue;
-    if (const auto fd = lock(*root, in_kernel)) remove_stale(*root, fd->get(), in_kernel);
+    if (stale(*root, in_kernel).empty()) continue;
+    if (const auto fd = lock(*root, in_kernel, LOCK_EX | LOCK_NB)) remove_stale(*root, fd->get(), in_kernel);
   }
 }
 

@@ -20,7 +20,7 @@ struct ProbePoint {
   std::string fetch;         // "arg1=%di:s32 ..."; may be empty
 };
 
-// Removes the definitions of recorders that are gone.
+// Removes the definitions of recorders that are gone, unless another process is about to define some.
 void remove_stale_probes();
 
 class ProbeGroup {

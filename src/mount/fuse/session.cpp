@@ -9,12 +9,15 @@
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -345,7 +348,15 @@ int run(const std::vector<std::string>& words) {
   return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 127;
 }
 
-char mounted_at[PATH_MAX];  // by this process; "": nothing is
+// What unmount_at_once() unmounts; "": nothing.
+char mounted_at[PATH_MAX];
+void remember_mount(const std::string& dir) {
+  if (dir.size() >= sizeof mounted_at) return;
+  std::copy(dir.begin() + 1, dir.end(), mounted_at + 1);
+  std::atomic_signal_fence(std::memory_order_release);
+  mounted_at[0] = dir[0];
+}
+void forget_mount() { mounted_at[0] = '\0'; }
 
 bool unmount_lazily(const std::string& dir) {
   return umount2(dir.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || run({"fusermount3", "-uz", dir}) == 0;
@@ -398,10 +409,11 @@ result<void> make_way(const std::string& dir) {
 
 }  // namespace
 
-// The connection is cut first: this process answers nothing more. Nor does it wait for the program that may unmount for a user.
+// The connection is cut first: this process answers nothing more. Nor does it wait for the program that may unmount for a user,
+// or call fork(), which takes locks that the interrupted code may hold.
 void unmount_at_once() {
-  if (mounted_at[0] == '\0' || umount2(mounted_at, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0) return;
-  if (fork() != 0) return;
+  if (mounted_at[0] == '\0' || umount2(mounted_at, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || geteuid() == 0) return;
+  if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) != 0) return;
   execlp("fusermount3", "fusermount3", "-uz", mounted_at, nullptr);
   _exit(127);
 }
@@ -444,7 +456,7 @@ result<std::unique_ptr<Session>> Session::mount(const std::string& wanted, const
                       (options.others && geteuid() != 0 ? " (--allow-other wants user_allow_other in /etc/fuse.conf)" : "") +
                       "; without root it takes fusermount3, of the package fuse3");
   session->mounted_ = true;
-  dir.copy(mounted_at, sizeof mounted_at - 1);
+  remember_mount(dir);
   fuse_custom_io io{};
   io.writev = write_answer;
   io.read = read_request;
@@ -464,9 +476,9 @@ Session::~Session() {
     server_.reset();  // answers all that wait, while the connection is there
     if (mounted_) {
       if (unmounting_ > 0) waitpid(unmounting_, nullptr, 0);
+      forget_mount();  // soon another file system may be the last one there
       fuse_session_unmount(session_);
       if (is_ours(dir_)) unmount_lazily(dir_);
-      std::fill(std::begin(mounted_at), std::end(mounted_at), '\0');
     }
     fuse_session_destroy(session_);
   }
@@ -504,6 +516,7 @@ void Session::answer() {
     if (n <= 0 || fuse_session_exited(session_) != 0) {
       over_ = true;
       mounted_ = n > 0;  // else another process has unmounted it
+      if (!mounted_) forget_mount();
       eventfd_write(server_->wake_fd(), 1);
       return;
     }
