@@ -78,6 +78,7 @@ int follow_writers(const RemoteOptions& options, RemoteFeed& writer, RecordingRu
     if (!writer.attached()) {
       if (auto done = writer.attach(run); !done) {
         if (!may_come(options, writer, child, done.error())) return failed(done.error());
+        run.poll();  // it may have written all the same
         writer.end_life(run);
         continue;
       }

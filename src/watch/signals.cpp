@@ -11,12 +11,28 @@ namespace {
 
 volatile sig_atomic_t first_signal = 0;
 volatile sig_atomic_t from_terminal = 0;
+pid_t first_sender = 0;
+u64 first_ns = 0;
 bool ignored = false;
 std::atomic<void (*)()> leaving{nullptr};
 
+u64 now_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
+}
+
+// timeout(1) sends its signal to the process and right afterwards to its group: that is one request.
+bool is_the_same_request(int number, const siginfo_t& from) {
+  return number == first_signal && from.si_code == SI_USER && from.si_pid == first_sender && now_ns() - first_ns < 500'000'000;
+}
+
 void on_signal(int number, siginfo_t* from, void*) {
+  if (first_signal != 0 && is_the_same_request(number, *from)) return;
   if (first_signal != 0) leave_at_once(128 + number);
   from_terminal = from->si_code == SI_KERNEL;
+  first_sender = from->si_pid;
+  first_ns = now_ns();
   first_signal = number;
 }
 
@@ -27,6 +43,7 @@ void catch_signals() {
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO;  // no SA_RESTART: sleeping calls return
   sigemptyset(&action.sa_mask);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&action.sa_mask, number);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction old {};
     sigaction(number, nullptr, &old);

@@ -1,4 +1,5 @@
-// Ctrl-C: the first one asks to finish orderly, the second leaves at once.
+// Ctrl-C: the first one asks to finish orderly, the second leaves at once. The same signal that one process sends twice within
+// half a second is one.
 #pragma once
 #include <ringside/base/types.hpp>
 

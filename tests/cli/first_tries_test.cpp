@@ -209,6 +209,14 @@ TEST_F(FirstTriesAsRoot, ADiskWithoutRoomForSymbolsHasRoomForEvents) {
   EXPECT_THAT(o.err, HasSubstr("addresses in the kernel stay numbers"));
 }
 
+// timeout(1) sends its signal to the process, and then to its group.
+TEST_F(FirstTries, ASignalThatTimeoutSendsTwiceEndsARecordingInOrder) {
+  const Outcome o = run(build + "ringside record -i web -o r & P=$!; until [ -e r/meta.json ]; do sleep 0.02; done; "
+                        "kill -TERM $P; sleep 0.01; kill -TERM $P; wait $P; echo $?");
+  EXPECT_EQ(o.out, "0\n") << o.err;
+  EXPECT_THAT(test::slurp(dir + "/r/meta.json"), HasSubstr("\"complete\": true"));
+}
+
 TEST_F(FirstTries, AGraphOfNothingIsAFailureAsTextToo) {
   ASSERT_EQ(ringside("record -q --libc io cat /etc/hostname").code, 0);
   EXPECT_EQ(ringside("flame --folded").code, 1);
