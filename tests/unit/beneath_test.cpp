@@ -3,18 +3,16 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+
+#include "refused_call.hpp"
 
 namespace ringside::sys::beneath_test {
 namespace {
@@ -23,15 +21,7 @@ namespace fs = std::filesystem;
 
 // In this process, makes openat2 unknown, as on an old kernel, or forbidden, as by an old list of system calls.
 void without_openat2(u32 error) {
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{std::size(code), code};
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0 || syscall(SYS_openat2, 0, nullptr, nullptr, 0) != -1 ||
+  if (!test::refuse_call(SYS_openat2, error) || syscall(SYS_openat2, 0, nullptr, nullptr, 0) != -1 ||
       errno != static_cast<int>(error))
     _exit(99);
 }

@@ -1,16 +1,13 @@
 // External writers whose readers come and go, without end and under a process's limits.
 #include <gmock/gmock.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <ringside/base/sanitizers.hpp>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 #include <fstream>
 #include <set>
 #include <thread>
 
+#include "refused_call.hpp"
 #include "unit/writer_process.hpp"
 
 namespace ringside::test::remote_process_test {
@@ -152,15 +149,7 @@ TEST(RemoteReaders, AWriterWhoseSandboxRefusesTheFenceKeepsWhatItWritesTo) {
   const std::string path = fresh_path();
   const pid_t pid = fork();
   if (pid == 0) {
-    sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog program{std::size(code), code};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0) _exit(1);
+    if (!test::refuse_call(SYS_membarrier, ENOSYS)) _exit(1);
     ProcessWriter<> writer({path, {}});
     ProcessWriter<>::Writer* ring = nullptr;
     for (u64 number = 0;;) {
