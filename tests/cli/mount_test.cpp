@@ -329,7 +329,7 @@ TEST_F(Mount, AServerWithoutMemoryUnmounts) {
   make_web();
   ASSERT_EQ(end_of(start_tick_writer("web", 10)), 0);
   const std::string pages = test::slurp("/proc/" + std::to_string(server) + "/statm");
-  const rlimit limit{std::stoull(pages) * 4096, RLIM_INFINITY};
+  const rlimit limit{std::stoull(pages) * static_cast<u64>(getpagesize()), RLIM_INFINITY};
   ASSERT_EQ(prlimit(server, RLIMIT_AS, &limit, nullptr), 0);
   (void)text_of(web + "/trace");
   EXPECT_EQ(end_of(server), 1);
