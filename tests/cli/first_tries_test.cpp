@@ -211,7 +211,8 @@ TEST_F(FirstTriesAsRoot, ADiskWithoutRoomForSymbolsHasRoomForEvents) {
 
 // timeout(1) sends its signal to the process, and then to its group.
 TEST_F(FirstTries, ASignalThatTimeoutSendsTwiceEndsARecordingInOrder) {
-  const Outcome o = run(build + "ringside record -i web -o r & P=$!; until [ -e r/meta.json ] || ! kill -0 $P; do sleep 0.02; done; "
+  const Outcome o = run(build +
+                        "ringside record -i web -o r & P=$!; until [ -e r/meta.json ] || ! kill -0 $P; do sleep 0.02; done; "
                         "kill -TERM $P; sleep 0.01; kill -TERM $P; wait $P; echo $?");
   EXPECT_EQ(o.out, "0\n") << o.err;
   EXPECT_THAT(test::slurp(dir + "/r/meta.json"), HasSubstr("\"complete\": true"));
