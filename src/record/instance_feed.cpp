@@ -21,7 +21,7 @@ InstanceFeed::InstanceFeed(Instance& instance, EventPatterns only) : instance_(i
 }
 
 result<void> InstanceFeed::begin(RecordingRun& run) {
-  look_for_events(run);
+  (void)read_events();
   __atomic_fetch_add(&words_.control->stacks_again, u64{1},
                      __ATOMIC_RELAXED);  // this reader has not seen what others have read
   // Losses that are in the books of former readers. Memory is given back only of rings that were read to their end.
@@ -58,10 +58,10 @@ void InstanceFeed::describe(RecordingMeta& meta) {
   for (const auto& [tid, name] : threads_) meta.threads.push_back(name);
 }
 
-bool InstanceFeed::look_for_events(RecordingRun& run) {
+InstanceFeed::News InstanceFeed::read_events() {
   const size_t now = __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE);
   const bool more = std::exchange(known_events_, now) != now;
-  if (!more && unnamed_.empty()) return false;
+  if (!more && unnamed_.empty()) return News::none;
   events_ = instance_.events();
   if (!only_.empty()) {
     for (const EventInfo& e : events_) wanted_[e.id] = only_.matches(e.system, e.name) || is_about_stacks(e);
@@ -70,8 +70,13 @@ bool InstanceFeed::look_for_events(RecordingRun& run) {
   unnamed_.clear();
   for (const EventInfo& e : events_)
     if (e.format.empty()) unnamed_ = e.system + ":" + e.name;
-  if (more) run.know_events();
-  return !more;
+  return more ? News::events : News::a_format;
+}
+
+bool InstanceFeed::look_for_events(RecordingRun& run) {
+  const News news = read_events();
+  if (news == News::events) run.know_events();
+  return news == News::a_format;
 }
 
 // An event that was declared since is looked up.

@@ -35,6 +35,8 @@ class InstanceFeed final : public Feed {
     bool failed = false;
     Selection selection{};
   };
+  enum class News { none, events, a_format };  // a_format: of an event that was known without it
+  News read_events();
   bool look_for_events(RecordingRun& run);  // saves those that are new; true: describe() has other news
   bool has_more_events() const { return __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE) != known_events_; }
   bool wants(RecordingRun& run, u16 id);
