@@ -185,8 +185,8 @@ TEST_F(Ship, ADiskThatIsFullAtTheEndLeavesEventsInTheirRings) {
   EXPECT_EQ(second.code, 0) << second.err;
   EXPECT_EQ(state()["read"], all);
   EXPECT_EQ(state()["lost"], 0u);
-  // On a slow machine the rest waits in the spool for the next agents. The first one drops its oldest part, if there was time to
-  // begin another.
+  // On a slow machine the rest waits in the spool for the next agents. The first one drops its oldest part, if there was time
+  // to begin another.
   const auto arrived = [&] { return rows() + state()["dropped"].get<u64>(); };
   for (int tries = 0; tries < 100 && arrived() != all; ++tries)
     EXPECT_EQ(ringside("ship -q -i shop --spool spool --duration 300ms " + url()).code, 0);
