@@ -6,6 +6,8 @@
 #include <csignal>
 #include <ctime>
 
+#include "sys/sys.hpp"
+
 namespace ringside {
 namespace {
 
@@ -16,15 +18,9 @@ u64 first_ns = 0;
 bool ignored = false;
 std::atomic<void (*)()> leaving{nullptr};
 
-u64 now_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
-}
-
 // timeout(1) sends its signal to the process and right afterwards to its group: that is one request.
 bool is_the_same_request(int number, const siginfo_t& from) {
-  return number == first_signal && from.si_code == SI_USER && from.si_pid == first_sender && now_ns() - first_ns < 500'000'000;
+  return number == first_signal && from.si_code == SI_USER && from.si_pid == first_sender && sys::now_ns() - first_ns < 500'000'000;
 }
 
 void on_signal(int number, siginfo_t* from, void*) {
@@ -32,7 +28,7 @@ void on_signal(int number, siginfo_t* from, void*) {
   if (first_signal != 0) leave_at_once(128 + number);
   from_terminal = from->si_code == SI_KERNEL;
   first_sender = from->si_pid;
-  first_ns = now_ns();
+  first_ns = sys::now_ns();
   first_signal = number;
 }
 
