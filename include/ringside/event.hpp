@@ -204,31 +204,54 @@ struct Event<D, Types<T...>> {
   [[gnu::noinline]] static void write(Param<T>... value) noexcept {
     if (!ringside_wanted(&event)) return;
     if (__atomic_load_n(&event.id, __ATOMIC_RELAXED) >> 16 != 0) [[unlikely]]
-      return write_with_stack(__builtin_return_address(0), value...);
-    put<L::table.fixed>(__builtin_return_address(0), 0, value...);
+      return put_large(__builtin_return_address(0), value...);
+    put(__builtin_return_address(0), value...);
   }
 
-  // The same with the caller's stack behind the fixed fields (ringside_event::id).
-  [[gnu::noinline, gnu::cold]] static void write_with_stack(const void* caller, Param<T>... value) noexcept {
-    put<align_up(L::table.fixed, 8u) + 8>(caller, ringside_stack_of(caller), value...);
+  // Puts the payload together on the stack; if it is larger than this, or has the caller's stack behind its fixed fields
+  // (ringside_event::id), the library does so beside the caller's stack.
+  static constexpr u32 most_on_stack = 96;
+  RINGSIDE_INLINE static void put([[maybe_unused]] const void* caller, Param<T>... value) noexcept {
+    constexpr u32 fixed = L::table.fixed;
+    if constexpr (fixed + L::strings > most_on_stack) {
+      put_large(caller, value...);
+    } else {
+      [[maybe_unused]] u32 room = RINGSIDE_PAYLOAD_MAX - fixed - L::strings;
+      Text text[L::strings + 1];
+      u32 next = 0;
+      (measure(value, text, next, room), ...);
+      u32 size = fixed;
+      for (u32 i = 0; i < next; ++i) size += text[i].size + 1;
+      if constexpr (L::strings != 0) {
+        if (size > most_on_stack) [[unlikely]]
+          return put_large(caller, value...);
+      }
+      u8* const payload = static_cast<u8*>(__builtin_alloca_with_align(align_up(size, 8u), 64));
+      __builtin_memset(payload, 0, L::strings == 0 ? align_up(fixed, 4u) : fixed);  // the bytes between the fields, and behind them
+      store_all(payload, text, fixed, caller, value...);
+      write_event<L::strings == 0 ? known_size(fixed) : 0>(this_thread, event, payload, size);
+    }
   }
 
-  // fixed: where the strings begin.
-  template <u32 fixed>
-  RINGSIDE_INLINE static void put([[maybe_unused]] const void* caller, [[maybe_unused]] u64 id, Param<T>... value) noexcept {
-    static_assert(L::strings == 0 || fixed + L::strings <= RINGSIDE_PAYLOAD_MAX + 16);
-    [[maybe_unused]] u32 room = fixed + L::strings < RINGSIDE_PAYLOAD_MAX ? RINGSIDE_PAYLOAD_MAX - fixed - L::strings : 0;
-    Text text[L::strings + 1];
-    u32 next = 0;
-    (measure(value, text, next, room), ...);
-
-    u32 size = fixed;
-    for (u32 i = 0; i < next; ++i) size += text[i].size + 1;
-    alignas(8) u8 payload[L::strings == 0 ? align_up(fixed, 4u) : u32{RINGSIDE_PAYLOAD_MAX} + 16];
-    __builtin_memset(payload, 0, L::strings == 0 ? sizeof payload : fixed);  // the bytes between the fields, and behind them
-    if constexpr (fixed != L::table.fixed) __builtin_memcpy(payload + fixed - 8, &id, sizeof id);
-    store_all(payload, text, fixed, caller, value...);
-    write_event<L::strings == 0 ? known_size(fixed) : 0>(this_thread, event, payload, size);
+  [[gnu::noinline, gnu::cold]] static void put_large(const void* caller, Param<T>... value) noexcept {
+    const void* const sources[] = {source_of(value)..., nullptr};
+    const u32 lengths[] = {length_of(value)..., 0};
+    ringside_write_fields(&event, L::table.field, L::count, L::table.fixed, sources, lengths, caller);
+  }
+  template <class V>
+  static const void* source_of(const V& value) noexcept {
+    if constexpr (std::is_same_v<V, cstring>)
+      return value != nullptr ? value : "(null)";
+    else if constexpr (is_string<V>)
+      return std::string_view(value).data();
+    else
+      return &value;
+  }
+  template <class V>
+  static u32 length_of([[maybe_unused]] const V& value) noexcept {
+    u32 room = RINGSIDE_PAYLOAD_MAX;
+    if constexpr (is_string<V>) return take(value, room).size;
+    return 0;
   }
 
   RINGSIDE_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] Text* text,

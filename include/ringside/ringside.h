@@ -25,6 +25,9 @@
 // `if (net_packet_in_enabled())`.
 // Safety: every call may be made from any thread and from signal handlers, never blocks and never fails loudly: an event that
 // the ring refuses is counted there. Exception: the markers format with vsnprintf, as safe as the C library makes it.
+// Stack: a call takes at most 1 KiB below its caller, 2 KiB where the event has a stack of calls; so a handler on an alternate
+// stack of SIGSTKSZ bytes and a coroutine of 4 KiB may write. Exception: a marker takes 1 KiB and what vsnprintf takes on top.
+// Static TLS: 64 bytes for each copy of the library in a process.
 #ifndef RINGSIDE_RINGSIDE_H
 #define RINGSIDE_RINGSIDE_H
 #ifndef RINGSIDE_WARNINGS  // its macros are clean with any warnings of the program that includes it
@@ -78,6 +81,15 @@ int ringside_register(struct ringside_event* event);
 // Writes the event: `size` bytes from `payload`, of which the first 8, the common ones, are the library's to fill in. Whole or
 // not at all; false: refused, and counted, as is a size below 8 or above 4,000. From any thread and any signal handler.
 bool ringside_write(struct ringside_event* event, void* payload, uint32_t size);
+
+struct ringside_field;
+// Writes the event from its parts: field i of `n` from where sources[i] points, in the fixed part of `fixed` bytes, and the
+// strings behind it. Of a string, sources[i] is the text itself, of lengths[i] bytes; lengths NULL: each ends in a NUL, and NULL
+// reads "(null)". Strings take the room that they need in order, and leave one byte for the NUL of each string after them.
+// caller: where the calls of a stack begin. The payload is put together beside the caller's stack if it is large. False:
+// refused, and counted. For call sites; from any thread and any signal handler.
+bool ringside_write_fields(struct ringside_event* event, const struct ringside_field* field, uint32_t n, uint32_t fixed,
+                           const void* const* sources, const uint32_t* lengths, const void* caller);
 
 // The number of the stack of calls that led to `caller`, a return address of this thread, written to the ring as ringside:stack
 // unless it holds that stack already. 0: it could not be taken, which is counted. For call sites; from any thread and any
@@ -352,45 +364,6 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
 #define RINGSIDE_ROOM(T, name) +160 + 3 * sizeof #name
 #define RINGSIDE_NUL(T, name) +RINGSIDE_IS_STRING(T)
 
-// Writes the event, if its exact word wants it. sources[i]: where field i is, or the string itself. Strings follow the fixed
-// part in order; each takes the room that it needs, and leaves one byte for the NUL of each string after it.
-static inline void ringside_write_fields(struct ringside_event* event, const struct ringside_field* field, uint32_t n,
-                                         uint32_t fixed, const void* const* sources, const void* caller) {
-  uint32_t length[RINGSIDE_FIELDS_MAX], strings = 0, i;
-  const bool stack = __atomic_load_n(&event->id, __ATOMIC_RELAXED) >> 16 != 0;
-  uint32_t size = stack ? (fixed + 7) / 8 * 8 + 8 : fixed;
-  const uint32_t begin = size;
-  uint64_t id = 0;
-  union {
-    uint64_t aligned;
-    unsigned char at[RINGSIDE_PAYLOAD_MAX];
-  } payload;
-  if (!ringside_wanted(event)) return;
-  for (i = 0; i < n; ++i) strings += field[i].kind == RINGSIDE_STRING;
-  for (i = 0; i < n; ++i) {
-    if (field[i].kind != RINGSIDE_STRING) continue;
-    length[i] = ringside_length(sources[i] ? (const char*)sources[i] : "(null)", RINGSIDE_PAYLOAD_MAX - size - strings--);
-    size += length[i] + 1;
-  }
-  memset(payload.at, 0, begin);  // what stands between the fields
-  if (stack) id = ringside_stack_of(caller), memcpy(payload.at + begin - 8, &id, 8);
-  for (i = 0, size = begin; i < n; ++i) {
-    if (field[i].kind == RINGSIDE_STRING) {
-      uint32_t place = size | (length[i] + 1) << 16;
-      memcpy(payload.at + field[i].offset, &place, 4);
-      memcpy(payload.at + size, sources[i] ? sources[i] : "(null)", length[i]);
-      payload.at[size + length[i]] = 0;
-      size += length[i] + 1;
-    } else if (field[i].kind == RINGSIDE_STACK) {
-      id = ringside_stack_of(caller);
-      memcpy(payload.at + field[i].offset, &id, 8);
-    } else {
-      memcpy(payload.at + field[i].offset, sources[i], field[i].size * (field[i].count ? field[i].count : 1));
-    }
-  }
-  ringside_write(event, payload.at, size);
-}
-
 static inline void ringside_prepare(struct ringside_event* event, const struct ringside_field* field, uint32_t n,
                                     const char* print, char* room) {
   struct ringside_text text = {room, 0};
@@ -463,8 +436,9 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
   }                                                                                                                          \
   __attribute__((noinline, unused)) static void ringside_write_##id RINGSIDE_PARAMETERS(__VA_ARGS__) {                       \
     const void* const ringside_sources[] = {RINGSIDE_EACH(RINGSIDE_SOURCE, __VA_ARGS__) NULL};                               \
-    ringside_write_fields(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__),          \
-                          RINGSIDE_FIXED(id), ringside_sources, __builtin_return_address(0));                                \
+    if (ringside_wanted(&ringside_event_##id))                                                                               \
+      ringside_write_fields(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__),        \
+                            RINGSIDE_FIXED(id), ringside_sources, NULL, __builtin_return_address(0));                        \
   }                                                                                                                          \
   __attribute__((always_inline, unused)) static inline bool id##_enabled(void) {                                             \
     return ringside_gate_open(ringside_gate_of(#system_, #name_)) && ringside_wanted(&ringside_event_##id);                  \

@@ -41,8 +41,22 @@ struct ThisThread {
                         // ring of their own
   bool inside = false;  // inside one of our own calls, which may be traced: events from there are refused
 
+  // For the library's own files, each for the one that is named. Whatever is larger is mapped when a thread needs it: of static
+  // TLS, a process has little left for plug-ins (1.5 KB for all that it loads, in glibc).
+  uint8_t walk_ends = 0;       // unwind.cpp: how often the thread's end has freed its walks
+  bool inside_before = false;  // vfork.cpp: these words of the parent
+  uint8_t cancel_before = 0;
+  u32 refused_in_a_row = 0;    // write.cpp: since the epoch `refused_at`, which ends in these bits
+  u32 refused_at = 0;
+  i32 tid_before = 0;
+  u64 on_cpus_before = 0;
+  u64 numbered_at = not_attached;  // introduce.cpp: the epoch since which it has its number; it keeps it, also with another ring
+  void* rings = nullptr;           // thread_ring.cpp: ThreadRings
+  void* walks = nullptr;           // unwind.cpp: Walks
+
   RINGSIDE_INLINE bool on_cpus() const noexcept { return on_cpus_at == __atomic_load_n(&epoch.now, __ATOMIC_RELAXED); }
 };
+static_assert(sizeof(ThisThread) <= 64);
 // Static TLS: the first access allocates nothing, so it may come from a signal handler.
 [[gnu::tls_model("initial-exec")]] RINGSIDE_CONSTINIT extern thread_local ThisThread this_thread;
 
@@ -66,8 +80,10 @@ RINGSIDE_INLINE u32 put_common(const ringside_event& event, i32 tid, void* paylo
 // Any event that is not a usual one (CpuWriter::write_slowly).
 Refused append_slowly(const CpuSide& side, const void* payload, u32 size) noexcept;
 
-// no_ring: the thread does not write to the rings of CPUs (yet). `as`: as for write_slowly.
-template <u32 known = 0>
+// no_ring: the thread does not write to the rings of CPUs (yet). `as`: as for write_slowly. Way::usual: moved, if it is no usual
+// event.
+enum class Way { any, usual, slow };
+template <u32 known = 0, Way way = Way::any>
 RINGSIDE_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event& event, i32 as, void* payload,
                                       u32 size) noexcept {
   // In this order: if the epoch is still that of the attachment, id, rings and the thread's number belong to one instance, also
@@ -77,8 +93,8 @@ RINGSIDE_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event&
   const CpuSide* const side = __atomic_load_n(&cpu_side, __ATOMIC_ACQUIRE);
   if (RINGSIDE_UNLIKELY(at != __atomic_load_n(&epoch.now, __ATOMIC_RELAXED))) return Refused::no_ring;
   if (RINGSIDE_UNLIKELY(id == 0)) return Refused::disabled;
-  return append_usually<Rseq, Hardware, known>(*side->rings, side->area, payload, size) ? Refused::no
-                                                                                        : append_slowly(*side, payload, size);
+  if (way != Way::slow && append_usually<Rseq, Hardware, known>(*side->rings, side->area, payload, size)) return Refused::no;
+  return way != Way::usual ? append_slowly(*side, payload, size) : Refused::moved;
 }
 #endif
 

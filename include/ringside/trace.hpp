@@ -18,7 +18,8 @@
 // RINGSIDE_TRACE are not evaluated); guard costly ones with `if (net::packet_in.enabled())`. Safety: every call may be made
 // from any thread and from signal handlers, never blocks, never throws, and reports no error. An event that the ring refuses
 // (full, too big, recording off) is counted there. Exception: marker formats with vsnprintf, and is as safe in a signal handler
-// as the C library's vsnprintf. Not for: text that must not be lost (use a log).
+// as the C library's vsnprintf. Stack: at most 1 KiB below the caller, 2 KiB where the event has a stack of calls; a marker takes
+// 1 KiB and what vsnprintf takes on top. Not for: text that must not be lost (use a log).
 #pragma once
 #if __cplusplus < 201703L
 #error "ringside/trace.hpp needs C++17: compile with -std=c++17 or later; <ringside/ringside.h> takes C99 and every C++"

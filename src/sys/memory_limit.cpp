@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "sys/side_stack.hpp"
+#include "sys/signals_off.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::sys {
@@ -117,6 +119,23 @@ bool room_in(const Level& level, u64 size) noexcept {
   return use - (cache < use ? cache : use) + wanted <= limit;
 }
 
+// False: there is no stack to look on.
+bool look() noexcept {
+  const u64 own = this_process();
+  u64 before = looking.load(std::memory_order_relaxed);
+  if (before == own || !looking.compare_exchange_strong(before, own, std::memory_order_acquire)) return true;
+  const auto read = [own]() noexcept {
+    nr_levels.store(0, std::memory_order_relaxed);
+    looked_as.store(geteuid(), std::memory_order_relaxed);
+    read_limits();
+    looked.store(own, std::memory_order_release);
+  };
+  const SignalsOff off;
+  if (on_side_stack(read)) return true;
+  looking.store(0, std::memory_order_relaxed);
+  return false;
+}
+
 }  // namespace
 
 u64 number_behind(const char* text, const char* name) noexcept {
@@ -131,23 +150,27 @@ u64 number_behind(const char* text, const char* name) noexcept {
 
 bool same_user() noexcept { return geteuid() == looked_as.load(std::memory_order_relaxed); }
 
-bool memory_left(u64 size) noexcept {
-  const int saved = errno;
-  const u64 own = this_process();
-  if (u64 before = looking.load(std::memory_order_relaxed);
-      before != own && looking.compare_exchange_strong(before, own, std::memory_order_acquire)) {
-    nr_levels.store(0, std::memory_order_relaxed);
-    looked_as.store(geteuid(), std::memory_order_relaxed);
-    read_limits();
-    looked.store(own, std::memory_order_release);
+bool memory_is_limited() noexcept {
+  if (looked.load(std::memory_order_acquire) != this_process()) {
+    const int saved = errno;
+    const bool can_tell = look();
+    errno = saved;
+    if (!can_tell) return true;
+    // Another thread is looking, or this is a handler that interrupted it.
+    if (looked.load(std::memory_order_acquire) != this_process()) return false;
   }
+  return nr_levels.load(std::memory_order_relaxed) != 0;
+}
+
+bool memory_left(u64 size) noexcept {
+  if (!memory_is_limited()) return true;
+  const int saved = errno;
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   const u64 ns = static_cast<u64>(now.tv_sec) * 1'000'000'000 + static_cast<u64>(now.tv_nsec);
   bool room = ns - full_at.load(std::memory_order_relaxed) >= ask_again_ns;
-  if (looked.load(std::memory_order_acquire) == own)  // else another thread is looking, or this is a handler that interrupted it
-    for (u32 n = 0; n < nr_levels.load(std::memory_order_relaxed) && room; ++n)
-      if (room = room_in(levels[n], size); !room) full_at.store(ns, std::memory_order_relaxed);
+  for (u32 n = 0; n < nr_levels.load(std::memory_order_relaxed) && room; ++n)
+    if (room = room_in(levels[n], size); !room) full_at.store(ns, std::memory_order_relaxed);
   errno = saved;
   return room;
 }

@@ -5,9 +5,14 @@
 
 namespace ringside::sys {
 
+// Whether a visible cgroup around this process had a limit when it first asked; true also where that cannot be found out. Takes
+// little stack.
+bool memory_is_limited() noexcept;
+
 // Whether all visible cgroups around this process have room for `size` more bytes, and a sixteenth of their limit to spare.
 // Page cache that the kernel would reclaim counts as room; swap does not. Only cgroups that had a limit when this process first
-// asked count; their limit and use are read each time. True where there is none.
+// asked count; their limit and use are read each time. True where there is none. Takes 6 KiB
+// of stack.
 bool memory_left(u64 size) noexcept;
 
 // Whether the effective user is the one that first asked.

@@ -21,6 +21,8 @@
 #include <mutex>
 
 #include "sys/memory_limit.hpp"
+#include "sys/side_stack.hpp"
+#include "sys/signals_off.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::sys {
@@ -436,16 +438,10 @@ bool is_resident(u64 first, u64 end) noexcept {
   }
   return true;
 }
-}  // namespace
 
-bool populate(const void* at, u64 size) noexcept {
+bool populate_pages(u64 first, u64 end) noexcept {
   constexpr int populate_write = 23;  // MADV_POPULATE_WRITE
   const int saved = errno;
-  const u64 first = reinterpret_cast<u64>(at) & ~(page_bytes() - 1),
-            end = align_up(reinterpret_cast<u64>(at) + size, page_bytes());
-  const bool allowed = memory_left(end - first) || is_resident(first, end);
-  errno = saved;
-  if (!allowed) return false;
   int done;
   do {
     done = madvise(reinterpret_cast<void*>(first), end - first, populate_write);
@@ -453,6 +449,25 @@ bool populate(const void* at, u64 size) noexcept {
   const bool backed = done == 0 || errno == EINVAL;
   errno = saved;
   return backed;
+}
+
+[[gnu::noinline]] bool populate_within_limit(u64 first, u64 end) noexcept {
+  bool backed = false;
+  const auto step = [&]() noexcept {
+    const int saved = errno;
+    const bool allowed = memory_left(end - first) || is_resident(first, end);
+    errno = saved;
+    backed = allowed && populate_pages(first, end);
+  };
+  const SignalsOff off;
+  return on_side_stack(step) && backed;
+}
+}  // namespace
+
+bool populate(const void* at, u64 size) noexcept {
+  const u64 first = reinterpret_cast<u64>(at) & ~(page_bytes() - 1),
+            end = align_up(reinterpret_cast<u64>(at) + size, page_bytes());
+  return memory_is_limited() ? populate_within_limit(first, end) : populate_pages(first, end);
 }
 
 // Lines "HIERARCHY:CONTROLLERS:PATH"; the unified hierarchy's is "0::PATH".

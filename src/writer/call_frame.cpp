@@ -136,11 +136,71 @@ bool read_cie(TableReader r, Cie& cie) noexcept {
   return r.good;
 }
 
+// What a row says of one register, in 16 bytes: a walk takes little of its caller's stack, and a row may be kept eightfold.
+struct KeptSaved {
+  i32 offset;
+  u32 size;  // of the expression, which begins at `code` + `expression`
+  u32 expression;
+  FrameRow::Where where;
+};
+struct KeptRow {
+  KeptSaved fp, ra;
+  i32 cfa_offset;
+  u32 expression, expression_size;
+  bool cfa_by_expression, cfa_of_fp, cfa_unknown;
+};
+
+// Rows that are remembered. False: one holds numbers that no compiler's tables have.
+class KeptRows {
+ public:
+  explicit KeptRows(const u8* code) noexcept : code_(code) {}
+  bool push(const FrameRow& row) noexcept {
+    KeptRow& k = rows_[count_ % most];
+    return count_ < most && keep(row.fp, k.fp) && keep(row.ra, k.ra) && fit(row.cfa_offset, k.cfa_offset) &&
+           fit(row.expression != nullptr ? row.expression - code_ : 0, k.expression) &&
+           fit(row.expression_size, k.expression_size) &&
+           (k.cfa_by_expression = row.cfa_by_expression, k.cfa_of_fp = row.cfa_of_fp, k.cfa_unknown = row.cfa_unknown,
+            ++count_ != 0);
+  }
+  bool pop(FrameRow& row) noexcept {
+    if (count_ == 0) return false;
+    const KeptRow& k = rows_[--count_];
+    row.fp = kept(k.fp);
+    row.ra = kept(k.ra);
+    row.cfa_offset = k.cfa_offset;
+    row.expression = code_ + k.expression;
+    row.expression_size = k.expression_size;
+    row.cfa_by_expression = k.cfa_by_expression;
+    row.cfa_of_fp = k.cfa_of_fp;
+    row.cfa_unknown = k.cfa_unknown;
+    return true;
+  }
+
+ private:
+  template <class Wide, class Narrow>
+  static bool fit(Wide wide, Narrow& narrow) noexcept {
+    narrow = static_cast<Narrow>(wide);
+    return static_cast<Wide>(narrow) == wide;
+  }
+  bool keep(const FrameRow::Saved& saved, KeptSaved& k) const noexcept {
+    k.where = saved.where;
+    return fit(saved.offset, k.offset) && fit(saved.size, k.size) &&
+           fit(saved.expression != nullptr ? saved.expression - code_ : 0, k.expression);
+  }
+  FrameRow::Saved kept(const KeptSaved& k) const noexcept { return {k.where, k.offset, code_ + k.expression, k.size}; }
+
+  static constexpr u32 most = 8;
+  const u8* code_;
+  u32 count_ = 0;
+  KeptRow rows_[most];
+};
+
 // Runs call frame instructions up to the row of `address`.
 struct Machine {
   const Cie& cie;
-  FrameRow row, first, kept[8];
-  u32 nr_kept = 0;
+  FrameRow row;
+  FrameRow::Saved first_fp, first_ra;  // as the CIE has them
+  KeptRows kept;
   u64 location = 0;
 
   FrameRow::Saved* saved(u64 number) noexcept { return number == register_fp ? &row.fp : number == cie.ra ? &row.ra : nullptr; }
@@ -148,7 +208,7 @@ struct Machine {
     if (auto* const s = saved(number)) *s = {where, offset, nullptr, 0};
   }
   void restore(u64 number) noexcept {
-    if (auto* const s = saved(number)) *s = number == register_fp ? first.fp : first.ra;
+    if (auto* const s = saved(number)) *s = number == register_fp ? first_fp : first_ra;
   }
   void cfa_register(u64 number) noexcept {
     row.cfa_by_expression = false;
@@ -204,12 +264,10 @@ struct Machine {
         case 0x08: set(code.uleb(), FrameRow::Where::same); continue;
         case 0x09: { const u64 n = code.uleb(); (void)code.uleb(); set(n, FrameRow::Where::unknown); continue; }
         case 0x0A:
-          if (nr_kept == 8) return false;
-          kept[nr_kept++] = row;
+          if (!kept.push(row)) return false;
           continue;
         case 0x0B:
-          if (nr_kept == 0) return false;
-          row = kept[--nr_kept];
+          if (!kept.pop(row)) return false;
           continue;
         case 0x10: {
           const u64 n = code.uleb(), size = code.uleb();
@@ -334,11 +392,12 @@ FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row)
   const u64 first = fde.pointer(cie.encoding), range = fde.pointer(cie.encoding & 0x0F, false);
   if (!fde.good || address - first >= range) return FrameFound::no_row;
   if (cie.augmented) fde.skip(fde.uleb());
-  Machine machine{cie, {}, {}, {}};
+  Machine machine{cie, {}, {}, {}, KeptRows(begin)};
   machine.row.is_signal = cie.is_signal;
   machine.row.cfa_unknown = true;
   if (cie.ra != register_ra || !machine.run(cie.code, ~u64{0})) return FrameFound::no_row;
-  machine.first = machine.row;
+  machine.first_fp = machine.row.fp;
+  machine.first_ra = machine.row.ra;
   machine.location = first;
   if (!machine.run(fde, address)) return FrameFound::no_row;
   row = machine.row;

@@ -16,9 +16,6 @@ namespace {
 
 using detail::this_thread;
 
-// The epoch since which this thread has its number. It keeps the number, also with another ring.
-[[gnu::tls_model("initial-exec")]] constinit thread_local u64 numbered_at = detail::not_attached;
-
 u32 next_number(InstanceControl& c) noexcept {
   constexpr u64 most = (u64{1} << 31) - most_threads;
   return static_cast<u32>(most_threads + __atomic_fetch_add(&c.nr_foreign, u64{1}, __ATOMIC_RELAXED) % most);
@@ -123,7 +120,7 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
     return numbered(static_cast<i32>(number), static_cast<i32>(number));
   }
   u32 group = __atomic_load_n(&in.number, __ATOMIC_ACQUIRE);
-  if (numbered_at == epoch && group != 0) return numbered(this_thread.tid, static_cast<i32>(group));
+  if (this_thread.numbered_at == epoch && group != 0) return numbered(this_thread.tid, static_cast<i32>(group));
   if (group == 0) {
     const u32 fresh = next_number(c);
     // Written before the number is known: the first thread overwrites it.
@@ -135,7 +132,7 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
   }
   const u32 number = tid == pid ? group : next_number(c);
   write_foreign(in, {number, group, tid, pid, here, start, me.task});
-  numbered_at = epoch;
+  this_thread.numbered_at = epoch;
   return numbered(static_cast<i32>(number), static_cast<i32>(group));
 }
 

@@ -13,6 +13,7 @@
 #include "writer/layout.hpp"
 #include "writer/members.hpp"
 #include "writer/ring_file.hpp"
+#include "sys/signals_off.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -77,26 +78,7 @@ class Inside {
   bool before_;
 };
 
-// While it lives, no signal handler runs in this thread, and no thread cancels it.
-class SignalsOff {
- public:
-  SignalsOff() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old_);
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_);
-  }
-  ~SignalsOff() {
-    pthread_setcancelstate(cancel_, nullptr);
-    pthread_sigmask(SIG_SETMASK, &old_, nullptr);
-  }
-  SignalsOff(const SignalsOff&) = delete;
-  SignalsOff& operator=(const SignalsOff&) = delete;
-
- private:
-  sigset_t old_;
-  int cancel_ = 0;
-};
+using sys::SignalsOff;
 
 // write.cpp
 enum class Attached { no, cpus, own };

@@ -12,6 +12,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "schema/event_pattern.hpp"
 #include "schema/format_text.hpp"
 #include "sys/beneath.hpp"
+#include "sys/side_stack.hpp"
 #include "sys/sys.hpp"
 
 // Weak: a static program has neither, and no objects that can be unloaded.
@@ -38,22 +40,26 @@ constinit pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 constinit ringside_event* all_events = nullptr;  // under `opening`; a stack, never popped
 constinit Opened* all_opened = nullptr;          // the same
 
-// Without signals, so that no handler forks in the middle. A child of a fork that ran no handlers is known as such before the
-// epoch moves on.
-class Opening {
- public:
-  Opening() noexcept {
+// Runs one step at a time that opens, closes or registers. Without signals, so that no handler forks in the middle. A child of a
+// fork that ran no handlers is known as such before the epoch moves on. Returns what the step returns, or -ENOMEM.
+template <class Step>
+int opening_step(Step step) noexcept {
+  const SignalsOff off;
+  const Inside inside;
+  int done = -ENOMEM;
+  const auto alone = [&]() noexcept {
     pthread_mutex_lock(&opening);
     if (detail::this_thread.borrowed == 0) become_child_if_forked();
-  }
-  ~Opening() { pthread_mutex_unlock(&opening); }
-  Opening(const Opening&) = delete;
-  Opening& operator=(const Opening&) = delete;
-
- private:
-  const SignalsOff off_;
-  const Inside inside_;
-};
+    try {
+      done = step();
+    } catch (const std::bad_alloc&) {
+      done = -ENOMEM;
+    }
+    pthread_mutex_unlock(&opening);
+  };
+  (void)sys::on_side_stack(alone);
+  return done;
+}
 
 // Which events get their caller's stack as a field behind their own: set_stack of the instance, and RINGSIDE_STACK.
 struct StackChoice {
@@ -406,6 +412,25 @@ int open_locked(const char* name) {
   return 0;
 }
 
+void close_locked() noexcept {
+  const Opened* const in = process.opened;
+  if (in == nullptr) return;
+  // First all threads stop writing as before, then the words that they would write change.
+  __atomic_store_n(&process.opened, nullptr, __ATOMIC_RELEASE);
+  next_epoch();
+  __atomic_store_n(&detail::cpu_side, nullptr, __ATOMIC_RELEASE);
+  retire_this_thread();
+  map_gate(-1);
+  for (ringside_event* e = all_events; e != nullptr; e = e->next) {
+    static const u32 never = 0;
+    __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
+    __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
+  }
+  // The seat stays: other threads have rings in there until they end.
+  if (const Member own = in->seat.member(); own != nobody)
+    __atomic_fetch_and(&in->words.process(slot_of(own)).role, ~role::writer, __ATOMIC_RELAXED);
+}
+
 // With RINGSIDE_INSTANCE in the environment a program that uses the library is traced from its start.
 [[gnu::constructor]] void open_from_environment() {
   const char* const name = name_in_environment();
@@ -426,8 +451,10 @@ void become_child_if_forked() noexcept {
 }
 
 void forget_events() noexcept {
-  const Opening opening_now;
-  all_events = nullptr;
+  opening_step([] {
+    all_events = nullptr;
+    return 0;
+  });
 }
 
 bool Opened::rejoin() noexcept {
@@ -506,36 +533,22 @@ static_assert(sizeof ringside_gate == largest_page);
 int ringside_register(ringside_event* event) {
   if (!fits(event->system) || !fits(event->name)) return -EINVAL;
   if (__atomic_load_n(&event->id, __ATOMIC_ACQUIRE) != 0) return 0;
-  const Opening opening_now;
-  pin(*event);
-  list(*event);
-  if (process.opened == nullptr) return 0;
-  return Entering(*process.opened).enter_or_complain(*event);
+  return opening_step([&] {
+    pin(*event);
+    list(*event);
+    return process.opened != nullptr ? Entering(*process.opened).enter_or_complain(*event) : 0;
+  });
 }
 
 int ringside_open(const char* name) {
-  const Opening opening_now;
-  return open_locked(name);
+  return opening_step([&] { return open_locked(name); });
 }
 
 void ringside_close(void) {
-  const Opening opening_now;
-  const Opened* const in = process.opened;
-  if (in == nullptr) return;
-  // First all threads stop writing as before, then the words that they would write change.
-  __atomic_store_n(&process.opened, nullptr, __ATOMIC_RELEASE);
-  next_epoch();
-  __atomic_store_n(&detail::cpu_side, nullptr, __ATOMIC_RELEASE);
-  retire_this_thread();
-  map_gate(-1);
-  for (ringside_event* e = all_events; e != nullptr; e = e->next) {
-    static const u32 never = 0;
-    __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
-    __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
-  }
-  // The seat stays: other threads have rings in there until they end.
-  if (const Member own = in->seat.member(); own != nobody)
-    __atomic_fetch_and(&in->words.process(slot_of(own)).role, ~role::writer, __ATOMIC_RELAXED);
+  opening_step([] {
+    close_locked();
+    return 0;
+  });
 }
 
 }  // extern "C"

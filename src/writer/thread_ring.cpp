@@ -70,17 +70,20 @@ struct ThreadRings {
   Top undecided_top;     // the one of this call, behind this number of events
   u64 undecided_behind;
   Own* left[4];          // the newest in which an event was left
+  struct {  // of the parent, while a child of vfork runs
+    Top top;
+    Top below[most_depth];
+    Event events[most_depth];
+    Own* own[most_depth];
+  } aside;
   Own first;             // the others have a page each, because handlers cannot allocate
 };
-[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadRings these{};
-
-struct Aside {
-  Top top;
-  Top below[most_depth];
-  Event events[most_depth];
-  Own* own[most_depth];
-};
-[[gnu::tls_model("initial-exec")]] constinit thread_local Aside aside{};
+// This thread's: false before its first event in a ring of its own.
+constexpr struct {
+  ThreadRings* get() const noexcept { return static_cast<ThreadRings*>(this_thread.rings); }
+  ThreadRings* operator->() const noexcept { return get(); }
+  explicit operator bool() const noexcept { return this_thread.rings != nullptr; }
+} these;
 
 pthread_key_t end_key;
 bool has_end_key = false;
@@ -92,12 +95,12 @@ bool moved(const Own& own) noexcept {
 
 // Zeros, or null if there is no memory.
 Own* new_own() noexcept {
-  if (!these.first.mapped) return &these.first;
+  if (!these->first.mapped) return &these->first;
   void* const page = mmap(nullptr, sizeof(Own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return page != MAP_FAILED ? new (page) Own{} : nullptr;
 }
 void free_own(Own* own) noexcept {
-  if (own == &these.first)
+  if (own == &these->first)
     *own = {};
   else
     munmap(own, sizeof *own);
@@ -138,19 +141,19 @@ bool grew(u64 now, u64 noted) noexcept { return now < noted ? now != 0 : now > n
 
 // Ends the event at this depth, whose call is gone: its ring stays as after a thread's death. Signals are off.
 void end_left(u32 depth) noexcept {
-  Own*& own = these.own[depth];
+  Own*& own = these->own[depth];
   const bool attached = own != nullptr && own->attached_at != detail::not_attached;
   const bool counted =
-      these.events[depth] != Event::begun ||
+      these->events[depth] != Event::begun ||
       (attached && (grew(published_in(own->mapped.ring), own->published) || grew(refused_by(own->mapped.ring), own->refused)));
-  these.events[depth] = Event::none;
+  these->events[depth] = Event::none;
   if (attached) own->note();  // the ring may stay
   if (!counted)
     if (const Opened* const in = own != nullptr ? own->in : opened_now(); in != nullptr)
       __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
   if (!attached || __atomic_load_n(&own->mapped.ring.control->nest, __ATOMIC_RELAXED) == 0) return;
   // Not unmapped at once: where handlers switch stacks behind the kernel's back, its event may come back.
-  Own*& place = these.left[these.nr_left++ % std::size(these.left)];
+  Own*& place = these->left[these->nr_left++ % std::size(these->left)];
   release(place);
   place = std::exchange(own, nullptr);
 }
@@ -160,20 +163,35 @@ void end_left(u32 depth) noexcept {
 void end_all_left(u32 depth) noexcept {
   if (this_thread.borrowed == 0) become_child_if_forked();
   for (u32 above = most_depth; above-- > depth;)
-    if (these.events[above] != Event::none) end_left(above);
+    if (these->events[above] != Event::none) end_left(above);
 }
 
 void release_all() noexcept {
+  if (!these) return;
   end_all_left(0);
-  these.top = 0;
-  for (Own*& own : these.own) release(own);
-  for (Own*& own : these.left) release(own);
+  these->top = 0;
+  for (Own*& own : these->own) release(own);
+  for (Own*& own : these->left) release(own);
 }
 
-void at_thread_end(void*) {  // later destructors may write: they get a ring once more
+void end_thread(bool for_ever) noexcept {
   const SignalsOff off;
   const Inside inside;
   release_all();
+  if (for_ever && these) munmap(std::exchange(this_thread.rings, nullptr), sizeof(ThreadRings));
+}
+void at_thread_end(void*) { end_thread(true); }  // later destructors may write: they get a ring once more
+
+// False: there is no memory.
+[[gnu::noinline]] bool make_thread_rings() noexcept {
+  const SignalsOff off;
+  if (these) return true;  // a handler has made them
+  const int saved = errno;
+  void* const at = sys::raw_mmap(nullptr, sizeof(ThreadRings), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  errno = saved;
+  if (at == MAP_FAILED) return false;
+  this_thread.rings = new (at) ThreadRings{};
+  return true;
 }
 
 // Whether the call of the topmost event was left: its stack may belong to other code now, or be gone. Where code without tables
@@ -186,25 +204,25 @@ bool was_left(Top top, uintptr_t mine) noexcept {
   if (!sys::was_left(at, mine)) return false;
   const Running running = is_interrupted_at(at);
   if (running != Running::unknown) return running == Running::no;
-  const Own* const own = these.own[depth_of(top) - 1];
+  const Own* const own = these->own[depth_of(top) - 1];
   const u64 behind = own != nullptr ? own->published + own->refused : 0;
-  if (these.undecided_top != top || these.undecided_behind != behind) these.undecided = 0;
-  these.undecided_top = top;
-  these.undecided_behind = behind;
-  if (++these.undecided < most_undecided && depth_of(top) < most_depth) return false;
-  these.undecided = 0;
+  if (these->undecided_top != top || these->undecided_behind != behind) these->undecided = 0;
+  these->undecided_top = top;
+  these->undecided_behind = behind;
+  if (++these->undecided < most_undecided && depth_of(top) < most_depth) return false;
+  these->undecided = 0;
   return true;
 }
 
 // From the top: an event that was left may stand below a live one. The end of the thread ends those that are not found here.
 void end_left_ones(uintptr_t mine) noexcept {
-  for (Top top = these.top; top != 0 && was_left(top, mine); top = these.top) {
+  for (Top top = these->top; top != 0 && was_left(top, mine); top = these->top) {
     const SignalsOff off;
     const Inside inside;
-    if (these.top != top) continue;  // a handler has done it already
+    if (these->top != top) continue;  // a handler has done it already
     const u32 depth = depth_of(top) - 1;
     end_all_left(depth);
-    these.top = these.below[depth];
+    these->top = these->below[depth];
   }
 }
 
@@ -251,7 +269,7 @@ bool attach_to_own_ring(u32 depth) noexcept {
   const u64 epoch = epoch_now();
   Opened* const in = opened_now();
   if (in == nullptr || epoch == 0) return false;  // the first open is not finished
-  release(these.own[depth]);
+  release(these->own[depth]);
   // Otherwise this is a child of a vfork that did not go through the library: the thread is its parent's.
   if (getpid() != process.pid && this_thread.borrowed == 0) return false;
   Own* own = new_own();
@@ -261,7 +279,7 @@ bool attach_to_own_ring(u32 depth) noexcept {
   own->attached_at = detail::not_attached;
   own->tag = keeps ? 0 : static_cast<u32>(sys::gettid());
   Hardware::fence_light();
-  these.own[depth] = own;  // whatever it has by then, the parent of a vfork gives it back if the child is killed
+  these->own[depth] = own;  // whatever it has by then, the parent of a vfork gives it back if the child is killed
   in->join();
   const auto find = [&] {
     if (keeps && take_kept_ring(*own)) return true;
@@ -269,7 +287,7 @@ bool attach_to_own_ring(u32 depth) noexcept {
     return dir && find_ring(dir.get(), *own, keeps);
   };
   if (!find()) {
-    release(these.own[depth]);
+    release(these->own[depth]);
     return false;
   }
   const Numbers me = introduce_thread(*in, epoch);
@@ -278,11 +296,11 @@ bool attach_to_own_ring(u32 depth) noexcept {
   new (own->bytes) OwnWriter(own->mapped.ring, RingClockNow{in->clock.kind, &in->words.control->clock_base_ticks},
                              bell_of(in->words), Back{{}, &own->backing});
   own->note();
-  these.events[depth] = Event::begun;  // a child of a fork finds its parent's events counted, but this one is its own
+  these->events[depth] = Event::begun;  // a child of a fork finds its parent's events counted, but this one is its own
   Hardware::fence_light();
   own->attached_at = epoch;
   // A key beyond the first 32 would allocate, perhaps in a handler; in that case /proc tells that the thread has ended.
-  if (has_end_key && end_key < 32) pthread_setspecific(end_key, &these);
+  if (has_end_key && end_key < 32) pthread_setspecific(end_key, these.get());
   return true;
 }
 
@@ -298,10 +316,11 @@ namespace {
 void forget_thread_after_fork() noexcept {
   fresh_rings.forget_after_fork();
   retired_rings.forget_after_fork();
-  const u32 open = depth_of(these.top);
+  if (!these) return;
+  const u32 open = depth_of(these->top);
   for (u32 depth = 0; depth < most_depth; ++depth) {
-    if (these.events[depth] != Event::none) these.events[depth] = Event::counted;  // by the parent
-    Own*& own = these.own[depth];
+    if (these->events[depth] != Event::none) these->events[depth] = Event::counted;  // by the parent
+    Own*& own = these->own[depth];
     if (own == nullptr) continue;
     own->tid = 0;
     own->attached_at = detail::not_attached;
@@ -310,39 +329,42 @@ void forget_thread_after_fork() noexcept {
     else
       release(own);
   }
-  for (Own*& own : these.left) {
+  for (Own*& own : these->left) {
     if (own != nullptr) own->tid = 0;
     release(own);
   }
 }
 
-void retire_this_thread() noexcept { at_thread_end(nullptr); }
+void retire_this_thread() noexcept { end_thread(false); }
 
 void lay_own_rings_aside() noexcept {
   const Inside inside;
   become_child_if_forked();  // or these rings are another process's
-  aside.top = these.top;
-  std::copy(std::begin(these.below), std::end(these.below), aside.below);
-  std::copy_n(these.events, most_depth, aside.events);
-  std::copy(std::begin(these.own), std::end(these.own), aside.own);
-  std::fill(std::begin(these.own), std::end(these.own), nullptr);
-  for (Own*& own : these.left) release(own);
-  std::fill_n(these.events, most_depth, Event::none);
-  these.top = 0;
+  if (!these) return;
+  these->aside.top = these->top;
+  std::copy(std::begin(these->below), std::end(these->below), these->aside.below);
+  std::copy_n(these->events, most_depth, these->aside.events);
+  std::copy(std::begin(these->own), std::end(these->own), these->aside.own);
+  std::fill(std::begin(these->own), std::end(these->own), nullptr);
+  for (Own*& own : these->left) release(own);
+  std::fill_n(these->events, most_depth, Event::none);
+  these->top = 0;
 }
 
 void take_up_own_rings() noexcept {
   const Inside inside;
   release_all();
-  std::copy(std::begin(aside.below), std::end(aside.below), these.below);
-  std::copy_n(aside.events, most_depth, these.events);
-  std::copy(std::begin(aside.own), std::end(aside.own), these.own);
-  these.top = aside.top;
+  if (!these) return;
+  std::copy(std::begin(these->aside.below), std::end(these->aside.below), these->below);
+  std::copy_n(these->aside.events, most_depth, these->events);
+  std::copy(std::begin(these->aside.own), std::end(these->aside.own), these->own);
+  these->top = these->aside.top;
 }
 
 RingNow own_ring_now() noexcept {
-  const u32 depth = depth_of(these.top);
-  const Own* const own = depth < most_depth ? these.own[depth] : nullptr;
+  if (!these) return {};
+  const u32 depth = depth_of(these->top);
+  const Own* const own = depth < most_depth ? these->own[depth] : nullptr;
   if (own == nullptr || own->attached_at != epoch_now() || moved(*own)) return {};
   const Ring& ring = own->mapped.ring;
   return {own->live | 1, place_of(__atomic_load_n(&ring.control->tail, __ATOMIC_RELAXED)).position, ring.geometry.nr_slots()};
@@ -371,21 +393,25 @@ RINGSIDE_INLINE void copy_payload(u8* to, const void* payload, u32 size) noexcep
 
 // mark: a word of the caller's frame.
 CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
-  if (these.top != 0) end_left_ones(reinterpret_cast<uintptr_t>(&mark));
+  if (RINGSIDE_UNLIKELY(!these) && !make_thread_rings()) {
+    count_refused();
+    return Tried::refused;
+  }
+  if (these->top != 0) end_left_ones(reinterpret_cast<uintptr_t>(&mark));
   __atomic_store_n(&mark, still_open, __ATOMIC_RELAXED);  // a call that returns leaves it, but its mark is not noted then
-  const Top interrupted = these.top;
+  const Top interrupted = these->top;
   const u32 depth = depth_of(interrupted);
   if (depth == most_depth) {
     count_refused();
     return Tried::refused;
   }
-  if (depth != 0) these.below[depth] = interrupted;
+  if (depth != 0) these->below[depth] = interrupted;
   Hardware::fence_light();
-  these.top =
+  these->top =
       reinterpret_cast<Top>(&mark) | (depth + 1);  // from here on only this call writes to the ring: handlers have another
   Hardware::fence_light();
-  Event& now = these.events[depth];
-  if (RINGSIDE_UNLIKELY(now != Event::none || these.events[depth + 1] != Event::none))
+  Event& now = these->events[depth];
+  if (RINGSIDE_UNLIKELY(now != Event::none || these->events[depth + 1] != Event::none))
     end_above(depth);  // left since `top` was loaded
   now = Event::begun;
   Hardware::fence_light();
@@ -393,7 +419,7 @@ CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void*
   Attached attached = Attached::own;
   for (int tries = 0; attached == Attached::own; ++tries) {
     why = Refused::no_ring;
-    if (Own* const own = these.own[depth]; own != nullptr) {
+    if (Own* const own = these->own[depth]; own != nullptr) {
       const u32 id = detail::put_common(event, as != 0 ? as : this_thread.tid, payload);
       if (own->attached_at == epoch_now()) {  // so id and ring belong to one instance
         why = id != 0 ? own->writer().try_write(size, [&](u8* to) { copy_payload(to, payload, size); }) : Refused::disabled;
@@ -422,10 +448,10 @@ CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void*
   Hardware::fence_light();
   now = Event::none;
   Hardware::fence_light();
-  these.top = interrupted;
+  these->top = interrupted;
   Hardware::fence_light();
   // Left inside of a handler that came back.
-  if (RINGSIDE_UNLIKELY(these.events[depth + 1] != Event::none)) end_above(depth + 1);
+  if (RINGSIDE_UNLIKELY(these->events[depth + 1] != Event::none)) end_above(depth + 1);
   return attached == Attached::cpus ? Tried::not_here : why == Refused::no ? Tried::written : Tried::refused;
 }
 

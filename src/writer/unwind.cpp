@@ -11,6 +11,7 @@
 #include <bit>
 #include <utility>
 
+#include "sys/side_stack.hpp"
 #include "sys/sys.hpp"
 #include "writer/process.hpp"
 
@@ -66,11 +67,22 @@ Rule rule_of(const FrameRow& row, u64 address) noexcept {
   return r;
 }
 
+// Does what takes a kilobyte of stack, to read a table, on a stack of the library's own. False: there is none.
+template <class Step>
+bool read_tables(const Step& step) noexcept {
+  const SignalsOff off;
+  return sys::on_side_stack(step);
+}
+
 [[gnu::noinline]] Rule find_rule(u64 address, u64* table) noexcept {
-  FrameRow row;
   const u64 generation = __atomic_load_n(&rule_generation, __ATOMIC_ACQUIRE);
-  Rule rule = find_frame_row(address, row) == FrameFound::yes ? rule_of(row, address) : Rule{.kind = Rule::no_table};
-  if (rule.kind == Rule::no_table && find_frame_row(address + 1, row) == FrameFound::yes) rule.kind = Rule::before_function;
+  Rule rule{.kind = Rule::no_table};
+  const auto read = [&]() noexcept {
+    FrameRow row;
+    if (find_frame_row(address, row) == FrameFound::yes) rule = rule_of(row, address);
+    if (rule.kind == Rule::no_table && find_frame_row(address + 1, row) == FrameFound::yes) rule.kind = Rule::before_function;
+  };
+  if (!read_tables(read)) return rule;
   if (table == nullptr) return rule;
   const RulePlace place(address);
   const auto is_free = [&](u64 beside) { return __atomic_load_n(&table[place.index ^ beside], __ATOMIC_RELAXED) == 0; };
@@ -107,7 +119,15 @@ struct Range {
   u64 end() const noexcept { return first() + (word & most); }
   bool has(u64 page) const noexcept { return page - first() < (word & most); }
 };
-[[gnu::tls_model("initial-exec")]] constinit thread_local Range stack_ranges[2]{};
+
+// What a thread keeps for its walks: mapped at its first one. The memory of a second walk, in a handler that interrupts the
+// first, is mapped when it is needed.
+struct Walks {
+  Range stack_ranges[2];
+  StackWalk* second;
+  StackWalk first;
+};
+Walks* walks_now() noexcept { return static_cast<Walks*>(detail::this_thread.walks); }
 
 constexpr u64 page_of(u64 address) noexcept { return address / page_size; }
 
@@ -121,6 +141,7 @@ bool page_is_there(u64 page) noexcept { return look_at_page(page) < sys::Held::u
 [[gnu::noinline]] bool learn(u64 page) noexcept {
   constexpr u64 near = 256;
   if (!page_is_there(page)) return false;
+  Range(&stack_ranges)[2] = walks_now()->stack_ranges;
   for (Range& range : stack_ranges) {
     const Range now = range;
     const u64 first = std::min(now.first(), page), end = std::max(now.end(), page + 1);
@@ -141,6 +162,7 @@ RINGSIDE_INLINE bool readable(u64 address) noexcept {
   if (address % 8 != 0) [[unlikely]]
     return false;
   const u64 page = page_of(address);
+  Range(&stack_ranges)[2] = walks_now()->stack_ranges;
   if (stack_ranges[0].has(page)) [[likely]]
     return true;
   const Range other = stack_ranges[1];
@@ -158,13 +180,13 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) inline u64 word_a
 // A walk's way to the stack. A frame that no call has made, or a frame pointer that no table confirms, may lead to a stack that
 // is gone, although a range has it: from then on the kernel is asked about each page.
 struct Loads {
-  bool ask = false, asked = false;
+  bool ask = walks_now() == nullptr, asked = false;
   u64 page = ~u64{0};  // is there
 
   // From this caller on. Its callee's frame was read.
   void ask_from(const Registers& caller) noexcept {
     const u64 callee = page_of(caller.sp - 1);
-    if (!ask && (stack_ranges[0].has(callee) || stack_ranges[1].has(callee))) page = callee;
+    if (!ask && (walks_now()->stack_ranges[0].has(callee) || walks_now()->stack_ranges[1].has(callee))) page = callee;
     ask = true;
   }
 
@@ -204,7 +226,9 @@ bool step_by_fp(Registers& r, StackWalk::Step& s, Loads& load) noexcept {
 // The rules that do not fit into Rule.
 [[gnu::noinline]] bool step_in_full(Registers& r, u64 address, bool exact, Loads& load) noexcept {
   FrameRow row;
-  if (find_frame_row(address, row) != FrameFound::yes) return false;
+  FrameFound found = FrameFound::no_row;
+  const auto read = [&]() noexcept { found = find_frame_row(address, row); };
+  if (!read_tables(read) || found != FrameFound::yes) return false;
   if (row.function_end == address + 1 && !exact) load.ask_from(r);
   return step_by_row(row, r, load_word, &load);
 }
@@ -230,33 +254,46 @@ RINGSIDE_INLINE bool is_unchanged(const StackWalk::Step& s, Range range) noexcep
 pthread_key_t walk_key;
 bool has_walk_key = false;
 
-[[gnu::tls_model("initial-exec")]] constinit thread_local StackWalk* walks[2]{};
-[[gnu::tls_model("initial-exec")]] constinit thread_local int ends = 0;  // how often free_walks() came
-
 // Comes in each round of a thread's destructors, because those of others and handlers may walk until the last one.
 void free_walks(void*) {
   const SignalsOff off;  // a handler would find memory that is gone
-  for (StackWalk*& walk : walks) {
-    if (walk != nullptr) munmap(walk, sizeof *walk);
-    walk = nullptr;
+  if (Walks* const walks = walks_now()) {
+    if (walks->second != nullptr) munmap(walks->second, sizeof *walks->second);
+    munmap(walks, sizeof *walks);
+    detail::this_thread.walks = nullptr;
   }
-  if (++ends < PTHREAD_DESTRUCTOR_ITERATIONS) pthread_setspecific(walk_key, walks);
+  if (++detail::this_thread.walk_ends < PTHREAD_DESTRUCTOR_ITERATIONS) pthread_setspecific(walk_key, &detail::this_thread);
 }
 [[gnu::constructor(101)]] void make_walk_key() { has_walk_key = pthread_key_create(&walk_key, free_walks) == 0; }
 
-[[gnu::noinline]] bool make_walk(StackWalk*& walk) noexcept {
-  const SignalsOff off;
-  if (walk != nullptr) return true;
-  if (ends >= PTHREAD_DESTRUCTOR_ITERATIONS) return false;
+// Zeros, by the system call alone; null: there is no memory.
+template <class T>
+T* map_zeros() noexcept {
   const int saved = errno;
-  void* const page = sys::raw_mmap(nullptr, sizeof(StackWalk), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  void* const at = sys::raw_mmap(nullptr, sizeof(T), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   errno = saved;
-  if (page == MAP_FAILED) return false;
-  walk = static_cast<StackWalk*>(page);
-  walk->first = most_frames;
+  return at != MAP_FAILED ? static_cast<T*>(at) : nullptr;
+}
+
+[[gnu::noinline]] Walks* make_walks() noexcept {
+  const SignalsOff off;
+  if (Walks* const there = walks_now()) return there;  // a handler has made them
+  if (detail::this_thread.walk_ends >= PTHREAD_DESTRUCTOR_ITERATIONS) return nullptr;
+  auto* const walks = map_zeros<Walks>();
+  if (walks == nullptr) return nullptr;
+  walks->first.first = most_frames;
+  detail::this_thread.walks = walks;
   // A key beyond the first 32 would allocate, perhaps in a handler. Then the memory stays when the thread ends.
-  if (has_walk_key && walk_key < 32) pthread_setspecific(walk_key, walks);
-  return true;
+  if (has_walk_key && walk_key < 32) pthread_setspecific(walk_key, &detail::this_thread);
+  return walks;
+}
+
+[[gnu::noinline]] StackWalk* make_second(Walks& walks) noexcept {
+  const SignalsOff off;
+  if (walks.second != nullptr) return walks.second;
+  auto* const walk = map_zeros<StackWalk>();
+  if (walk != nullptr) walk->first = most_frames;
+  return walks.second = walk;
 }
 
 // False: the return address of this call stands no longer in its frame.
@@ -281,22 +318,28 @@ bool is_left(StackWalk& walk, CallName asks) noexcept {
 
 // The memory for a call; null: there is none.
 [[gnu::noinline]] static StackWalk* find_walk(CallName call) noexcept {
+  Walks* const walks = walks_now() != nullptr ? walks_now() : make_walks();
+  if (walks == nullptr) return nullptr;
+  StackWalk &first = walks->first, *second = walks->second;
   // Each call of this name is over: this one has its frame.
-  for (StackWalk* const walk : walks)
+  for (StackWalk* const walk : {&first, second})
     if (walk != nullptr && walk->call == call.word) walk->call = 0;
-  for (StackWalk*& walk : walks)
-    if ((walk != nullptr || make_walk(walk)) && walk->call == 0) return walk;
-  for (StackWalk* const walk : walks)
+  if (first.call == 0) return &first;
+  if (second == nullptr) second = make_second(*walks);
+  if (second != nullptr && second->call == 0) return second;
+  for (StackWalk* const walk : {&first, second})
     if (walk != nullptr && is_left(*walk, call)) return walk;
   return nullptr;
 }
 
 // A plain store takes it: the handlers that came since the word was loaded have returned, so the walks that they began are done
 // or left.
-WalkMemory::WalkMemory(CallName call) noexcept : walk_(walks[0]), call_(call) {
-  const StackWalk* const other = walks[1];
-  if (walk_ == nullptr || walk_->call != 0 || (other != nullptr && other->call != 0)) [[unlikely]]
+WalkMemory::WalkMemory(CallName call) noexcept : walk_(nullptr), call_(call) {
+  Walks* const walks = walks_now();
+  if (walks == nullptr || walks->first.call != 0 || (walks->second != nullptr && walks->second->call != 0)) [[unlikely]]
     walk_ = find_walk(call);
+  else
+    walk_ = &walks->first;
   if (walk_ == nullptr) return;
   walk_->undecided = 0;
   walk_->call = call.word;
@@ -358,7 +401,7 @@ struct LastWalk {
     const StackWalk::Step& s = walk.step[next];
     if (s.sp != r.sp || s.pc != r.pc || s.fp != r.fp || s.exact || exact) return false;
     if (next < changed_to || most_frames - next > room) return false;
-    const Range range = stack_ranges[0];
+    const Range range = walks_now()->stack_ranges[0];
     for (u32 n = next; n < most_frames; ++n) {
       if (is_unchanged(walk.step[n], range)) continue;
       changed_to = n + 1;
@@ -407,9 +450,13 @@ RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, bool exact, const Ru
   return step_by_fp(r, s, load) ? Stepped::by_frame_pointer : Stepped::no_table;
 }
 
-bool is_by_sp(u64 address) noexcept {
-  FrameRow row;
-  return find_frame_row(address, row) == FrameFound::yes && !row.cfa_by_expression && !row.cfa_unknown && !row.cfa_of_fp;
+[[gnu::noinline]] bool is_by_sp(u64 address) noexcept {
+  bool by_sp = false;
+  const auto read = [&]() noexcept {
+    FrameRow row;
+    by_sp = find_frame_row(address, row) == FrameFound::yes && !row.cfa_by_expression && !row.cfa_unknown && !row.cfa_of_fp;
+  };
+  return read_tables(read) && by_sp;
 }
 
 // Looks for a call on the stack, at this place. Without the cache: its rules may be those of code that was unloaded.

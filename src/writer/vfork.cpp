@@ -4,31 +4,22 @@
 // go to a ring of their own, which the parent retires. posix_spawn's child runs no code of this library; a raw clone that
 // shares memory and thread area must not write events: it cannot be detected.
 #include <errno.h>
-
-#include <cstring>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "writer/process.hpp"
 
 namespace {
 
 using ringside::u64;
+using ringside::u8;
 using ringside::detail::not_attached;
 using ringside::detail::this_thread;
 
-// The child may die anywhere, also inside of the library.
-struct Before {
-  u64 on_cpus_at;
-  ringside::i32 tid;
-  bool inside;
-  int cancel;
-};
-[[gnu::tls_model("initial-exec")]] constinit thread_local Before before{};
-
-void signals_on(u64 mask) noexcept {
-  sigset_t set;
-  sigemptyset(&set);
-  std::memcpy(&set, &mask, sizeof mask);  // the kernel's 64 signals come first
-  pthread_sigmask(SIG_SETMASK, &set, nullptr);
+u64 set_mask(u64 mask) noexcept {
+  u64 before = 0;
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, &before, sizeof before);
+  return before;
 }
 
 }  // namespace
@@ -38,30 +29,30 @@ extern "C" {
 // Returns the thread's signal mask. Signals are off until the child has returned, and in the parent until it has its rings
 // back: no handler comes in between, or leaves a part of it by longjmp.
 [[gnu::visibility("hidden"), gnu::used]] u64 ringside_vfork_begins() noexcept {
-  sigset_t all, set;
-  u64 mask;
+  const u64 mask = set_mask(~u64{0});
   int cancel;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &set);
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-  std::memcpy(&mask, &set, sizeof mask);
   if (this_thread.borrowed++ != 0) return mask;  // a child of vfork calls it
-  before = {this_thread.on_cpus_at, this_thread.tid, this_thread.inside, cancel};
+  // The child may die anywhere, also inside of the library.
+  this_thread.on_cpus_before = this_thread.on_cpus_at;
+  this_thread.tid_before = this_thread.tid;
+  this_thread.inside_before = this_thread.inside;
+  this_thread.cancel_before = static_cast<u8>(cancel);
   ringside::lay_own_rings_aside();
   this_thread.on_cpus_at = not_attached;
   return mask;
 }
-[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_child(u64 mask) noexcept { signals_on(mask); }
+[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_child(u64 mask) noexcept { set_mask(mask); }
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_ended(u64 mask) noexcept {
   if (this_thread.borrowed == 1) {
-    this_thread.inside = before.inside;
+    this_thread.inside = this_thread.inside_before;
     ringside::take_up_own_rings();
-    this_thread.tid = before.tid;
-    this_thread.on_cpus_at = before.on_cpus_at;
-    pthread_setcancelstate(before.cancel, nullptr);
+    this_thread.tid = this_thread.tid_before;
+    this_thread.on_cpus_at = this_thread.on_cpus_before;
+    pthread_setcancelstate(this_thread.cancel_before, nullptr);
   }
   --this_thread.borrowed;
-  signals_on(mask);
+  set_mask(mask);
 }
 [[gnu::visibility("hidden"), gnu::used]] long ringside_vfork_failed(long error) noexcept {
   errno = static_cast<int>(-error);

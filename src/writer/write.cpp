@@ -2,9 +2,11 @@
 #include <errno.h>
 
 #include <bit>
+#include <utility>
 
 #include "writer/cpu_rings.hpp"
 #include "writer/process.hpp"
+#include "sys/side_stack.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -16,11 +18,6 @@ namespace {
 
 using detail::this_thread;
 using detail::ThisThread;
-
-[[gnu::tls_model("initial-exec")]] constinit thread_local struct {
-  u64 epoch;
-  u32 in_a_row;
-} refusals{};
 
 void wake(void* context) noexcept {
   auto* control = static_cast<InstanceControl*>(context);
@@ -90,27 +87,33 @@ RINGSIDE_NOINLINE Attached attach(const u32* depth) noexcept {
   if (t.inside) return Attached::no;  // an event of the library's own system calls
   // A thread that finds no ring searches again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system
   // calls.
-  if (const u64 now = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE); refusals.epoch != now) refusals = {now, 0};
-  const u32 before = refusals.in_a_row;
+  if (const auto now = static_cast<u32>(__atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE)); t.refused_at != now) {
+    t.refused_at = now;
+    t.refused_in_a_row = 0;
+  }
+  const u32 before = t.refused_in_a_row;
   if (!t.on_cpus() && before != 0 && !std::has_single_bit(before) && before % 1024 != 0) {
-    ++refusals.in_a_row;
+    ++t.refused_in_a_row;
     return Attached::no;
   }
   const int saved = errno;
   Attached done = Attached::no;
-  {
-    const SignalsOff off;
-    t.inside = true;
+  const auto find = [&]() noexcept {
     if (t.borrowed == 0) become_child_if_forked();
 #if RINGSIDE_RSEQ
     if (t.borrowed == 0 && attach_to_cpus()) done = Attached::cpus;
 #endif
     // A thread that writes to the rings of CPUs gets no ring of its own just because one of those is not available now.
     if (done == Attached::no && !t.on_cpus() && depth != nullptr && attach_to_own_ring(*depth)) done = Attached::own;
+  };
+  {
+    const SignalsOff off;
+    t.inside = true;
+    (void)sys::on_side_stack(find);
     t.inside = false;
   }
   errno = saved;
-  refusals.in_a_row = done != Attached::no ? 0 : refusals.in_a_row + 1;
+  t.refused_in_a_row = done != Attached::no ? 0 : t.refused_in_a_row + 1;
   return done;
 }
 
@@ -118,10 +121,14 @@ Doorbell bell_of(const InstanceWords& words) noexcept {
   return Doorbell{&words.control->wait.any, &words.control->wait.percent, wake, words.control};
 }
 
-bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, Refused why, i32 as) noexcept {
+// Apart from write_slowly, which takes little stack where the thread has a ring of its own.
+// just_attached: nothing was tried since.
+RINGSIDE_NOINLINE static bool write_to_cpus_in_full(const ringside_event& event, void* payload, u32 size, Refused why, i32 as,
+                                                    bool just_attached) noexcept {
   ThisThread& t = this_thread;
   for (int tries = 0; tries < 100; ++tries) {
-    if (!t.on_cpus()) {
+    if (std::exchange(just_attached, false)) {
+    } else if (!t.on_cpus()) {
       if (const Tried own = attach_at_once() ? Tried::not_here : write_to_own_ring(event, as, payload, size);
           own != Tried::not_here)
         return own == Tried::written;
@@ -131,10 +138,17 @@ bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, 
       return why == Refused::no || (is_uncounted(why) && refuse_and_count());
     }
 #if RINGSIDE_RSEQ
-    why = write_to_cpus(t, event, as, payload, size);
+    why = detail::write_to_cpus<0, detail::Way::slow>(t, event, as, payload, size);
 #endif
   }
   return refuse_and_count();  // moved each time
+}
+
+bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, Refused why, i32 as) noexcept {
+  const bool was_on_cpus = this_thread.on_cpus();
+  if (!was_on_cpus && !attach_at_once())
+    if (const Tried own = write_to_own_ring(event, as, payload, size); own != Tried::not_here) return own == Tried::written;
+  return write_to_cpus_in_full(event, payload, size, why, as, !was_on_cpus);
 }
 
 }  // namespace ringside

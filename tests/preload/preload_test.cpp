@@ -97,6 +97,35 @@ TEST_F(Preload, BelowAMemoryLimitTheSame) {
   }
 }
 
+// Bytes of stack by call, as the program prints them.
+std::map<std::string, long> stack_used(const std::string& text) {
+  std::map<std::string, long> used;
+  std::istringstream lines(text);
+  std::string call;
+  for (long bytes = 0; lines >> call >> bytes;) used[call] = bytes;
+  return used;
+}
+
+// Handlers on small alternate stacks, and coroutines.
+TEST_F(Preload, ACallTakesOneKilobyteOfStackMore) {
+  const test::MemoryCgroup group(u64{300} << 20);
+  const std::string enter = group.path.empty() ? "" : "sh -c 'echo $$ >" + group.path + "/cgroup.procs && exec \"$@\"' sh ";
+  const Outcome alone = run(programs + "painted");
+  ASSERT_EQ(alone.code, 0);
+  const auto before = stack_used(alone.out);
+  ASSERT_EQ(before.size(), 4u);
+  for (const auto& [options, most] : std::map<std::string, long>{{"", 1024}, {"--stack", 2048}})
+    for (const char* which : {"auto", "thread"})
+      for (const std::string& where : {std::string(), enter}) {
+        const Outcome o = ringside("record --libc malloc,io,mutex -o data " + options + " --rings " + which + " -- " + where +
+                                   programs + "painted");
+        EXPECT_EQ(o.code, 0) << options << which << o.err;
+        const auto used = stack_used(o.out);
+        EXPECT_EQ(used.size(), before.size());
+        for (const auto& [call, bytes] : used) EXPECT_LE(bytes - before.at(call), most) << call << ' ' << options << ' ' << which;
+      }
+}
+
 TEST_F(Preload, EveryCallIsCounted) {
   constexpr size_t threads = 6, children = 3, workers = 1 + threads + 2 * children;
   fs::create_directories(dir + "/files");

@@ -43,11 +43,11 @@ class CpuWriter {
       Seen seen{};
       Refused why = read_words(ring, cpu, seen);
       if (why != Refused::no) return why;
-      Append a;
       // A sub-buffer's first event: the thread that entered it has stored only its header.
       if (seen.commit == 0 && place.back != nullptr && !place.back(place, seen.place.id)) return Refused::no_memory;
-      if (prepare(ring, seen, shape, payload, a)) {
-        if (S::append(area, a) != Sequence::done) continue;
+      const Appended appended = append(ring, area, seen, shape, payload);
+      if (appended == Appended::moved) continue;
+      if (appended == Appended::yes) {
         ring_bell<M>(rings);
         return Refused::no;
       }
@@ -92,6 +92,16 @@ class CpuWriter {
     seen.events = O.bug == Bug::cut_off_counts ? cpu_committed_of(committed).events : events_at(committed, seen.commit);
     seen.last = seen.commit == 0 ? M::load(&header.time_stamp, unordered) : M::load(&times(rec)[seen.events & 1], unordered);
     return Refused::no;
+  }
+
+  // What a sequence is to store takes up to 200 bytes of the stack. In functions of their own, these are gone when the kernel is
+  // asked for memory.
+  enum class Appended { yes, moved, no_room };
+  RINGSIDE_NOINLINE Appended append(const Ring& ring, i64 area, const Seen& seen, const Shape& shape,
+                                    const void* payload) const noexcept {
+    Append a;
+    if (!prepare(ring, seen, shape, payload, a)) return Appended::no_room;
+    return S::append(area, a) == Sequence::done ? Appended::yes : Appended::moved;
   }
 
   // False: there is no room on this sub-buffer.
@@ -171,6 +181,14 @@ class CpuWriter {
     fence_of<M, O.enter_publish>();  // pairs: ENTER
     if (M::load(&c.punched, unordered) != punched)
       return Refused::no;  // the place is marked by now, but its memory may be gone
+    enter(ring, area, seen, {position, id}, bell);
+    return Refused::no;
+  }
+
+  RINGSIDE_NOINLINE static void enter(const Ring& ring, i64 area, const Seen& seen, const Place& next, const Doorbell& bell) noexcept {
+    const Geometry& g = ring.geometry;
+    Control& c = *ring.control;
+    const u32 id = next.id;
     Record &old = ring.record(seen.place.id), &fresh = ring.record(id);
     const auto at = static_cast<u32>(seen.commit);
     const u32 left = g.capacity() - at;
@@ -180,7 +198,7 @@ class CpuWriter {
     e.cpu = seen.cpu;
     e.control = &c;
     e.tail = seen.tail;
-    e.next_tail = pack_place({position, id});
+    e.next_tail = pack_place(next);
     e.commit = &ring.header(seen.place.id).commit;
     e.before = seen.commit;
     e.committed = &old.committed;
@@ -199,7 +217,6 @@ class CpuWriter {
       if (const u64 percent = M::load(bell.percent, unordered); percent != 0 && is_full<M>(ring, percent - 1))
         bell.ring(bell.context);
     }
-    return Refused::no;
   }
 
   RINGSIDE_NOINLINE static Refused give_up(const Ring& ring) noexcept {
