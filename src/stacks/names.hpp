@@ -48,7 +48,7 @@ class Names {
   u32 remark(const std::string& text);
 
   u64 unnamed() const { return unnamed_; }                         // different addresses
-  const std::vector<std::string>& problems() const { return problems_; }  // files that cannot name all, a sentence each
+  std::vector<std::string> problems() const;  // files that cannot name all, a sentence each
 
   static bool of_kernel(u64 address) { return address >> 63 != 0; }
 
@@ -75,7 +75,9 @@ class Names {
   u32 intern(CodeFunction function);
   u32 source_number(const std::string& source);
   Span keep(const std::vector<CodePlace>& places);
+  Span beyond();  // an address that the budget has no room for
 
+  Budget budget_;
   const Symbols& kernel_;
   const CodeMaps& maps_;
   std::vector<CodeFunction> functions_;
@@ -88,7 +90,7 @@ class Names {
   std::unordered_map<u32, std::unique_ptr<ElfNames>> elves_;          // null: cannot name
   std::map<i32, std::shared_ptr<PerfMap>> perf_maps_;
   std::vector<std::string> problems_;
-  u64 unnamed_ = 0;
+  u64 unnamed_ = 0, beyond_ = 0;
 };
 
 }  // namespace ringside

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "stacks/elf_judge.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -187,6 +188,8 @@ UsdtArguments usdt_arguments(std::string_view arguments, Machine machine) {
 
 result<std::vector<UsdtNote>> usdt_notes(const std::string& path) {
   const auto fd = RS_TRY(sys::open_regular(path));
+  Budget budget;
+  RS_TRY(judge_elf(fd.get(), path, budget));
   elf_version(EV_CURRENT);
   const std::unique_ptr<Elf, ElfEnd> elf(elf_begin(fd.get(), ELF_C_READ, nullptr));
   size_t names = 0;

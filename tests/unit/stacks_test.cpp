@@ -14,6 +14,7 @@
 
 #include "cli/hand_made.hpp"
 #include "gdb.hpp"
+#include "stacks/demangle.hpp"
 #include "stacks/fold.hpp"
 
 namespace ringside::stacks_test {
@@ -194,7 +195,7 @@ TEST(Names, AnotherUsersMapIsNotBelieved) {
   }
 }
 
-// A map of more than 256 MiB is cut at a line's end, and that is said.
+// A map that is larger than its file has blocks for is cut at a line's end, and that is said.
 TEST(Names, ALargeMapIsCutAloud) {
   Symbols kernel;
   CodeMaps maps;
@@ -206,7 +207,7 @@ TEST(Names, ALargeMapIsCutAloud) {
   maps.add(7, pid, {0, 0x10000, 0, maps.file("", "")});
   EXPECT_EQ(names.function(names.at(maps.space(7), 0x1000)[0].function).name, "name");
   ASSERT_EQ(names.problems().size(), 1u);
-  EXPECT_THAT(names.problems()[0], testing::HasSubstr("has 256 MiB, of which the first 256 are read"));
+  EXPECT_THAT(names.problems()[0], testing::HasSubstr("has 256 MiB, of which the first"));
   fs::remove(file);
 }
 
@@ -310,7 +311,7 @@ TEST(Elf, DebuggingInformationThatFillsTheMemoryIsLeftOut) {
     ASSERT_EQ(std::system(("objcopy --compress-debug-sections=" + how + " " + walker + " " + file).c_str()), 0);
     EXPECT_EQ(doubt(), "");
     ASSERT_TRUE(inflate(file)) << how;
-    EXPECT_THAT(doubt(), testing::HasSubstr(file + ": its compressed debugging information would take more memory"));
+    EXPECT_THAT(doubt(), testing::HasSubstr(file + ": its debugging information would take more memory"));
   }
   ASSERT_EQ(std::system(("objcopy --remove-section=.note.gnu.build-id --strip-debug " + walker + " " + file +
                          " && objcopy --only-keep-debug --compress-debug-sections=zlib " + walker + " " + debug).c_str()),
@@ -352,6 +353,8 @@ int main() { outer(1); })";
 }
 
 TEST(Elf, NamesAreShort) {
+  Budget budget;
+  const auto demangled = [&](std::string_view name) { return ringside::demangled(name, budget); };
   EXPECT_EQ(demangled("main"), "main");
   EXPECT_EQ(demangled("_ZNK6walker6Animal5speakEi"), "walker::Animal::speak");
   EXPECT_EQ(demangled("_ZN6walker4NestIlLi2EE2goEl"), "walker::Nest<long, 2>::go");
