@@ -50,9 +50,10 @@ constexpr unsigned long map_query = _IOWR('f', 17, MapQuery);
 std::string skipped_by(const SampleWalk& walk) {
   const auto& [files, maps, stacks] = walk.skipped();
   if (files + maps + stacks == 0) return "";
-  return fmt::format("{} stacks end early, and the tables of {} mapped files and {} places of files were not read: processes map "
-                     "more, or larger, files than can be looked at in time",
-                     stacks, files, maps);
+  return fmt::format(
+      "{} stacks end early, and the tables of {} mapped files and {} places of files were not read: processes map "
+      "more, or larger, files than can be looked at in time",
+      stacks, files, maps);
 }
 
 }  // namespace
@@ -309,8 +310,11 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
       lose(run, out, record.lost);
       out.told_lost += record.lost;
       break;
-    case Kind::throttled: ++throttled_; break;
-    case Kind::other: break;
+    case Kind::throttled:
+      ++throttled_;
+      break;
+    case Kind::other:
+      break;
   }
 }
 

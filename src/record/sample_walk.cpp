@@ -16,7 +16,7 @@
 namespace ringside {
 namespace {
 
-constexpr u64 largest_table = u64{256} << 20, most_mapped = u64{512} << 20;  // address space; memory is the page cache's
+constexpr u64 largest_table = u64{256} << 20, most_mapped = u64{512} << 20;    // address space; memory is the page cache's
 constexpr size_t most_files = 8192, most_rows = 1 << 17, most_maps = 1 << 20;  // of all processes together
 constexpr u64 most_of_a_frame = u64{8} << 20;
 // Of a second: some 200 ms, and what libelf keeps of the files that it looks at.
@@ -50,12 +50,12 @@ struct SampleWalk::File {
   struct Segment {
     u64 offset, size, address;
   };
-  i32 pid;             // of the first process that mapped it
+  i32 pid;  // of the first process that mapped it
   std::string path, build_id;
   bool looked_at = false;  // at the first sample in it
   sys::Region bytes{};
   FrameTables tables{};  // header null: it has none
-  u64 bias = 0;        // of the mapping
+  u64 bias = 0;          // of the mapping
   std::vector<Segment> code{};
 
   void read(int fd, Budget& budget, u64 most);
@@ -124,7 +124,9 @@ std::optional<FrameRow> SampleWalk::File::row(u64 offset, Budget& budget) const 
   return std::nullopt;
 }
 
-SampleWalk::SampleWalk(std::function<u64()> now) : now_(std::move(now)), none_(std::make_shared<File>(File{0, "", "", true})) { sys::guard_mappings(); }
+SampleWalk::SampleWalk(std::function<u64()> now) : now_(std::move(now)), none_(std::make_shared<File>(File{0, "", "", true})) {
+  sys::guard_mappings();
+}
 SampleWalk::~SampleWalk() = default;
 
 // What this second has left.
@@ -201,8 +203,10 @@ void SampleWalk::map(i32 pid, const Place& place, std::string_view path, std::st
     ++skipped_.maps;
     return;
   }
-  if (maps == nullptr) maps = std::make_shared<Maps>();
-  else if (copied != 0) maps = std::make_shared<Maps>(*maps);
+  if (maps == nullptr)
+    maps = std::make_shared<Maps>();
+  else if (copied != 0)
+    maps = std::make_shared<Maps>(*maps);
   const u64 before = maps->size() - copied;
   auto at = maps->lower_bound(place.start);
   if (at != maps->begin() && std::prev(at)->second.place.end > place.start) --at;

@@ -63,15 +63,15 @@ class SampleWalk {
   void forget_files();
 
   std::function<u64()> now_;
-  u64 begin_ = 0;     // of the second
+  u64 begin_ = 0;  // of the second
   Budget budget_{0, 0};
   Skipped skipped_;
   std::unordered_map<i32, std::shared_ptr<Maps>> processes_;
   std::unordered_map<std::string, std::shared_ptr<File>> files_;  // by path and build id
-  std::shared_ptr<File> none_;                                     // of all that have no tables, or cannot be read
+  std::shared_ptr<File> none_;                                    // of all that have no tables, or cannot be read
   std::unordered_map<std::pair<const File*, u64>, std::optional<FrameRow>, KeyHash> rows_;  // by offset
-  std::vector<std::string> unreadable_;  // of `files_`
-  u64 mapped_ = 0, maps_ = 0;                                      // bytes of all files; of all processes
+  std::vector<std::string> unreadable_;                                                     // of `files_`
+  u64 mapped_ = 0, maps_ = 0;  // bytes of all files; of all processes
 };
 
 }  // namespace ringside

@@ -88,7 +88,7 @@ std::string rust_name(std::string_view text) {
 
 // ---- How large a name can become.
 
-constexpr u64 most_expanded = u64{1} << 24;  // of one name
+constexpr u64 most_expanded = u64{1} << 22;  // of one name
 constexpr size_t longest_mangled = 16384;    // a demangler takes 64 times as much from the stack
 constexpr size_t most_repeated = 128;        // different parts
 constexpr size_t most_of_each = 64;          // different template parameters; compilers' names have fewer than ten
@@ -112,7 +112,9 @@ bool read_reference(std::string_view name, size_t& at, u32 base, u64& number) {
   number = 0;
   for (; end < name.size() && name[end] != '_'; ++end) {
     const char c = name[end];
-    const u32 digit = c >= '0' && c <= '9' ? static_cast<u32>(c - '0') : c >= 'A' && c <= 'Z' ? static_cast<u32>(c - 'A') + 10 : 99;
+    const u32 digit = c >= '0' && c <= '9'   ? static_cast<u32>(c - '0')
+                      : c >= 'A' && c <= 'Z' ? static_cast<u32>(c - 'A') + 10
+                                             : 99;
     if (digit >= base || number > 1'000'000) return false;
     number = number * base + digit;
   }

@@ -22,8 +22,10 @@ struct DwarfReader {
   explicit DwarfReader(Bytes bytes, u64 offset = 0) : at(bytes.data), end(bytes.data + bytes.size) { skip(offset); }
   u64 left() const { return static_cast<u64>(end - at); }
   void skip(u64 bytes) {
-    if (bytes > left()) fail();
-    else at += bytes;
+    if (bytes > left())
+      fail();
+    else
+      at += bytes;
   }
   void fail() {
     good = false;
@@ -110,19 +112,50 @@ LineNames read_names(DwarfReader& in, u32 offsets, Bytes strings, Bytes line_str
         return at.good ? its : ~u64{0} >> 32;
       };
       switch (forms[i].second) {
-        case DW_FORM_string: length = in.text(); break;
-        case DW_FORM_line_strp: length = shared(line_strings); break;
-        case DW_FORM_strp: length = shared(strings); break;
-        case DW_FORM_strp_sup: in.skip(offsets); length = 4096; break;
-        case DW_FORM_udata: case DW_FORM_strx: (void)in.uleb(); break;
-        case DW_FORM_data1: case DW_FORM_strx1: in.skip(1); break;
-        case DW_FORM_data2: case DW_FORM_strx2: in.skip(2); break;
-        case DW_FORM_strx3: in.skip(3); break;
-        case DW_FORM_data4: case DW_FORM_strx4: in.skip(4); break;
-        case DW_FORM_data8: in.skip(8); break;
-        case DW_FORM_data16: in.skip(16); break;
-        case DW_FORM_block: in.skip(in.uleb()); break;
-        default: in.fail(); break;
+        case DW_FORM_string:
+          length = in.text();
+          break;
+        case DW_FORM_line_strp:
+          length = shared(line_strings);
+          break;
+        case DW_FORM_strp:
+          length = shared(strings);
+          break;
+        case DW_FORM_strp_sup:
+          in.skip(offsets);
+          length = 4096;
+          break;
+        case DW_FORM_udata:
+        case DW_FORM_strx:
+          (void)in.uleb();
+          break;
+        case DW_FORM_data1:
+        case DW_FORM_strx1:
+          in.skip(1);
+          break;
+        case DW_FORM_data2:
+        case DW_FORM_strx2:
+          in.skip(2);
+          break;
+        case DW_FORM_strx3:
+          in.skip(3);
+          break;
+        case DW_FORM_data4:
+        case DW_FORM_strx4:
+          in.skip(4);
+          break;
+        case DW_FORM_data8:
+          in.skip(8);
+          break;
+        case DW_FORM_data16:
+          in.skip(16);
+          break;
+        case DW_FORM_block:
+          in.skip(in.uleb());
+          break;
+        default:
+          in.fail();
+          break;
       }
       out.longest = std::max(out.longest, length);
       out.all += length;
@@ -175,7 +208,7 @@ const DwarfJudge::Sections& DwarfJudge::sections_of(Dwarf* dwarf) {
   size_t names = 0;
   if (!fresh || elf_getshdrstrndx(file, &names) != 0) return out;
   const std::pair<std::string_view, Bytes*> known[] = {
-      {"debug_info", &out.info},   {"debug_types", &out.types},  {"debug_abbrev", &out.abbreviations},
+      {"debug_info", &out.info},  {"debug_types", &out.types}, {"debug_abbrev", &out.abbreviations},
       {"debug_line", &out.lines}, {"debug_str", &out.strings}, {"debug_line_str", &out.line_strings}};
   for (Elf_Scn* section = nullptr; (section = elf_nextscn(file, section)) != nullptr;) {
     GElf_Shdr header;
@@ -238,8 +271,7 @@ bool DwarfJudge::may_read_lines(Dwarf_Die& unit) {
   Dwarf* const dwarf = dwarf_cu_getdwarf(unit.cu);
   if (lines_.contains({dwarf, offset})) return true;
   if (no_lines_.contains({dwarf, offset})) return false;
-  const char* const folder =
-      dwarf_attr(&unit, DW_AT_comp_dir, &attribute) != nullptr ? dwarf_formstring(&attribute) : nullptr;
+  const char* const folder = dwarf_attr(&unit, DW_AT_comp_dir, &attribute) != nullptr ? dwarf_formstring(&attribute) : nullptr;
   const Sections& sections = sections_of(dwarf);
   const u64 size = size_of_lines(sections.lines, sections.strings, sections.line_strings, offset,
                                  folder == nullptr ? 0 : std::strlen(folder));

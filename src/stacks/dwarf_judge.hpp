@@ -19,7 +19,7 @@ class DwarfJudge {
 
   // Whether its units may be listed.
   bool may_list(Dwarf* dwarf);
-  // How many steps a look at an entry of this unit takes; 0: its entries may not be looked at.
+  // How many steps it takes to read an entry of this unit; 0: its entries may not be looked at.
   u64 weight(Dwarf_CU* unit);
   // Whether libdw may read the lines of this unit, and the names of its files.
   bool may_read_lines(Dwarf_Die& unit);
@@ -32,7 +32,7 @@ class DwarfJudge {
 
   Budget& budget_;
   std::map<const void*, Sections> sections_;
-  std::unordered_map<const void*, u64> weights_;          // by unit
+  std::unordered_map<const void*, u64> weights_;            // by unit
   std::set<std::pair<const void*, u64>> lines_, no_lines_;  // by file and offset
 };
 

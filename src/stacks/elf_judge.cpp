@@ -75,7 +75,8 @@ bool is_table(u32 type) {
 }
 
 tl::unexpected<Error> too_much(const std::string& path, const std::string& of) {
-  return refuse(std::errc::file_too_large, path + " is not read: " + of + " would take more memory than a file of its size may");
+  return refuse(std::errc::file_too_large,
+                path + " is not read: " + of + " would take more memory than a file of its size may");
 }
 
 }  // namespace

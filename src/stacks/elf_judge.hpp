@@ -1,6 +1,7 @@
 // Judges an ELF file before libelf and libdw get it: what they would allocate for it, whatever it claims.
 #pragma once
 #include <libelf.h>
+
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
 #include <string>

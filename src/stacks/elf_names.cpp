@@ -12,6 +12,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -32,7 +33,7 @@ namespace elf {
 struct Symbol {
   u64 begin = 0, end = 0;  // end == begin: of unknown size
   const char* name = nullptr;
-  u8 order = 0;  // of symbols at one address the least is shown
+  u8 order = 0;         // of symbols at one address the least is shown
   bool chosen = false;  // by the loader: it is the function that chooses
 };
 struct Range {
@@ -66,7 +67,7 @@ using elf::Judging;
 using elf::Range;
 using elf::Symbol;
 
-constexpr u32 deepest = 64;              // nested DIEs
+constexpr u32 deepest = 64;  // nested DIEs
 
 // The range with `address` that begins last; null: there is none. Ranges are sorted by their begin.
 const Range* range_at(const std::vector<Range>& ranges, u64 address) {
@@ -140,8 +141,8 @@ bool inflates_too_far(int fd, Judging& judging) {
 // For libdw: a descriptor of the file with the debugging information of the module `main`, or -1. It is looked for by its
 // build ID, then by the name that `main` has in .gnu_debuglink, where gdb looks, then on the servers of DEBUGINFOD_URLS.
 // libdw's own search for that name waits at a pipe, and keeps the name of a file that does not fit (as of 0.188).
-int look_for_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, const char* main,
-                       const char* link, GElf_Word checksum, char** found) {
+int look_for_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, const char* main, const char* link,
+                       GElf_Word checksum, char** found) {
   const int fd = dwfl_build_id_find_debuginfo(module, data, name, base, main, link, checksum, found);
   if (fd >= 0) return fd;
   const std::string_view file = link == nullptr ? "" : link;
@@ -276,8 +277,9 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
   if (dwarf != nullptr && !judge.may_list(dwarf)) dwarf = nullptr, judging.left_out = true;
   read_symbols();
   if (fit != ElfFit::whole || judging.left_out)
-    doubt = path + ": its debugging information would take more memory than a file of its size may; its functions have the "
-                   "names of symbols, without lines and inlined functions";
+    doubt = path +
+            ": its debugging information would take more memory than a file of its size may; its functions have the "
+            "names of symbols, without lines and inlined functions";
   if (dwarf != nullptr) read_units();
   return {};
 }
@@ -535,12 +537,22 @@ std::vector<ElfPlace> ElfNames::at(u64 file_offset) {
   return out;
 }
 
+// Whether a mangled name can stand for a function of this name: then its last word is in it, but for those that have a sign of
+// their own. To demangle all names of a program would take long.
+static bool may_be(std::string_view mangled, std::string_view function) {
+  size_t begin = function.size();
+  while (begin != 0 && (std::isalnum(static_cast<u8>(function[begin - 1])) != 0 || function[begin - 1] == '_')) --begin;
+  const std::string_view word = function.substr(begin);
+  const bool has_sign = word == "allocator" || word.ends_with("string") || word.ends_with("stream");
+  return has_sign || function.find("operator") != function.npos || mangled.find(word) != mangled.npos;
+}
+
 // A version's mark may follow it; a C++ name is without parameters.
 bool ElfNames::Inside::is_named(const Symbol& symbol, std::string_view function) {
   const std::string_view name(symbol.name, strnlen(symbol.name, longest_name));
   const bool version =
       name.size() > function.size() && name.compare(0, function.size(), function) == 0 && name[function.size()] == '@';
-  return name == function || version || (name[0] == '_' && name_of(symbol.name) == function);
+  return name == function || version || (name.starts_with("_Z") && may_be(name, function) && name_of(symbol.name) == function);
 }
 
 std::vector<ElfFunction> ElfNames::named(std::string_view function) const {
@@ -548,8 +560,7 @@ std::vector<ElfFunction> ElfNames::named(std::string_view function) const {
   for (const Symbol& symbol : inside_->symbols) {
     if (symbol.chosen || !inside_->is_named(symbol, function)) continue;
     for (const Inside::Segment& s : inside_->segments) {
-      if (symbol.begin - s.address < s.size)
-        found.push_back({symbol.begin - s.address + s.offset, symbol.end - symbol.begin});
+      if (symbol.begin - s.address < s.size) found.push_back({symbol.begin - s.address + s.offset, symbol.end - symbol.begin});
     }
   }
   // Of several symbols at one place the largest counts.

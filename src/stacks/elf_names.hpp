@@ -19,10 +19,10 @@
 namespace ringside {
 
 struct ElfPlace {
-  std::string function;       // demangled
-  u64 offset = 0, size = 0;   // from the function's first byte; of the function, 0: unknown
-  std::string file;           // of the source; may be empty
-  u32 line = 0;               // 0: unknown
+  std::string function;      // demangled
+  u64 offset = 0, size = 0;  // from the function's first byte; of the function, 0: unknown
+  std::string file;          // of the source; may be empty
+  u32 line = 0;              // 0: unknown
   bool inlined = false;
 };
 
@@ -45,8 +45,8 @@ class ElfNames {
   // that the loader chooses when the program starts (IFUNC).
   std::vector<ElfFunction> named(std::string_view function) const;
   bool is_chosen(std::string_view function) const;  // by the loader
-  const std::string& doubt() const;  // a sentence, if it knows less than the file says; else empty
-  u64 left_out() const;              // names that the budget had no room for; they are shown as they stand in the file
+  const std::string& doubt() const;                 // a sentence, if it knows less than the file says; else empty
+  u64 left_out() const;  // names that the budget had no room for; they are shown as they stand in the file
   std::vector<std::string> functions() const;  // all that have a symbol, demangled
 
  private:

@@ -42,9 +42,10 @@ std::string read_perf_map(const std::string& path, i32 pid, Budget& budget, std:
   struct stat st {};
   if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
   if (!is_trusted(st.st_uid, pid)) {
-    problem = fmt::format("{} belongs to user {}, who is neither root, nor this user, nor that of a living process {}: its "
-                          "names are not used; chown it, if they are right",
-                          path, st.st_uid, pid);
+    problem = fmt::format(
+        "{} belongs to user {}, who is neither root, nor this user, nor that of a living process {}: its "
+        "names are not used; chown it, if they are right",
+        path, st.st_uid, pid);
     return "";
   }
   const auto size = static_cast<u64>(st.st_size);
@@ -231,14 +232,15 @@ std::vector<std::string> Names::problems() const {
   std::vector<std::string> all = problems_;
   for (const auto& [file, names] : elves_)
     if (names != nullptr && names->left_out() != 0 && all.size() < most_problems)
-      all.push_back(fmt::format("{} name{} of {} {} left out: {} would take more memory or time than a file of its size may; the "
-                                "functions show as their symbols are written",
-                                names->left_out(), names->left_out() == 1 ? "" : "s", sys::printable(maps_.file(file).path),
-                                names->left_out() == 1 ? "was" : "were", names->left_out() == 1 ? "it" : "they"));
+      all.push_back(
+          fmt::format("{} name{} of {} {} left out: {} would take more memory or time than a file of its size may; the "
+                      "functions show as their symbols are written",
+                      names->left_out(), names->left_out() == 1 ? "" : "s", sys::printable(maps_.file(file).path),
+                      names->left_out() == 1 ? "was" : "were", names->left_out() == 1 ? "it" : "they"));
   if (beyond_ != 0)
     all.push_back(fmt::format("{} address{} left out: {} names would take more memory than a reading may; {} as {}", beyond_,
-                              beyond_ == 1 ? " was" : "es were", beyond_ == 1 ? "its" : "their", beyond_ == 1 ? "it shows" : "they show",
-                              no_room));
+                              beyond_ == 1 ? " was" : "es were", beyond_ == 1 ? "its" : "their",
+                              beyond_ == 1 ? "it shows" : "they show", no_room));
   return all;
 }
 
@@ -247,8 +249,10 @@ ElfNames* Names::elf_of(u32 file) {
   if (fresh) {
     const CodeFile& code = maps_.file(file);
     auto opened = ElfNames::open(code.path, code.build_id, &budget_);
-    if (opened) add_problem((*opened)->doubt());
-    else add_problem(opened.error().sentence + "; its functions have no names here");
+    if (opened)
+      add_problem((*opened)->doubt());
+    else
+      add_problem(opened.error().sentence + "; its functions have no names here");
     if (opened) at->second = std::move(*opened);
   }
   return at->second.get();

@@ -22,9 +22,9 @@ namespace ringside {
 // A function, as flame graphs know it: with its module, whatever the line.
 struct CodeFunction {
   enum class Kind : u8 { program, kernel, jit, unnamed, remark };  // remark: no function, but the reason why there is none
-  std::string name, module;  // module: the file's name without folders; empty: none
-  std::string path;          // the file
-  std::string source;        // the source file, as far as known
+  std::string name, module;                                        // module: the file's name without folders; empty: none
+  std::string path;                                                // the file
+  std::string source;                                              // the source file, as far as known
   Kind kind = Kind::program;
 };
 
@@ -47,7 +47,7 @@ class Names {
   // The number of a remark as a function.
   u32 remark(const std::string& text);
 
-  u64 unnamed() const { return unnamed_; }                         // different addresses
+  u64 unnamed() const { return unnamed_; }    // different addresses
   std::vector<std::string> problems() const;  // files that cannot name all, a sentence each
 
   static bool of_kernel(u64 address) { return address >> 63 != 0; }
@@ -85,9 +85,9 @@ class Names {
   std::vector<std::string> sources_{""};
   std::unordered_map<std::string, u32> source_numbers_{{"", 0}};
   std::vector<CodePlace> places_;
-  std::unordered_map<std::pair<u64, u64>, Span, KeyHash> known_;      // by space and address
-  std::unordered_map<std::pair<u64, u64>, Span, KeyHash> in_files_;   // by file and offset
-  std::unordered_map<u32, std::unique_ptr<ElfNames>> elves_;          // null: cannot name
+  std::unordered_map<std::pair<u64, u64>, Span, KeyHash> known_;     // by space and address
+  std::unordered_map<std::pair<u64, u64>, Span, KeyHash> in_files_;  // by file and offset
+  std::unordered_map<u32, std::unique_ptr<ElfNames>> elves_;         // null: cannot name
   std::map<i32, std::shared_ptr<PerfMap>> perf_maps_;
   std::vector<std::string> problems_;
   u64 unnamed_ = 0, beyond_ = 0;

@@ -179,8 +179,10 @@ UsdtArguments usdt_arguments(std::string_view arguments, Machine machine) {
     const std::string type = type_of(at == std::string_view::npos ? std::string_view() : one.substr(0, at));
     const std::string place = machine == Machine::x86_64 ? x86_operand(operand) : arm_operand(operand);
     const std::string name = "arg" + std::to_string(n);
-    if (type.empty() || place.empty() || n > most) out.left_out.push_back(name + " (" + std::string(one) + ")");
-    else out.fetch += (out.fetch.empty() ? "" : " ") + name + "=" + place + ":" + type;
+    if (type.empty() || place.empty() || n > most)
+      out.left_out.push_back(name + " (" + std::string(one) + ")");
+    else
+      out.fetch += (out.fetch.empty() ? "" : " ") + name + "=" + place + ":" + type;
     if (n > most) break;
   }
   return out;

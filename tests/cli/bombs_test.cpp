@@ -1,9 +1,8 @@
-// Files of at most 1 MiB that claim to stand for gigabytes, or for hours: each command that reads them takes no more than 256 MiB
-// of memory beyond what it takes for an ordinary recording, and no more than 5 s of a processor.
+// Files of at most 1 MiB that claim to stand for gigabytes, or for hours: each command that reads them takes no more than 256
+// MiB of memory beyond what it takes for an ordinary recording, and no more than 5 s of a processor.
+#include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <elf.h>
 
 #include <cstring>
 
@@ -32,14 +31,16 @@ struct Bombs : test::BinaryTest {
     if (ordinary != 0) return;
     record(RINGSIDE_BUILD_DIR "/tests/walker_O2", "ordinary.data");
     for (u64 kib = 64 << 10; ordinary == 0 && kib <= u64{64} << 20; kib += kib / 4) {
-      const bool enough = within(kib, "flame ordinary.data --folded").code == 0 && within(kib, "plot ordinary.data -o p.html").code == 0 &&
+      const bool enough = within(kib, "flame ordinary.data --folded").code == 0 &&
+                          within(kib, "plot ordinary.data -o p.html").code == 0 &&
                           within(kib, "report ordinary.data").code == 0;
       if (enough) ordinary = kib;
     }
     ASSERT_NE(ordinary, 0u);
   }
   Outcome within(u64 kib, const std::string& arguments) const {
-    return run("ulimit -v " + std::to_string(kib) + " -t 5 && exec " RINGSIDE_BUILD_DIR "/ringside " + arguments + " >/dev/null");
+    return run("ulimit -v " + std::to_string(kib) + " && ulimit -t 5 && exec " RINGSIDE_BUILD_DIR "/ringside " + arguments +
+               " >/dev/null");
   }
   Outcome bounded(const std::string& arguments) const { return within(ordinary + (256 << 10), arguments); }
 
@@ -72,8 +73,14 @@ struct Bombs : test::BinaryTest {
       const size_t folder = program.rfind('/') + 1;
       std::string path = program.substr(0, folder);
       path += (i == 0 ? "" : "l" + std::to_string(i)) + program.substr(folder) + '\0';
-      one.event(1000, Payload(4, 71).put(u32{70}).put(u32{0}).put(start).put(u64{0x10000}).put(u64{0}).put(
-                          static_cast<u32>(44 | path.size() << 16)).text(path));
+      one.event(1000, Payload(4, 71)
+                          .put(u32{70})
+                          .put(u32{0})
+                          .put(start)
+                          .put(u64{0x10000})
+                          .put(u64{0})
+                          .put(static_cast<u32>(44 | path.size() << 16))
+                          .text(path));
       for (u64 at = 0x1001; at < 0x1400 && (i == 0 || at == 0x1001); at += 4) frames.push_back(start + at);
     }
     Payload stack(3, 71);
@@ -89,9 +96,10 @@ struct Bombs : test::BinaryTest {
   Outcome in_each_command(const std::string& name = "bomb.data") const {
     Outcome last;
     for (const std::string command :
-         {"report NAME -e libc:malloc", "report NAME --json", "stat NAME", "hist libc:malloc/size.log2 NAME", "hist libc:malloc/stack NAME",
-          "latency libc:malloc libc:malloc NAME", "top NAME --by stack", "export NAME --to e.pftrace", "export NAME --to e.dat",
-          "export NAME --to e.json", "plot NAME -o e.html", "flame NAME -o e.html", "flame NAME --folded"}) {
+         {"report NAME -e libc:malloc", "report NAME --json", "stat NAME", "hist libc:malloc/size.log2 NAME",
+          "hist libc:malloc/stack NAME", "latency libc:malloc libc:malloc NAME", "top NAME --by stack",
+          "export NAME --to e.pftrace", "export NAME --to e.dat", "export NAME --to e.json", "plot NAME -o e.html",
+          "flame NAME -o e.html", "flame NAME --folded"}) {
       std::string arguments = command;
       arguments.replace(arguments.find("NAME"), 4, name);
       last = bounded(arguments);
@@ -103,15 +111,19 @@ struct Bombs : test::BinaryTest {
 };
 
 std::string function(const std::string& symbol) {
-  return "\t.globl " + symbol + "\n\t.type " + symbol + ",@function\n" + symbol + ":\n\t.fill 1024,1,0x90\n\t.size " + symbol + ",1024\n";
+  return "\t.globl " + symbol + "\n\t.type " + symbol + ",@function\n" + symbol + ":\n\t.fill 1024,1,0x90\n\t.size " + symbol +
+         ",1024\n";
 }
 
 // A unit of DWARF 4 with the code of `f`, and in it `entries`; abbreviation 1 is its own.
 std::string debugged(const std::string& abbreviations, const std::string& entries, const std::string& more = "") {
   return function("f") +
-         "\t.section .debug_abbrev,\"\",@progbits\n.Labbrev:\n\t.byte 1,0x11,1, 0x11,0x01, 0x12,0x07, 0x10,0x17, 0,0\n" + abbreviations +
-         "\t.byte 0\n\t.section .debug_info,\"\",@progbits\n.Lbegin:\n\t.4byte .Lend-.Lafter\n.Lafter:\n\t.2byte 4\n\t.4byte .Labbrev\n"
-         "\t.byte 8\n\t.byte 1\n\t.quad f\n\t.quad 1024\n\t.4byte 0\n" + entries + "\t.byte 0\n.Lend:\n" + more;
+         "\t.section .debug_abbrev,\"\",@progbits\n.Labbrev:\n\t.byte 1,0x11,1, 0x11,0x01, 0x12,0x07, 0x10,0x17, 0,0\n" +
+         abbreviations +
+         "\t.byte 0\n\t.section .debug_info,\"\",@progbits\n.Lbegin:\n\t.4byte .Lend-.Lafter\n.Lafter:\n\t.2byte 4\n\t.4byte "
+         ".Labbrev\n"
+         "\t.byte 8\n\t.byte 1\n\t.quad f\n\t.quad 1024\n\t.4byte 0\n" +
+         entries + "\t.byte 0\n.Lend:\n" + more;
 }
 
 std::string times(u64 n, const std::string& lines) { return "\t.rept " + std::to_string(n) + "\n" + lines + "\t.endr\n"; }
@@ -155,7 +167,8 @@ TEST_F(Bombs, NamespacesOfOneLongName) {
 TEST_F(Bombs, FilesOfADirectoryWithALongName) {
   record(assemble(debugged(
       subprogram, one_subprogram,
-      "\t.section .debug_line,\"\",@progbits\n\t.4byte .Lline_end-.Lline\n.Lline:\n\t.2byte 4\n\t.4byte .Lprogram-.Lheader\n.Lheader:\n"
+      "\t.section .debug_line,\"\",@progbits\n\t.4byte .Lline_end-.Lline\n.Lline:\n\t.2byte 4\n\t.4byte "
+      ".Lprogram-.Lheader\n.Lheader:\n"
       "\t.byte 1,1,1,-5,14,13,0,1,1,1,1,0,0,0,1,0,0,1\n\t.fill 400000,1,0x64\n\t.byte 0,0\n" +
           times(100'000, "\t.byte 0x61,0,1,0,0\n") +
           "\t.byte 0\n.Lprogram:\n\t.byte 0,9,2\n\t.quad f\n\t.byte 1,2\n\t.uleb128 1024\n\t.byte 0,1,1\n.Lline_end:\n")));
@@ -184,7 +197,8 @@ TEST_F(Bombs, EntriesWithManyAttributes) {
 
 // Each function has all ranges of a long list.
 TEST_F(Bombs, FunctionsThatShareALongListOfRanges) {
-  record(assemble(debugged("\t.byte 2,0x2e,0, 0x55,0x17, 0,0\n" + subprogram, times(20'000, "\t.byte 2\n\t.4byte 0\n") + one_subprogram,
+  record(assemble(debugged("\t.byte 2,0x2e,0, 0x55,0x17, 0,0\n" + subprogram,
+                           times(20'000, "\t.byte 2\n\t.4byte 0\n") + one_subprogram,
                            "\t.section .debug_ranges,\"\",@progbits\n" + times(20'000, "\t.quad 1,2\n") + "\t.quad 0,0\n")));
   EXPECT_EQ(in_each_command().code, 0);
 }
@@ -205,8 +219,11 @@ TEST_F(Bombs, ACompressedStreamInPlaceOfAProgram) {
 TEST_F(Bombs, SymbolsThatArePackedWithXz) {
   if (std::system("xz --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no xz";
   const std::string file = assemble(function("f"));
-  ASSERT_EQ(std::system(("cd " + dir + " && head -c 700M /dev/zero | xz -0 -c > packed && objcopy --strip-all "
-                         "--add-section .gnu_debugdata=packed bomb").c_str()), 0);
+  ASSERT_EQ(std::system(("cd " + dir +
+                         " && head -c 700M /dev/zero | xz -0 -c > packed && objcopy --strip-all "
+                         "--add-section .gnu_debugdata=packed bomb")
+                            .c_str()),
+            0);
   record(file);
   const Outcome last = in_each_command();
   EXPECT_EQ(last.code, 0) << last.err;
@@ -214,7 +231,8 @@ TEST_F(Bombs, SymbolsThatArePackedWithXz) {
 }
 
 TEST_F(Bombs, ASectionThatInflates) {
-  const std::string file = assemble(debugged(subprogram, one_subprogram, "\t.section .debug_str,\"\",@progbits\n\t.fill 600000000,1,0x61\n"));
+  const std::string file =
+      assemble(debugged(subprogram, one_subprogram, "\t.section .debug_str,\"\",@progbits\n\t.fill 600000000,1,0x61\n"));
   ASSERT_EQ(std::system(("objcopy --compress-debug-sections=zlib " + file).c_str()), 0);
   ASSERT_LT(std::filesystem::file_size(file), 1u << 20);
   record(file);
@@ -225,7 +243,8 @@ TEST_F(Bombs, ASectionThatInflates) {
 
 // A section of 6 GiB in a file that has a few blocks on the disk.
 TEST_F(Bombs, NotesThatAreAHole) {
-  const std::string file = assemble(function("f") + "\t.section .note.stapsdt,\"\",@note\n\t.4byte 8,24,3\n\t.asciz \"stapsdt\"\n\t.fill 24\n");
+  const std::string file =
+      assemble(function("f") + "\t.section .note.stapsdt,\"\",@note\n\t.4byte 8,24,3\n\t.asciz \"stapsdt\"\n\t.fill 24\n");
   std::string bytes = test::slurp(file);
   Elf64_Ehdr header;
   std::memcpy(&header, bytes.data(), sizeof header);
@@ -246,7 +265,8 @@ TEST_F(Bombs, NotesThatAreAHole) {
 
 // 300 names of one file that takes some memory each time.
 TEST_F(Bombs, OneFileOfManyNames) {
-  const std::string file = assemble(debugged(subprogram, one_subprogram, "\t.section .debug_str,\"\",@progbits\n\t.fill 60000000,1,0x61\n"));
+  const std::string file =
+      assemble(debugged(subprogram, one_subprogram, "\t.section .debug_str,\"\",@progbits\n\t.fill 60000000,1,0x61\n"));
   ASSERT_EQ(std::system(("objcopy --compress-debug-sections=zlib " + file).c_str()), 0);
   for (int i = 1; i < 300; ++i) std::filesystem::create_hard_link(file, dir + "/l" + std::to_string(i) + "bomb");
   record(file, "bomb.data", 300);
