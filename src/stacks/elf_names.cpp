@@ -530,7 +530,8 @@ std::vector<ElfPlace> ElfNames::at(u64 file_offset) {
     const u64 address = file_offset - s.offset + s.address;
     if (inside_->dwarf != nullptr && inside_->places_of(address, out)) return out;
     out.clear();
-    if (const Symbol* symbol = inside_->symbol_at(address); symbol != nullptr)
+    if (const Symbol* symbol = inside_->symbol_at(address);
+        symbol != nullptr && !inside_->name_of(symbol->name).empty())  // empty: the budget has no room for it
       out.push_back({inside_->name_of(symbol->name), address - symbol->begin, symbol->end - symbol->begin, "", 0, false});
     return out;
   }
