@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "consumer/installed.hpp"
+#include "sys/budget.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
 
@@ -42,6 +44,26 @@ bool has_metadata(const fs::path& dir, int depth, int& left) {
     if (!at->is_symlink(gone) && at->is_directory(gone) && has_metadata(at->path(), depth - 1, left)) return true;
   }
   return false;
+}
+
+// babeltrace2 believes what the metadata claims, for example the length of an array.
+void limit(pid_t child, const std::string& ctf) {
+  constexpr u64 programs = u64{224} << 20;                    // what it maps, with its plugins, for any trace
+  constexpr u64 least_seconds = 4, bytes_a_second = 1 << 17;  // twenty times slower than it is
+  Budget budget;
+  u64 size = 0;
+  std::error_code error;
+  int left = 100'000;
+  for (fs::recursive_directory_iterator at(ctf, error), none; !error && at != none && --left > 0; at.increment(error)) {
+    std::error_code gone;
+    const u64 its = at->is_regular_file(gone) ? at->file_size(gone) : 0;
+    size += gone ? 0 : its;
+  }
+  budget.grow(size);
+  const rlim_t bytes = programs + budget.bytes(), seconds = least_seconds + size / bytes_a_second;
+  const rlimit memory{bytes, bytes}, time{seconds, seconds + 1};
+  prlimit(child, RLIMIT_AS, &memory, nullptr);
+  prlimit(child, RLIMIT_CPU, &time, nullptr);
 }
 
 }  // namespace
@@ -95,6 +117,7 @@ result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::strin
   if (failed != 0)
     return fail(failed,
                 "cannot read the CTF trace " + ctf + ": it needs the program babeltrace2 (Debian: apt install babeltrace2)");
+  limit(child, ctf);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -102,8 +125,10 @@ result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::strin
     return refuse(
         std::errc::bad_message,
         "babeltrace2 cannot read the CTF trace " + ctf +
-            (WIFSIGNALED(status) ? " (signal " + std::to_string(WTERMSIG(status)) + ")" : "") + ": " +
-            innermost_cause(sys::read_file(said).value_or("")) +
+            (!WIFSIGNALED(status)          ? ""
+             : WTERMSIG(status) == SIGXCPU ? " (it took more time than a trace of its size may)"
+                                           : " (signal " + std::to_string(WTERMSIG(status)) + ")") +
+            ": " + innermost_cause(sys::read_file(said).value_or("")) +
             (plugin.empty() ? "; ringside's plugin for it was not found: it is built where libbabeltrace2-dev is installed"
                             : ""));
   return made;

@@ -32,6 +32,7 @@ class Appender {
     return end_;
   }
   void end_at(char* end) { end_ = end; }
+  size_t size() const { return static_cast<size_t>(end_ - out_.data()); }
   void push_back(char c) {
     *room(1) = c;
     ++end_;

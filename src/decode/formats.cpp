@@ -15,8 +15,9 @@
 namespace ringside {
 namespace {
 
-std::mutex parsing;                    // libtraceevent's parser has global state
-constexpr u32 largest_offset = 65536;  // a payload fits a sub-buffer of at most 256 KiB, its located data 16 bits
+std::mutex parsing;                       // libtraceevent's parser has global state
+constexpr size_t longest_format = 65536;  // several times the kernel's longest
+constexpr u32 largest_offset = 65536;     // a payload fits a sub-buffer of at most 256 KiB, its located data 16 bits
 
 // The size of one element by the type's name, where libtraceevent does not give it.
 u32 element_size(std::string_view type) {
@@ -125,20 +126,33 @@ bool is_trace_printk(const tep_event& event, const EventFormat& format) {
 // depends on the end of a quotation then.
 bool nests_deeply(std::string_view text) {
   constexpr i64 most = 10'000;
-  return std::count_if(text.begin(), text.end(), [](char c) {
-           return std::string_view("([!~?:+-*/%<>=|&^").find(c) != std::string_view::npos;
-         }) > most;
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return std::string_view("([!~?:+-*/%<>=|&^").find(c) != std::string_view::npos; }) > most;
+}
+
+// Whether thousands of fields show the same bytes of a payload.
+bool shares_bytes(const tep_event& event) {
+  constexpr u32 most_located = 64;
+  constexpr u64 most_bytes = 4 * largest_offset;
+  u32 located = 0;
+  u64 bytes = 0;
+  for (const tep_format_field* f = event.format.fields; f != nullptr; f = f->next) {
+    located += (f->flags & TEP_FIELD_IS_DYNAMIC) != 0 ? 1 : 0;
+    bytes += f->size > 0 ? static_cast<u64>(f->size) : 0;
+  }
+  return located > most_located || bytes > most_bytes;
 }
 
 // A handle of its own for each event: libtraceevent never forgets an event, and ids may be given anew.
 void read_format(u32 id, const std::string& system, const std::string& text, FormatContext& context, EventFormat& to) {
   std::unique_ptr<tep_handle, TepFree> tep(new_handle());
-  if (tep == nullptr || text.empty() || !all_printable(text) || nests_deeply(text)) return;
+  if (tep == nullptr || text.empty() || text.size() > longest_format || !all_printable(text) || nests_deeply(text)) return;
   const auto [parsed, understood] = with_parentheses(text);
   if (parsed.empty()) return;
   if (tep_parse_event(tep.get(), parsed.data(), static_cast<unsigned long>(parsed.size()), system.c_str()) != 0) return;
   tep_event* event = tep_get_first_event(tep.get());
   if (event == nullptr) return;
+  if (shares_bytes(*event)) return;
   to.parsed = true;
   for (const tep_format_field* f = event->format.common_fields; f != nullptr; f = f->next)
     to.has_tid = to.has_tid || (std::strcmp(f->name, "common_pid") == 0 && f->offset == 4 && f->size == 4);

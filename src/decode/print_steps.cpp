@@ -378,8 +378,16 @@ static void run(std::span<const PrintStep> steps, const EventFormat& type, Bytes
 }
 
 void run_steps(const EventFormat& type, Bytes payload, const FormatContext& context, fmt::memory_buffer& out) {
+  // A format may print a payload's text a thousand times. Honest ones print a byte as at most "0xff, ".
+  constexpr size_t least = 16384, for_each_byte = 8;
+  const size_t most = out.size() + least + for_each_byte * payload.size;
   Appender to(out);
-  type.line.print(payload, to, [&](u32 step, Appender&) { run({&type.steps[step], 1}, type, payload, context, to); });
+  bool cut = false;
+  type.line.print(payload, to, [&](u32 step, Appender&) {
+    if (to.size() < most) run({&type.steps[step], 1}, type, payload, context, to);
+    else cut = true;
+  });
+  if (cut) append(to, " [cut: the text is too long for its event]");
 }
 
 }  // namespace ringside

@@ -46,6 +46,16 @@ struct MapQuery {
 static_assert(sizeof(MapQuery) == 104);
 constexpr unsigned long map_query = _IOWR('f', 17, MapQuery);
 
+// Empty: nothing.
+std::string skipped_by(const SampleWalk& walk) {
+  const auto& [files, maps, stacks] = walk.skipped();
+  if (files + maps + stacks == 0) return "";
+  return fmt::format(
+      "{} stacks end early, and the tables of {} mapped files and {} places of files were not read: processes map "
+      "more, or larger, files than can be looked at in time",
+      stacks, files, maps);
+}
+
 }  // namespace
 
 // ---- The clock.
@@ -300,8 +310,11 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
       lose(run, out, record.lost);
       out.told_lost += record.lost;
       break;
-    case Kind::throttled: ++throttled_; break;
-    case Kind::other: break;
+    case Kind::throttled:
+      ++throttled_;
+      break;
+    case Kind::other:
+      break;
   }
 }
 
@@ -380,6 +393,8 @@ Books SampleFeed::close(RecordingRun& run) {
         fmt::format("the kernel held samples back {} times, as they took too much of a CPU: ask for fewer in a second, or see "
                     "kernel.perf_cpu_time_max_percent",
                     throttled_));
+  if (walk_)
+    if (const std::string skipped = skipped_by(*walk_); !skipped.empty()) books_.doubts.push_back(skipped);
   if (malformed_ != 0)
     books_.doubts.push_back(fmt::format("the kernel's rings of samples held {} malformed records", malformed_));
   return books_;

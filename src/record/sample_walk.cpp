@@ -9,16 +9,19 @@
 
 #include <cstring>
 
+#include "stacks/elf_judge.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
 
 namespace ringside {
 namespace {
 
-constexpr u64 largest_table = u64{256} << 20, most_bytes = u64{2} << 30;
-constexpr size_t most_rows = 1 << 16;  // remembered of a file
-constexpr u64 most_of_a_note = 65536;
+constexpr u64 largest_table = u64{256} << 20, most_mapped = u64{512} << 20;    // address space; memory is the page cache's
+constexpr size_t most_files = 8192, most_rows = 1 << 17, most_maps = 1 << 20;  // of all processes together
 constexpr u64 most_of_a_frame = u64{8} << 20;
+// Of a second: some 200 ms, and what libelf keeps of the files that it looks at.
+constexpr u64 second = 1'000'000'000, bytes_of_a_second = u64{64} << 20, steps_of_a_second = 20'000'000;
+constexpr u64 of_a_file = 20'000, of_a_row = 50, of_a_map = 20;  // steps
 
 struct ElfEnd {
   void operator()(Elf* elf) const { elf_end(elf); }
@@ -47,38 +50,31 @@ struct SampleWalk::File {
   struct Segment {
     u64 offset, size, address;
   };
-  std::vector<u8> bytes;
-  FrameTables tables;  // header null: it has none
-  u64 bias = 0;        // of the copy
-  std::vector<Segment> code;
-  std::unordered_map<u64, std::optional<FrameRow>> rows;  // by offset
+  i32 pid;  // of the first process that mapped it
+  std::string path, build_id;
+  bool looked_at = false;  // at the first sample in it
+  sys::Region bytes{};
+  FrameTables tables{};  // header null: it has none
+  u64 bias = 0;          // of the mapping
+  std::vector<Segment> code{};
 
-  void read(int fd, const std::string& build_id);
+  void read(int fd, Budget& budget, u64 most);
   void read_vdso();
-  const FrameRow* row(u64 offset);
+  std::optional<FrameRow> row(u64 offset, Budget& budget) const;
 };
 
-void SampleWalk::File::read(int fd, const std::string& build_id) {
+// The tables are mapped: only what a walk looks at is read. most: bytes.
+void SampleWalk::File::read(int fd, Budget& budget, u64 most) {
+  const u64 before = budget.bytes();
   struct stat st {};
-  if (fstat(fd, &st) != 0 || static_cast<u64>(st.st_size) > most_bytes) return;
+  if (fstat(fd, &st) != 0 || !judge_elf_shape(fd, path, budget)) return;
+  budget.give_back(before - budget.bytes());
   const u64 size = static_cast<u64>(st.st_size);
-  elf_version(EV_CURRENT);
   const std::unique_ptr<Elf, ElfEnd> elf(elf_begin(fd, ELF_C_READ, nullptr));
   size_t count = 0;
   if (elf == nullptr || elf_kind(elf.get()) != ELF_K_ELF || gelf_getclass(elf.get()) != ELFCLASS64 ||
       elf_getphdrnum(elf.get(), &count) != 0)
     return;
-  // libelf reads a note as a whole.
-  for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf.get(), section)) != nullptr;) {
-    GElf_Shdr header;
-    if (gelf_getshdr(section, &header) == nullptr || (header.sh_type == SHT_NOTE && header.sh_size > most_of_a_note)) return;
-  }
-  for (size_t i = 0; i < count && i < 1024; ++i) {
-    GElf_Phdr part;
-    if (gelf_getphdr(elf.get(), static_cast<int>(i), &part) == nullptr ||
-        (part.p_type == PT_NOTE && part.p_filesz > most_of_a_note))
-      return;
-  }
   const void* id = nullptr;
   const ssize_t id_size = dwelf_elf_gnu_build_id(elf.get(), &id);
   if (!build_id.empty() && (id_size <= 0 || sys::hex({static_cast<const u8*>(id), static_cast<size_t>(id_size)}) != build_id))
@@ -96,12 +92,15 @@ void SampleWalk::File::read(int fd, const std::string& build_id) {
   for (const GElf_Phdr& part : loaded) {
     if (header == 0 || header - part.p_vaddr >= part.p_filesz || part.p_filesz > largest_table || part.p_offset >= size)
       continue;
-    bytes.resize(std::min(part.p_filesz, size - part.p_offset));
-    const ssize_t n = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(part.p_offset));
-    bytes.resize(n > 0 ? static_cast<size_t>(n) : 0);
-    if (header - part.p_vaddr < bytes.size())
-      tables = {bytes.data() + (header - part.p_vaddr), bytes.data(), bytes.data() + bytes.size()};
-    bias = reinterpret_cast<u64>(bytes.data()) - part.p_vaddr;
+    const u64 begin = part.p_offset / page_size * page_size;
+    const u64 wanted = std::min(part.p_filesz, size - part.p_offset) + (part.p_offset - begin);
+    if (wanted > most) return;
+    auto mapped = sys::Region::map(fd, wanted, false, path, begin);
+    if (!mapped) return;
+    bytes = std::move(*mapped);
+    const u8 *const first = bytes.data() + (part.p_offset - begin), *const end = bytes.data() + wanted;
+    if (header - part.p_vaddr < static_cast<u64>(end - first)) tables = {first + (header - part.p_vaddr), first, end};
+    bias = reinterpret_cast<u64>(first) - part.p_vaddr;
     return;
   }
 }
@@ -114,62 +113,119 @@ void SampleWalk::File::read_vdso() {
   code.push_back({0, object.end - object.start, 0});
 }
 
-const FrameRow* SampleWalk::File::row(u64 offset) {
-  if (tables.header == nullptr) return nullptr;
-  if (rows.size() >= most_rows) rows.clear();
-  const auto [at, fresh] = rows.try_emplace(offset);
-  if (fresh) {
-    for (const Segment& s : code) {
-      if (offset - s.offset >= s.size) continue;
-      FrameRow found;
-      if (find_frame_row(tables, offset - s.offset + s.address + bias, found) == FrameFound::yes) at->second = found;
-      break;  // segments that overlap are a forger's
-    }
+std::optional<FrameRow> SampleWalk::File::row(u64 offset, Budget& budget) const {
+  for (const Segment& s : code) {
+    if (offset - s.offset >= s.size) continue;
+    FrameRow found;
+    u64 walked = 0;
+    const bool has = find_frame_row(tables, offset - s.offset + s.address + bias, found, &walked) == FrameFound::yes;
+    return budget.step(of_a_row + walked) && has ? std::optional(found) : std::nullopt;  // segments that overlap are a forger's
   }
-  return at->second ? &*at->second : nullptr;
+  return std::nullopt;
 }
 
-SampleWalk::SampleWalk() : none_(std::make_unique<File>()) {}
+SampleWalk::SampleWalk(std::function<u64()> now) : now_(std::move(now)), none_(std::make_shared<File>(File{0, "", "", true})) {
+  sys::guard_mappings();
+}
 SampleWalk::~SampleWalk() = default;
 
-// The process may have another root than this one; when it is gone, its file is most likely still here.
-SampleWalk::File* SampleWalk::file_of(i32 pid, const std::string& path, const std::string& build_id) {
-  const auto [at, fresh] = files_.try_emplace(build_id + "\n" + path);
-  if (!fresh) return at->second.get();
-  at->second = std::make_unique<File>();
-  File& file = *at->second;
-  if (path == "[vdso]") {
+// What this second has left.
+Budget& SampleWalk::budget() {
+  if (const u64 now = now_(); now - begin_ >= second) {
+    begin_ = now;
+    budget_ = Budget(bytes_of_a_second, steps_of_a_second);
+  }
+  return budget_;
+}
+
+// Lets those files go that no process maps.
+void SampleWalk::forget_files() {
+  std::erase_if(files_, [&](const auto& file) {
+    const bool unused = file.second.use_count() == 1;
+    if (unused) mapped_ -= file.second->bytes.size();
+    return unused;
+  });
+  rows_.clear();
+}
+
+std::shared_ptr<SampleWalk::File> SampleWalk::file_of(i32 pid, const std::string& path, const std::string& build_id) {
+  const std::string key = build_id + "\n" + path;
+  if (const auto known = files_.find(key); known != files_.end()) return known->second;
+  if (path != "[vdso]" && (path.empty() || path[0] != '/' || path.starts_with("//"))) return none_;
+  if (files_.size() >= most_files) forget_files();
+  if (files_.size() >= most_files) {
+    ++skipped_.files;
+    return none_;
+  }
+  return files_[key] = std::make_shared<File>(File{pid, path, build_id});
+}
+
+// The process may have another root than this one; when it is gone, its file is most likely still here. False: later.
+bool SampleWalk::look_at(File& file) {
+  if (file.looked_at) return true;
+  if (!budget().step(of_a_file)) return false;
+  file.looked_at = true;
+  if (mapped_ + largest_table > most_mapped) forget_files();
+  if (file.path == "[vdso]") {
     file.read_vdso();
-  } else if (!path.empty() && path[0] == '/' && path[1] != '/' && bytes_ < most_bytes) {
-    for (const std::string& name : {fmt::format("/proc/{}/root{}", pid, path), path}) {
+  } else {
+    for (const std::string& name : {fmt::format("/proc/{}/root{}", file.pid, file.path), file.path}) {
       const auto fd = sys::open_regular(name);
-      if (fd) file.read(fd->get(), build_id);
+      if (fd) file.read(fd->get(), budget(), std::min(largest_table, most_mapped - mapped_));
       if (file.tables.header != nullptr) break;
       file.code.clear();
     }
   }
-  bytes_ += file.bytes.size();
-  if (file.tables.header != nullptr) return &file;
-  files_.erase(at);  // the next process may have a file of this name that can be read
-  return none_.get();
+  mapped_ += file.bytes.size();
+  // The next process may have a file of this name that can be read.
+  if (file.tables.header == nullptr) unreadable_.push_back(file.build_id + "\n" + file.path);
+  return true;
+}
+
+void SampleWalk::fork(i32 parent, i32 child) {
+  exit(child);
+  if (const auto at = processes_.find(parent); at != processes_.end()) processes_[child] = std::shared_ptr<Maps>(at->second);
+}
+
+void SampleWalk::exit(i32 pid) {
+  const auto at = processes_.find(pid);
+  if (at == processes_.end()) return;
+  if (at->second != nullptr && at->second.use_count() == 1) maps_ -= at->second->size();
+  processes_.erase(at);
 }
 
 void SampleWalk::map(i32 pid, const Place& place, std::string_view path, std::string_view build_id) {
   if (place.start >= place.end) return;
   std::shared_ptr<Maps>& maps = processes_[pid];
-  if (maps == nullptr) maps = std::make_shared<Maps>();
-  else if (maps.use_count() > 1) maps = std::make_shared<Maps>(*maps);
+  for (const std::string& key : std::exchange(unreadable_, {})) files_.erase(key);
+  const u64 copied = maps != nullptr && maps.use_count() > 1 ? maps->size() : 0;
+  if (maps_ + copied >= most_maps || !budget().step(of_a_map * (1 + copied))) {
+    ++skipped_.maps;
+    return;
+  }
+  if (maps == nullptr)
+    maps = std::make_shared<Maps>();
+  else if (copied != 0)
+    maps = std::make_shared<Maps>(*maps);
+  const u64 before = maps->size() - copied;
   auto at = maps->lower_bound(place.start);
   if (at != maps->begin() && std::prev(at)->second.place.end > place.start) --at;
   while (at != maps->end() && at->first < place.end) at = maps->erase(at);
   (*maps)[place.start] = {place, file_of(pid, std::string(path), std::string(build_id))};
+  maps_ += maps->size() - before;
 }
 
-const FrameRow* SampleWalk::row_at(const Maps& maps, u64 address) const {
+const FrameRow* SampleWalk::row_at(const Maps& maps, u64 address) {
   auto at = maps.upper_bound(address);
   if (at == maps.begin()) return nullptr;
   const Map& map = (--at)->second;
-  return address < map.place.end ? map.file->row(address - map.place.start + map.place.offset) : nullptr;
+  if (address >= map.place.end || !look_at(*map.file) || map.file->tables.header == nullptr) return nullptr;
+  const std::pair<const File*, u64> key{map.file.get(), address - map.place.start + map.place.offset};
+  if (const auto known = rows_.find(key); known != rows_.end()) return known->second ? &*known->second : nullptr;
+  const std::optional<FrameRow> row = map.file->row(key.second, budget());
+  if (budget().steps() == 0) return nullptr;  // it is looked up again in the next second
+  const auto& kept = rows_[key] = row;
+  return kept ? &*kept : nullptr;
 }
 
 StackEnd SampleWalk::frames(const PerfRecord& sample, size_t most, std::vector<u64>& out) {
@@ -180,10 +236,15 @@ StackEnd SampleWalk::frames(const PerfRecord& sample, size_t most, std::vector<u
   const Maps& maps = at != processes_.end() && at->second != nullptr ? *at->second : none;
   Copied copy{sample.stack, r.sp};
   bool exact = true;
+  if (rows_.size() >= most_rows) rows_.clear();
   for (size_t count = 0; r.pc != 0; ++count) {
     if (count == most) return StackEnd::depth;
     out.push_back(r.pc + (exact && count != 0 ? 1 : 0));
     const FrameRow* const row = row_at(maps, r.pc - (exact ? 0 : 1));
+    if (budget().steps() == 0 && row == nullptr) {
+      ++skipped_.stacks;
+      return StackEnd::no_table;
+    }
     const bool of_function =
         !exact && row == nullptr && row_at(maps, r.pc) != nullptr;  // its first byte: put there by hand, as makecontext does
     exact = false;
@@ -200,6 +261,7 @@ StackEnd SampleWalk::frames(const PerfRecord& sample, size_t most, std::vector<u
       good = step_over_signal(r, load_word, &copy);
       exact = true;
     } else {
+      (void)budget().step(row->expression_size + row->fp.size + row->ra.size);
       good = step_by_row(*row, r, load_word, &copy);
     }
     if (!good) return copy.ended ? StackEnd::depth : StackEnd::bad_frame;  // depth: more than was copied

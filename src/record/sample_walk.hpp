@@ -6,8 +6,9 @@
 //   StackEnd end = walk.frames(sample, most, out);                // appends, innermost first
 //
 // Files and stacks are hostile: every read is bounded, and what cannot be followed ends the walk. A file with another build id
-// than the kernel saw is not used.
+// than the kernel saw is not used. Each second has a budget: a process that maps files made to take time delays nobody.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,8 @@
 #include <vector>
 
 #include "kernel/perf_ring.hpp"
+#include "sys/budget.hpp"
+#include "sys/sys.hpp"
 #include "writer/unwind.hpp"
 
 namespace ringside {
@@ -27,28 +30,48 @@ class SampleWalk {
     u64 start = 0, end = 0;
     u64 offset = 0;  // in the file
   };
-  SampleWalk();
+  // What was left out because a second's budget was spent, or there was no room: files whose tables were not read, places of
+  // files in a process, stacks that end early.
+  struct Skipped {
+    u64 files = 0, maps = 0, stacks = 0;
+  };
+  explicit SampleWalk(std::function<u64()> now = sys::now_ns);
   ~SampleWalk();
   void map(i32 pid, const Place& place, std::string_view path, std::string_view build_id);
-  void exec(i32 pid) { processes_.erase(pid); }
-  void fork(i32 parent, i32 child) { processes_[child] = processes_[parent]; }
-  void exit(i32 pid) { processes_.erase(pid); }
+  void exec(i32 pid) { exit(pid); }
+  void fork(i32 parent, i32 child);
+  void exit(i32 pid);
   StackEnd frames(const PerfRecord& sample, size_t most, std::vector<u64>& out);
+  const Skipped& skipped() const { return skipped_; }
 
  private:
   struct File;
   struct Map {
     Place place;
-    File* file = nullptr;
+    std::shared_ptr<File> file;
   };
   using Maps = std::map<u64, Map>;  // by start; shared with a parent until one of the two changes
-  File* file_of(i32 pid, const std::string& path, const std::string& build_id);
-  const FrameRow* row_at(const Maps& maps, u64 address) const;
+  struct KeyHash {
+    size_t operator()(const std::pair<const File*, u64>& key) const {
+      return std::hash<const File*>()(key.first) ^ (key.second * 0x9E3779B97F4A7C15);
+    }
+  };
+  std::shared_ptr<File> file_of(i32 pid, const std::string& path, const std::string& build_id);
+  const FrameRow* row_at(const Maps& maps, u64 address);
+  Budget& budget();
+  bool look_at(File& file);
+  void forget_files();
 
+  std::function<u64()> now_;
+  u64 begin_ = 0;  // of the second
+  Budget budget_{0, 0};
+  Skipped skipped_;
   std::unordered_map<i32, std::shared_ptr<Maps>> processes_;
-  std::unordered_map<std::string, std::unique_ptr<File>> files_;  // by path and build id
-  std::unique_ptr<File> none_;                                     // of all that have no tables, or cannot be read
-  u64 bytes_ = 0;                                                  // of all files
+  std::unordered_map<std::string, std::shared_ptr<File>> files_;  // by path and build id
+  std::shared_ptr<File> none_;                                    // of all that have no tables, or cannot be read
+  std::unordered_map<std::pair<const File*, u64>, std::optional<FrameRow>, KeyHash> rows_;  // by offset
+  std::vector<std::string> unreadable_;                                                     // of `files_`
+  u64 mapped_ = 0, maps_ = 0;  // bytes of all files; of all processes
 };
 
 }  // namespace ringside

@@ -24,8 +24,8 @@ namespace {
 
 using namespace trace_dat;
 
-constexpr u32 largest_page = 1 << 20;            // a sub-buffer's commit has 20 bits
-constexpr u64 largest_section = u64{256} << 20;  // decompressed; kallsyms, the largest, has some 20 MiB
+constexpr u32 largest_page = 1 << 20;  // a sub-buffer's commit has 20 bits
+constexpr u64 of_a_byte = 5;           // what is made of a byte of text, for example of /proc/kallsyms
 
 std::string_view text_of(Bytes b) {
   const auto* const s = reinterpret_cast<const char*>(b.data);
@@ -52,7 +52,9 @@ struct Buffer {
 
 class Parser {
  public:
-  explicit Parser(std::shared_ptr<TraceDatBytes> bytes) : bytes_(std::move(bytes)), all_{bytes_->data, bytes_->size} {}
+  explicit Parser(std::shared_ptr<TraceDatBytes> bytes) : bytes_(std::move(bytes)), all_{bytes_->data, bytes_->size} {
+    budget_.grow(all_.size);
+  }
 
   result<TraceDatFile> run() {
     Reader in(all_);
@@ -156,8 +158,8 @@ class Parser {
     if (!in.ok) return cut("in its first bytes");
     const auto known = compression_from(out_.compression);
     if (!known)
-      return refuse(std::errc::not_supported, bytes_->path + " is compressed with \"" + out_.compression.substr(0, 20) +
-                                                  "\"; zlib and zstd can be read");
+      return refuse(std::errc::not_supported,
+                    bytes_->path + " is compressed with \"" + out_.compression.substr(0, 20) + "\"; zlib and zstd can be read");
     compression_ = *known;
     std::map<u16, u64> blocks;
     std::set<u64> seen;
@@ -306,7 +308,7 @@ class Parser {
     const auto packed_size = packed.number<u32>();
     const auto size = packed.number<u32>();
     const Bytes bytes = packed.take(packed_size);
-    if (!packed.ok || size > largest_section || !may_expand_to(compression_, bytes, size))
+    if (!packed.ok || !budget_.take(of_a_byte * size) || !may_expand_to(compression_, bytes, size))
       return bad(what + " to be compressed " + out_.compression + " data of " + std::to_string(size) + " bytes");
     section.unpacked.resize(size);
     if (!decompress(compression_, bytes, section.unpacked.data(), size))
@@ -470,6 +472,7 @@ class Parser {
 
   std::shared_ptr<TraceDatBytes> bytes_;
   Bytes all_;
+  mutable Budget budget_;
   u32 page_size_ = 0;
   TraceDatFile out_;
   Compression compression_ = Compression::none;
@@ -480,7 +483,7 @@ class Parser {
   u32 mult_ = 0, shift_bits_ = 0;
   bool is_guest_ = false;
   std::optional<TimeShift> shift_;  // none: of a guest whose option is damaged
-  bool unordered_ = false;  // ringside exported it from rings whose times go back
+  bool unordered_ = false;          // ringside exported it from rings whose times go back
   std::string stats_of_;
   std::map<std::pair<std::string, u32>, Counters> stats_;
 };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "source/source.hpp"
+#include "sys/budget.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -25,6 +26,11 @@ struct TraceDatBytes {
   const u8* data = nullptr;
   u64 size = 0;
   std::atomic<u64> decompressed{0};  // bytes that its rings hold now
+  u64 most_decompressed() const {
+    Budget budget;
+    budget.grow(size);
+    return budget.bytes();
+  }
 };
 
 struct TraceDatFile {

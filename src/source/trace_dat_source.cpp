@@ -12,7 +12,6 @@ namespace ringside::trace_dat {
 namespace {
 
 constexpr u64 largest_chunk = u64{16} << 20;       // trace-cmd writes chunks of 40 KiB
-constexpr u64 most_decompressed = u64{512} << 20;  // of all rings at a time
 
 }  // namespace
 
@@ -137,7 +136,7 @@ bool TraceDatSource::resize(u32 size) {
   const u64 words = (u64{size} + 7) / 8;
   if (words <= chunk_.size()) return true;
   const u64 more = (words - chunk_.size()) * 8;
-  if ((file_->decompressed += more) > most_decompressed) {
+  if ((file_->decompressed += more) > file_->most_decompressed()) {
     file_->decompressed -= more;
     return false;
   }

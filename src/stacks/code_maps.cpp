@@ -9,7 +9,7 @@ u32 CodeMaps::file(const std::string& path, const std::string& build_id) {
 }
 
 bool CodeMaps::grow(size_t by) {
-  if (maps_ + by > most_maps) {
+  if (maps_ + by > least_maps + maps_for_each * told_) {
     ++refused_;
     return false;
   }
@@ -45,6 +45,7 @@ void CodeMaps::copy(Process child, i32 pid, Process parent) {
 
 void CodeMaps::add(Process owner, i32 pid, const CodeMap& map) {
   if (map.end <= map.start) return;
+  ++told_;
   Space* space = &own(owner, pid);
   auto at = space->maps->upper_bound(map.start);
   if (at != space->maps->begin() && std::prev(at)->second.end > map.start) --at;

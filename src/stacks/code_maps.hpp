@@ -30,7 +30,8 @@ struct CodeFile {
 class CodeMaps {
  public:
   using Process = i64;                             // Tasks::Key
-  static constexpr size_t most_maps = 4'000'000;   // of all spaces together; more are refused and counted
+  // Of all spaces together; more are refused and counted. A fork copies its parent's when one of the two changes.
+  static constexpr size_t least_maps = 1'000'000, maps_for_each = 64;
 
   CodeMaps() { spaces_.emplace_back(); }
 
@@ -66,7 +67,7 @@ class CodeMaps {
   std::unordered_map<Process, u32> current_;
   std::vector<CodeFile> files_;
   std::unordered_map<std::string, u32> file_numbers_;
-  size_t maps_ = 0;
+  size_t maps_ = 0, told_ = 0;
   u64 refused_ = 0;
 };
 

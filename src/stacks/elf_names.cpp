@@ -1,6 +1,5 @@
 #include "stacks/elf_names.hpp"
 
-#include <cxxabi.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
@@ -13,14 +12,17 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <utility>
 
+#include "stacks/demangle.hpp"
+#include "stacks/dwarf_judge.hpp"
+#include "stacks/elf_judge.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
 #include "sys/try.hpp"
@@ -31,7 +33,7 @@ namespace elf {
 struct Symbol {
   u64 begin = 0, end = 0;  // end == begin: of unknown size
   const char* name = nullptr;
-  u8 order = 0;  // of symbols at one address the least is shown
+  u8 order = 0;         // of symbols at one address the least is shown
   bool chosen = false;  // by the loader: it is the function that chooses
 };
 struct Range {
@@ -44,6 +46,16 @@ struct Unit {
   bool known = false;       // its functions
   std::vector<Range> functions{};
 };
+// A namespace or class, which functions without a linkage name stand in.
+struct Scope {
+  u32 outer = 0;  // in `scopes`
+  const char* name = nullptr;
+};
+// What the callbacks know of a file.
+struct Judging {
+  Budget& budget;
+  bool left_out = false;  // a debug file, or the file's own debugging information
+};
 struct DwflEnd {
   void operator()(Dwfl* dwfl) const { dwfl_end(dwfl); }
 };
@@ -51,12 +63,11 @@ struct DwflEnd {
 }  // namespace elf
 namespace {
 
+using elf::Judging;
 using elf::Range;
 using elf::Symbol;
 
-constexpr u32 deepest = 64;              // nested DIEs
-constexpr u64 most_dies = 20'000'000;    // visited in one file
-constexpr size_t longest_name = 4096;    // a longer one is cut: templates of templates
+constexpr u32 deepest = 64;  // nested DIEs
 
 // The range with `address` that begins last; null: there is none. Ranges are sorted by their begin.
 const Range* range_at(const std::vector<Range>& ranges, u64 address) {
@@ -72,14 +83,17 @@ void sort(std::vector<Range>& ranges) {
   std::stable_sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
 }
 
-const char* linkage_name(Dwarf_Die& die) {
+const char* text_of(Dwarf_Die& die, std::initializer_list<unsigned> attributes) {
   Dwarf_Attribute attribute;
-  for (const unsigned which : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
-    if (dwarf_attr_integrate(&die, which, &attribute) == nullptr) continue;
+  for (const unsigned which : attributes) {
+    if (dwarf_attr(&die, which, &attribute) == nullptr) continue;
     if (const char* name = dwarf_formstring(&attribute)) return name;
   }
   return nullptr;
 }
+
+// A path, or an empty one. Many places may share a long one.
+std::string path_of(const char* text) { return {text != nullptr ? text : "", text != nullptr ? strnlen(text, PATH_MAX) : 0}; }
 
 u64 number_of(Dwarf_Die& die, unsigned which) {
   Dwarf_Attribute attribute;
@@ -118,48 +132,17 @@ bool has_checksum(int fd, GElf_Word wanted) {
   return sum == wanted;
 }
 
-// What libdw would allocate for the compressed sections of a file.
-u64 inflated_size(Elf* file) {
-  u64 all = 0;
-  size_t names = 0;
-  const bool named = elf_getshdrstrndx(file, &names) == 0;
-  for (Elf_Scn* section = elf_nextscn(file, nullptr); section != nullptr; section = elf_nextscn(file, section)) {
-    GElf_Shdr header;
-    if (gelf_getshdr(section, &header) == nullptr || header.sh_type == SHT_NOBITS) continue;
-    u64 size = 0;
-    const char* const name = named ? elf_strptr(file, names, header.sh_name) : nullptr;
-    if (GElf_Chdr compressed; (header.sh_flags & SHF_COMPRESSED) != 0 && gelf_getchdr(section, &compressed) != nullptr) {
-      size = compressed.ch_size;
-    } else if (name != nullptr && std::strncmp(name, ".zdebug", 7) == 0) {  // "ZLIB" and the size, the high byte first
-      const Elf_Data* const data = elf_rawdata(section, nullptr);
-      if (data == nullptr || data->d_buf == nullptr || data->d_size < 12) continue;
-      for (u32 i = 4; i < 12; ++i) size = size << 8 | static_cast<const u8*>(data->d_buf)[i];
-    }
-    if (all + size < all) return ~u64{0};
-    all += size;
-  }
-  return all;
-}
-
-// Compilers' tables become 5 times as large, so a file beyond this is made to take memory.
-bool inflates_too_far(Elf* file, u64 bytes) {
-  const u64 quarter = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * page_size / 4;
-  return inflated_size(file) > std::min(std::max(u64{1} << 30, bytes * 16), quarter);
-}
-
-bool inflates_too_far(int fd) {
-  struct stat st {};
-  if (fstat(fd, &st) != 0) return true;
-  elf_version(EV_CURRENT);
-  const std::unique_ptr<Elf, int (*)(Elf*)> file(elf_begin(fd, ELF_C_READ_MMAP, nullptr), elf_end);
-  return file != nullptr && inflates_too_far(file.get(), static_cast<u64>(st.st_size));
+bool inflates_too_far(int fd, Judging& judging) {
+  const auto fit = judge_elf(fd, "", judging.budget);
+  judging.left_out = judging.left_out || !fit || *fit != ElfFit::whole;
+  return !fit || *fit != ElfFit::whole;
 }
 
 // For libdw: a descriptor of the file with the debugging information of the module `main`, or -1. It is looked for by its
 // build ID, then by the name that `main` has in .gnu_debuglink, where gdb looks, then on the servers of DEBUGINFOD_URLS.
 // libdw's own search for that name waits at a pipe, and keeps the name of a file that does not fit (as of 0.188).
-int look_for_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, const char* main,
-                       const char* link, GElf_Word checksum, char** found) {
+int look_for_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, const char* main, const char* link,
+                       GElf_Word checksum, char** found) {
   const int fd = dwfl_build_id_find_debuginfo(module, data, name, base, main, link, checksum, found);
   if (fd >= 0) return fd;
   const std::string_view file = link == nullptr ? "" : link;
@@ -176,12 +159,11 @@ int look_for_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf
   return dwfl_standard_find_debuginfo(module, data, name, base, nullptr, nullptr, 0, found);
 }
 
-// *data: a bool, whether one was left out.
+// *data: Judging
 int find_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, const char* main, const char* link,
                    GElf_Word checksum, char** found) {
   const int fd = look_for_debuginfo(module, data, name, base, main, link, checksum, found);
-  if (fd < 0 || !inflates_too_far(fd)) return fd;
-  if (*data != nullptr) *static_cast<bool*>(*data) = true;
+  if (fd < 0 || (*data != nullptr && !inflates_too_far(fd, *static_cast<Judging*>(*data)))) return fd;
   ::close(fd);
   std::free(std::exchange(*found, nullptr));
   return -1;
@@ -189,92 +171,7 @@ int find_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Add
 
 const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, find_debuginfo, dwfl_offline_section_address, nullptr};
 
-// "int n::f<char>(int) const" -> "n::f<char>": without parameters and type, as debuggers and profilers show it.
-std::string short_name(std::string name) {
-  std::string clone;
-  if (const size_t at = name.find(" [clone"); at != std::string::npos) {
-    clone = name.substr(at);
-    name.erase(at);
-  }
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::string_view suffix : {" const", " volatile", " &&", " &"}) {
-      if (!name.ends_with(suffix)) continue;
-      name.erase(name.size() - suffix.size());
-      again = true;
-    }
-  }
-  if (name.ends_with(")")) {
-    size_t at = name.size(), depth = 0;
-    while (at-- != 0) {
-      if (name[at] == ')') ++depth;
-      if (name[at] == '(' && --depth == 0) break;
-    }
-    if (at != 0 && at < name.size() && !name.ends_with("(anonymous namespace)")) name.erase(at);
-  }
-  size_t begin = 0;
-  int depth = 0;
-  for (size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    if (depth == 0 && name.compare(i, 8, "operator") == 0 && (i == 0 || name[i - 1] == ':' || name[i - 1] == ' ')) break;
-    if (c == '<' || c == '(' || c == '{' || c == '[') ++depth;
-    if (c == '>' || c == ')' || c == '}' || c == ']') --depth;
-    if (c == ' ' && depth == 0) begin = i + 1;
-  }
-  return begin < name.size() ? name.substr(begin) + clone : name + clone;
-}
-
-// Rust's older mangling is C++'s, with a hash behind the name and escapes in it: "core..ops$LT$T$GT$::f::h0123456789abcdef".
-// Empty: the name is none of these.
-std::string rust_name(std::string_view text) {
-  constexpr size_t hash = 16;
-  const size_t end = text.rfind("::h");
-  if (end == text.npos || text.size() != end + 3 + hash || text.find_first_not_of("0123456789abcdef", end + 3) != text.npos)
-    return "";
-  static constexpr std::pair<std::string_view, char> escapes[] = {{"SP", '@'}, {"BP", '*'}, {"RF", '&'}, {"LT", '<'},
-                                                                  {"GT", '>'}, {"LP", '('}, {"RP", ')'}, {"C", ','}};
-  // The character of an escape; 0: it is none.
-  const auto escaped = [](std::string_view word) {
-    for (const auto& [known, c] : escapes)
-      if (word == known) return c;
-    u32 code = 0;
-    const char* const past = word.data() + word.size();
-    const bool is_number = word.size() > 1 && word[0] == 'u' && std::from_chars(word.data() + 1, past, code, 16).ptr == past;
-    return is_number && code >= 0x20 && code < 0x7F ? static_cast<char>(code) : '\0';
-  };
-  std::string out;
-  for (size_t i = 0; i < end;) {
-    const bool begins = i == 0 || (i >= 2 && text.compare(i - 2, 2, "::") == 0);
-    if (begins && text.compare(i, 2, "_$") == 0) ++i;
-    const size_t close = text[i] == '$' ? text.find('$', i + 1) : text.npos;
-    if (const char c = close < end ? escaped(text.substr(i + 1, close - i - 1)) : '\0'; c != 0) {
-      out += c;
-      i = close + 1;
-    } else if (text.compare(i, 2, "..") == 0) {
-      out += "::";
-      i += 2;
-    } else {
-      out += text[i++];
-    }
-  }
-  return out;
-}
-
 }  // namespace
-
-std::string demangled(const char* name) {
-  std::string out;
-  if (name[0] == '_' && name[1] == 'Z') {
-    int status = 0;
-    char* const text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
-    if (status == 0 && text != nullptr) out = rust_name(text);
-    if (status == 0 && text != nullptr && out.empty()) out = short_name(text);
-    std::free(text);
-  }
-  if (out.empty()) out.assign(name, strnlen(name, longest_name));
-  if (out.size() > longest_name) out.erase(longest_name);
-  return sys::printable(out);
-}
 
 struct ElfNames::Inside {
   std::unique_ptr<Dwfl, elf::DwflEnd> dwfl;
@@ -288,36 +185,54 @@ struct ElfNames::Inside {
   std::vector<elf::Symbol> symbols;
   std::vector<elf::Range> units;  // the units' code
   std::vector<elf::Unit> unit_dies;
-  std::map<std::pair<const void*, Dwarf_Off>, std::string> scopes;  // of functions that have no linkage name: "a::b::"
-  u64 dies_left = most_dies;
-  bool inflates = false;  // to more memory than its information is worth
+  std::vector<elf::Scope> scopes{{}};                                  // 0: none
+  std::map<std::pair<const void*, Dwarf_Off>, u32> scope_of_function;  // of those that have no linkage name
+  std::unordered_map<const char*, std::string> demangled_names;        // by where the name stands
+  Budget own;
+  Budget& budget;
+  elf::Judging judging{budget};
+  DwarfJudge judge{budget};
+  u64 left_out = 0;  // names
   std::string doubt{};
 
+  explicit Inside(Budget* from) : budget(from != nullptr ? *from : own) {}
   result<void> load(const std::string& path, const std::string& build_id);
   result<void> report(const std::string& path, sys::Fd fd, const std::string& build_id);
   void read_segments(Elf* file, Dwarf_Addr bias);
   void read_symbols();
   void read_units();
-  bool may_open_split(Dwarf_Die& skeleton) const;
+  bool may_open_split(Dwarf_Die& skeleton);
   const std::vector<Range>& functions_of(elf::Unit& unit);
-  void add_functions(Dwarf_Die& parent, std::vector<Range>& out, const std::string& scope, u32 depth);
-  std::string name_of(Dwarf_Die& die) const;
+  void add_functions(Dwarf_Die& parent, std::vector<Range>& out, u32 scope, u32 depth);
+  bool add(std::vector<Range>& out, const Range& range);
+  std::string name_of(Dwarf_Die& die);
+  const std::string& name_of(const char* mangled);
+  std::string scope_before(u32 scope) const;
+  bool is_named(const Symbol& symbol, std::string_view function);
+  bool has_address(Dwarf_Die& die, u64 address);
   bool places_of(u64 address, std::vector<ElfPlace>& out);
   void inlined_at(Dwarf_Die& parent, u64 address, std::vector<Dwarf_Die>& out, u32 depth);
   const Symbol* symbol_at(u64 address) const;
-  // use(child): whether to go on. Offsets must grow, else the file is hostile.
+  // use(child): whether to go on. Offsets must grow, else the file is hostile. To find the next one libdw may read all between.
   template <class Use>
   void each_child(Dwarf_Die& parent, const Use& use) {
     Dwarf_Die child;
-    if (dies_left == 0 || dwarf_child(&parent, &child) != 0) return;
+    const u64 weight = judge.weight(parent.cu);
+    if (weight == 0 || !budget.step(weight) || dwarf_child(&parent, &child) != 0) return;
     Dwarf_Off last = dwarf_dieoffset(&parent);
     do {
       const Dwarf_Off here = dwarf_dieoffset(&child);
-      if (here <= last || dies_left == 0) return;
+      if (here <= last || !budget.step(weight + (here - last) / 2)) return;
       last = here;
-      --dies_left;
       if (!use(child)) return;
     } while (dwarf_siblingof(&child, &child) == 0);
+  }
+  // use(begin, end): each range of the entry's code.
+  template <class Use>
+  void each_range(Dwarf_Die& die, const Use& use) {
+    Dwarf_Addr base = 0, begin = 0, end = 0;
+    for (ptrdiff_t at = 0; budget.step(4) && (at = dwarf_ranges(&die, at, &base, &begin, &end)) > 0;)
+      if (begin < end) use(begin, end);
   }
 };
 
@@ -336,8 +251,7 @@ result<void> ElfNames::Inside::load(const std::string& path, const std::string& 
 result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const std::string& build_id) {
   dwfl.reset(dwfl_begin(&callbacks));
   if (dwfl == nullptr) return refuse(std::errc::not_enough_memory, "libdw has no memory");
-  struct stat st {};
-  const u64 bytes_of_file = fstat(fd.get(), &st) == 0 ? static_cast<u64>(st.st_size) : 0;
+  const ElfFit fit = RS_TRY(judge_elf(fd.get(), path, budget));
   dwfl_report_begin(dwfl.get());
   module = dwfl_report_offline(dwfl.get(), path.c_str(), path.c_str(), fd.get());
   if (module == nullptr)
@@ -358,13 +272,14 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
   if (segments.empty()) return refuse(std::errc::executable_format_error, path + " has no code");
   void** data = nullptr;
   dwfl_module_info(module, &data, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
-  if (data != nullptr) *data = &inflates;
-  inflates = inflates_too_far(file, bytes_of_file);
-  dwarf = inflates ? nullptr : dwfl_module_getdwarf(module, &dwarf_bias);
+  if (data != nullptr) *data = &judging;
+  dwarf = fit == ElfFit::whole ? dwfl_module_getdwarf(module, &dwarf_bias) : nullptr;
+  if (dwarf != nullptr && !judge.may_list(dwarf)) dwarf = nullptr, judging.left_out = true;
   read_symbols();
-  if (inflates)
-    doubt = path + ": its compressed debugging information would take more memory than 16 times its size and 1 GiB, or than a "
-                   "quarter of this machine's; its functions have the names of symbols, without lines and inlined functions";
+  if (fit != ElfFit::whole || judging.left_out)
+    doubt = path +
+            ": its debugging information would take more memory than a file of its size may; its functions have the "
+            "names of symbols, without lines and inlined functions";
   if (dwarf != nullptr) read_units();
   return {};
 }
@@ -384,7 +299,7 @@ void ElfNames::Inside::read_segments(Elf* file, Dwarf_Addr bias) {
 void ElfNames::Inside::read_symbols() {
   symbols.clear();
   const int count = dwfl_module_getsymtab(module);
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < count && budget.step(8); ++i) {
     GElf_Sym symbol;
     GElf_Addr address = 0;
     GElf_Word section = 0;
@@ -396,6 +311,7 @@ void ElfNames::Inside::read_symbols() {
     const auto order = static_cast<u8>((type == STT_NOTYPE ? 4 : 0) + (binding == STB_GLOBAL ? 0
                                                                        : binding == STB_WEAK ? 1
                                                                                              : 2));
+    if (!budget.take(3 * sizeof(Symbol))) break;  // a vector grows by doubling, and is sorted
     symbols.push_back({address, end, name, order, type == STT_GNU_IFUNC});
   }
   std::stable_sort(symbols.begin(), symbols.end(),
@@ -415,7 +331,7 @@ const Symbol* ElfNames::Inside::symbol_at(u64 address) const {
 }
 
 // libdw opens the file that a skeleton names, and would wait at a pipe.
-bool ElfNames::Inside::may_open_split(Dwarf_Die& skeleton) const {
+bool ElfNames::Inside::may_open_split(Dwarf_Die& skeleton) {
   const auto text = [&](unsigned which, unsigned older) {
     Dwarf_Attribute attribute;
     const bool has = dwarf_attr(&skeleton, which, &attribute) != nullptr || dwarf_attr(&skeleton, older, &attribute) != nullptr;
@@ -431,7 +347,7 @@ bool ElfNames::Inside::may_open_split(Dwarf_Die& skeleton) const {
     struct stat st {};
     if (name.empty() || stat(path.c_str(), &st) != 0) continue;
     const auto fd = open_regular(path);
-    if (!fd || inflates_too_far(fd->get())) return false;
+    if (!fd || inflates_too_far(fd->get(), judging)) return false;
   }
   return !name.empty();
 }
@@ -440,7 +356,7 @@ void ElfNames::Inside::read_units() {
   units.clear();
   unit_dies.clear();
   Dwarf_CU* cu = nullptr;
-  for (u32 n = 0; n < 1'000'000; ++n) {
+  while (budget.take(2 * sizeof(elf::Unit))) {
     elf::Unit unit{};
     uint8_t type = 0;
     if (dwarf_get_units(dwarf, cu, &cu, nullptr, &type, &unit.skeleton, nullptr) != 0) break;
@@ -448,30 +364,54 @@ void ElfNames::Inside::read_units() {
     Dwarf_Die split{};
     if (type == DW_UT_skeleton && may_open_split(unit.skeleton) &&
         dwarf_cu_info(cu, nullptr, nullptr, nullptr, &split, nullptr, nullptr, nullptr) == 0 && split.addr != nullptr)
-      unit.die = split;
-    Dwarf_Addr base = 0, begin = 0, end = 0;
-    ptrdiff_t at = 0;
-    for (u32 ranges = 0; ranges < 1'000'000 && (at = dwarf_ranges(&unit.skeleton, at, &base, &begin, &end)) > 0; ++ranges) {
-      if (begin < end) units.push_back({begin, end, unit_dies.size()});
-    }
+      unit.die = judge.may_list(dwarf_cu_getdwarf(split.cu)) ? split : unit.die;
+    each_range(unit.skeleton, [&](u64 begin, u64 end) { (void)add(units, {begin, end, unit_dies.size()}); });
     unit_dies.push_back(std::move(unit));
   }
   sort(units);
 }
 
+bool ElfNames::Inside::add(std::vector<Range>& out, const Range& range) {
+  const bool fits = budget.take(3 * sizeof range);
+  if (fits) out.push_back(range);
+  return fits;
+}
+
 const std::vector<Range>& ElfNames::Inside::functions_of(elf::Unit& unit) {
   if (std::exchange(unit.known, true)) return unit.functions;
-  add_functions(unit.die, unit.functions, "", 0);
+  add_functions(unit.die, unit.functions, 0, 0);
   sort(unit.functions);
   return unit.functions;
 }
 
-std::string ElfNames::Inside::name_of(Dwarf_Die& die) const {
-  if (const char* name = linkage_name(die)) return demangled(name);
-  const char* const name = dwarf_diename(&die);
-  if (name == nullptr) return "";
+const std::string& ElfNames::Inside::name_of(const char* mangled) {
+  const auto [at, fresh] = demangled_names.try_emplace(mangled);
+  if (!fresh) return at->second;
+  bool without = false;
+  std::string name = demangled(mangled, budget, &without);
+  left_out += without ? 1 : 0;
+  if (budget.take(128 + name.size())) at->second = std::move(name);
+  return at->second;
+}
+
+// "a::b::", from its end.
+std::string ElfNames::Inside::scope_before(u32 scope) const {
+  std::string text;
+  for (; scope != 0 && text.size() < longest_name; scope = scopes[scope].outer) {
+    const char* const name = scopes[scope].name != nullptr ? scopes[scope].name : "(anonymous namespace)";
+    text = std::string(name, strnlen(name, longest_name)) + "::" + text;
+  }
+  return text;
+}
+
+std::string ElfNames::Inside::name_of(Dwarf_Die& die) {
+  const char* name = nullptr;
   Dwarf_Die origin = die;
   for (int hops = 0; hops < 8; ++hops) {
+    const u64 weight = judge.weight(origin.cu);
+    if (weight == 0 || !budget.step(4 * weight)) return "";
+    if (const char* mangled = text_of(origin, {DW_AT_linkage_name, DW_AT_MIPS_linkage_name})) return name_of(mangled);
+    if (name == nullptr) name = text_of(origin, {DW_AT_name});
     Dwarf_Attribute attribute;
     Dwarf_Die next;
     if (dwarf_attr(&origin, DW_AT_abstract_origin, &attribute) == nullptr &&
@@ -480,37 +420,37 @@ std::string ElfNames::Inside::name_of(Dwarf_Die& die) const {
     if (dwarf_formref_die(&attribute, &next) == nullptr) break;
     origin = next;
   }
-  const auto scope = scopes.find({dwarf_cu_getdwarf(origin.cu), dwarf_dieoffset(&origin)});
-  return (scope != scopes.end() ? scope->second : "") + demangled(name);
+  if (name == nullptr) return "";
+  const auto scope = scope_of_function.find({dwarf_cu_getdwarf(origin.cu), dwarf_dieoffset(&origin)});
+  return (scope != scope_of_function.end() ? scope_before(scope->second) : "") + demangled(name, budget);
 }
 
-void ElfNames::Inside::add_functions(Dwarf_Die& parent, std::vector<Range>& out, const std::string& scope, u32 depth) {
+void ElfNames::Inside::add_functions(Dwarf_Die& parent, std::vector<Range>& out, u32 scope, u32 depth) {
   if (depth > deepest) return;
   each_child(parent, [&](Dwarf_Die& child) {
     const int tag = dwarf_tag(&child);
-    std::string inner = scope;
-    if (tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type) {
-      const char* const name = dwarf_diename(&child);
-      inner +=
-          std::string(name != nullptr ? name : "(anonymous namespace)", name != nullptr ? strnlen(name, longest_name) : 21) +
-          "::";
+    const bool is_scope = tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type;
+    u32 inner = scope;
+    if (is_scope && budget.take(2 * sizeof(elf::Scope))) {
+      inner = static_cast<u32>(scopes.size());
+      scopes.push_back({scope, text_of(child, {DW_AT_name})});
     }
-    if (tag == DW_TAG_subprogram && !scope.empty() && dwarf_hasattr(&child, DW_AT_linkage_name) == 0 &&
-        dwarf_hasattr(&child, DW_AT_name) != 0)
-      scopes[{dwarf_cu_getdwarf(child.cu), dwarf_dieoffset(&child)}] = scope;
-    if (tag == DW_TAG_subprogram) {
-      Dwarf_Addr base = 0, begin = 0, end = 0;
-      ptrdiff_t at = 0;
-      for (u32 n = 0; n < 10'000 && (at = dwarf_ranges(&child, at, &base, &begin, &end)) > 0; ++n) {
-        if (begin < end) out.push_back({begin, end, dwarf_dieoffset(&child)});
-      }
-    }
+    if (tag == DW_TAG_subprogram && scope != 0 && dwarf_hasattr(&child, DW_AT_linkage_name) == 0 &&
+        dwarf_hasattr(&child, DW_AT_name) != 0 && budget.take(128))
+      scope_of_function[{dwarf_cu_getdwarf(child.cu), dwarf_dieoffset(&child)}] = scope;
+    if (tag == DW_TAG_subprogram)
+      each_range(child, [&](u64 begin, u64 end) { (void)add(out, {begin, end, dwarf_dieoffset(&child)}); });
     // Nested functions, and those of namespaces and classes.
-    if (tag == DW_TAG_subprogram || tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type ||
-        tag == DW_TAG_module || tag == DW_TAG_lexical_block)
+    if (tag == DW_TAG_subprogram || is_scope || tag == DW_TAG_module || tag == DW_TAG_lexical_block)
       add_functions(child, out, inner, depth + 1);
     return true;
   });
+}
+
+bool ElfNames::Inside::has_address(Dwarf_Die& die, u64 address) {
+  bool found = false;
+  each_range(die, [&](u64 begin, u64 end) { found = found || (address >= begin && address < end); });
+  return found;
 }
 
 // From the outermost inlined function to the innermost.
@@ -522,7 +462,7 @@ void ElfNames::Inside::inlined_at(Dwarf_Die& parent, u64 address, std::vector<Dw
     if (!inlined && tag != DW_TAG_lexical_block && tag != DW_TAG_try_block && tag != DW_TAG_catch_block) return true;
     // A block without addresses of its own may hold others that have some.
     Dwarf_Addr low = 0;
-    const bool has = dwarf_haspc(&child, address) == 1;
+    const bool has = has_address(child, address);
     if (!has && (inlined || dwarf_lowpc(&child, &low) == 0 || dwarf_hasattr(&child, DW_AT_ranges) != 0)) return true;
     if (inlined) out.push_back(child);
     inlined_at(child, address, out, depth + 1);
@@ -542,11 +482,11 @@ bool ElfNames::Inside::places_of(u64 with_bias, std::vector<ElfPlace>& out) {
   inlined_at(outer, address, chain, 0);
   Dwarf_Files* files = nullptr;
   size_t file_count = 0;
-  if (dwarf_getsrcfiles(&unit.die, &files, &file_count) != 0) files = nullptr;
+  if (!judge.may_read_lines(unit.die) || dwarf_getsrcfiles(&unit.die, &files, &file_count) != 0) files = nullptr;
   ElfPlace place;
-  if (Dwarf_Line* const line = dwarf_getsrc_die(&unit.skeleton, address)) {
+  if (Dwarf_Line* const line = judge.may_read_lines(unit.skeleton) ? dwarf_getsrc_die(&unit.skeleton, address) : nullptr) {
     int number = 0;
-    if (const char* name = dwarf_linesrc(line, nullptr, nullptr)) place.file = name;
+    place.file = path_of(dwarf_linesrc(line, nullptr, nullptr));
     if (dwarf_lineno(line, &number) == 0) place.line = static_cast<u32>(number);
   }
   for (size_t i = chain.size(); i-- != 0;) {
@@ -566,7 +506,7 @@ bool ElfNames::Inside::places_of(u64 with_bias, std::vector<ElfPlace>& out) {
     const u64 file = number_of(chain[i], DW_AT_call_file);
     const char* const called_in =
         files != nullptr && file < file_count ? dwarf_filesrc(files, file, nullptr, nullptr) : nullptr;
-    place.file = called_in != nullptr ? called_in : "";
+    place.file = path_of(called_in);
   }
   return !out.empty() && !out.back().inlined;
 }
@@ -574,13 +514,14 @@ bool ElfNames::Inside::places_of(u64 with_bias, std::vector<ElfPlace>& out) {
 ElfNames::ElfNames(std::unique_ptr<Inside> inside) : inside_(std::move(inside)) {}
 ElfNames::~ElfNames() = default;
 
-result<std::unique_ptr<ElfNames>> ElfNames::open(const std::string& path, const std::string& build_id) {
-  auto inside = std::make_unique<Inside>();
+result<std::unique_ptr<ElfNames>> ElfNames::open(const std::string& path, const std::string& build_id, Budget* budget) {
+  auto inside = std::make_unique<Inside>(budget);
   RS_TRY(inside->load(path, build_id));
   return std::unique_ptr<ElfNames>(new ElfNames(std::move(inside)));
 }
 
 const std::string& ElfNames::doubt() const { return inside_->doubt; }
+u64 ElfNames::left_out() const { return inside_->left_out; }
 
 std::vector<ElfPlace> ElfNames::at(u64 file_offset) {
   std::vector<ElfPlace> out;
@@ -589,32 +530,38 @@ std::vector<ElfPlace> ElfNames::at(u64 file_offset) {
     const u64 address = file_offset - s.offset + s.address;
     if (inside_->dwarf != nullptr && inside_->places_of(address, out)) return out;
     out.clear();
-    if (const Symbol* symbol = inside_->symbol_at(address); symbol != nullptr)
-      out.push_back({demangled(symbol->name), address - symbol->begin, symbol->end - symbol->begin, "", 0, false});
+    if (const Symbol* symbol = inside_->symbol_at(address);
+        symbol != nullptr && !inside_->name_of(symbol->name).empty())  // empty: the budget has no room for it
+      out.push_back({inside_->name_of(symbol->name), address - symbol->begin, symbol->end - symbol->begin, "", 0, false});
     return out;
   }
   return out;
 }
 
-namespace {
+// Whether a mangled name can stand for a function of this name: then its last word is in it, but for those that have a sign of
+// their own. To demangle all names of a program would take long.
+static bool may_be(std::string_view mangled, std::string_view function) {
+  size_t begin = function.size();
+  while (begin != 0 && (std::isalnum(static_cast<u8>(function[begin - 1])) != 0 || function[begin - 1] == '_')) --begin;
+  const std::string_view word = function.substr(begin);
+  const bool has_sign = word == "allocator" || word.ends_with("string") || word.ends_with("stream");
+  return has_sign || function.find("operator") != function.npos || mangled.find(word) != mangled.npos;
+}
 
 // A version's mark may follow it; a C++ name is without parameters.
-bool is_named(const Symbol& symbol, std::string_view function) {
+bool ElfNames::Inside::is_named(const Symbol& symbol, std::string_view function) {
   const std::string_view name(symbol.name, strnlen(symbol.name, longest_name));
   const bool version =
       name.size() > function.size() && name.compare(0, function.size(), function) == 0 && name[function.size()] == '@';
-  return name == function || version || (name[0] == '_' && demangled(symbol.name) == function);
+  return name == function || version || (name.starts_with("_Z") && may_be(name, function) && name_of(symbol.name) == function);
 }
-
-}  // namespace
 
 std::vector<ElfFunction> ElfNames::named(std::string_view function) const {
   std::vector<ElfFunction> found;
   for (const Symbol& symbol : inside_->symbols) {
-    if (symbol.chosen || !is_named(symbol, function)) continue;
+    if (symbol.chosen || !inside_->is_named(symbol, function)) continue;
     for (const Inside::Segment& s : inside_->segments) {
-      if (symbol.begin - s.address < s.size)
-        found.push_back({symbol.begin - s.address + s.offset, symbol.end - symbol.begin});
+      if (symbol.begin - s.address < s.size) found.push_back({symbol.begin - s.address + s.offset, symbol.end - symbol.begin});
     }
   }
   // Of several symbols at one place the largest counts.
@@ -628,13 +575,13 @@ std::vector<ElfFunction> ElfNames::named(std::string_view function) const {
 
 bool ElfNames::is_chosen(std::string_view function) const {
   return std::any_of(inside_->symbols.begin(), inside_->symbols.end(),
-                     [&](const Symbol& symbol) { return symbol.chosen && is_named(symbol, function); });
+                     [&](const Symbol& symbol) { return symbol.chosen && inside_->is_named(symbol, function); });
 }
 
 std::vector<std::string> ElfNames::functions() const {
   std::vector<std::string> all;
   for (const Symbol& symbol : inside_->symbols) {
-    if (!symbol.chosen) all.push_back(demangled(symbol.name));
+    if (!symbol.chosen) all.push_back(inside_->name_of(symbol.name));
   }
   return all;
 }

@@ -1,10 +1,10 @@
 // The names of one ELF file's addresses: function, inlined functions, file and line, by libdw; separate debug files, too, and
 // debuginfod where DEBUGINFOD_URLS is set.
 //
-//   auto elf = ElfNames::open("/usr/bin/g++", "8a1c...");
+//   auto elf = ElfNames::open("/usr/bin/g++", "8a1c...", &budget);
 //   for (const ElfPlace& place : elf->at(file_offset)) ...   // the innermost inlined function first
 //
-// The file is hostile: each walk has a budget, and what cannot be understood has no name.
+// The file is hostile: whatever grows takes from the budget, which lives longer; what cannot be understood has no name.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,13 +14,15 @@
 #include <string_view>
 #include <vector>
 
+#include "sys/budget.hpp"
+
 namespace ringside {
 
 struct ElfPlace {
-  std::string function;       // demangled
-  u64 offset = 0, size = 0;   // from the function's first byte; of the function, 0: unknown
-  std::string file;           // of the source; may be empty
-  u32 line = 0;               // 0: unknown
+  std::string function;      // demangled
+  u64 offset = 0, size = 0;  // from the function's first byte; of the function, 0: unknown
+  std::string file;          // of the source; may be empty
+  u32 line = 0;              // 0: unknown
   bool inlined = false;
 };
 
@@ -31,8 +33,8 @@ struct ElfFunction {
 class ElfNames {
  public:
   // "[vdso]": this process's own. build_id: in hex; empty: not compared. Errors: no regular file, no ELF file, another build id
-  // (std::errc::bad_file_descriptor), unless a debug file of this build id is installed.
-  static result<std::unique_ptr<ElfNames>> open(const std::string& path, const std::string& build_id);
+  // (std::errc::bad_file_descriptor), unless a debug file of this build id is installed. budget: null: one of its own.
+  static result<std::unique_ptr<ElfNames>> open(const std::string& path, const std::string& build_id, Budget* budget = nullptr);
   ~ElfNames();
   ElfNames(const ElfNames&) = delete;
   ElfNames& operator=(const ElfNames&) = delete;
@@ -43,7 +45,8 @@ class ElfNames {
   // that the loader chooses when the program starts (IFUNC).
   std::vector<ElfFunction> named(std::string_view function) const;
   bool is_chosen(std::string_view function) const;  // by the loader
-  const std::string& doubt() const;  // a sentence, if it knows less than the file says; else empty
+  const std::string& doubt() const;                 // a sentence, if it knows less than the file says; else empty
+  u64 left_out() const;  // names that the budget had no room for; they are shown as they stand in the file
   std::vector<std::string> functions() const;  // all that have a symbol, demangled
 
  private:
@@ -51,8 +54,5 @@ class ElfNames {
   explicit ElfNames(std::unique_ptr<Inside> inside);
   std::unique_ptr<Inside> inside_;
 };
-
-// A C++ name as people write it, without parameters; others as they are.
-std::string demangled(const char* name);
 
 }  // namespace ringside

@@ -17,6 +17,7 @@ namespace ringside {
 namespace {
 
 constexpr size_t largest_perf_map = size_t{256} << 20;
+constexpr const char* no_room = "[beyond the reading's budget]";
 constexpr u64 trampoline = 0x7FFFFFFF;  // the kernel's mark of a trampoline of ftrace
 
 std::string base_name(const std::string& path) {
@@ -36,18 +37,21 @@ bool is_trusted(uid_t owner, i32 pid) {
 }
 
 // The lines of a map; empty: there is none. problem: a sentence, if not all of it is used.
-std::string read_perf_map(const std::string& path, i32 pid, std::string& problem) {
+std::string read_perf_map(const std::string& path, i32 pid, Budget& budget, std::string& problem) {
   const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat st {};
   if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
   if (!is_trusted(st.st_uid, pid)) {
-    problem = fmt::format("{} belongs to user {}, who is neither root, nor this user, nor that of a living process {}: its "
-                          "names are not used; chown it, if they are right",
-                          path, st.st_uid, pid);
+    problem = fmt::format(
+        "{} belongs to user {}, who is neither root, nor this user, nor that of a living process {}: its "
+        "names are not used; chown it, if they are right",
+        path, st.st_uid, pid);
     return "";
   }
   const auto size = static_cast<u64>(st.st_size);
-  std::string text(std::min<u64>(size, largest_perf_map), 0);
+  budget.grow(st);
+  const u64 most = std::min(largest_perf_map, budget.bytes() / 4);
+  std::string text(budget.take(std::min(size, most)) ? std::min(size, most) : 0, 0);
   size_t have = 0;
   while (have < text.size()) {
     const ssize_t n = read(fd.get(), text.data() + have, text.size() - have);
@@ -55,10 +59,10 @@ std::string read_perf_map(const std::string& path, i32 pid, std::string& problem
     have += static_cast<size_t>(n);
   }
   text.erase(have);
-  if (size <= largest_perf_map) return text;
+  if (size <= most) return text;
   text.erase(text.rfind('\n') + 1);
   problem = fmt::format("{} has {} MiB, of which the first {} are read: newer functions have no names here", path, size >> 20,
-                        largest_perf_map >> 20);
+                        most >> 20);
   return text;
 }
 
@@ -135,6 +139,12 @@ struct Names::PerfMap {
 
 u32 Names::intern(CodeFunction function) {
   std::string key = function.name + '\n' + function.path + '\n' + static_cast<char>('0' + static_cast<int>(function.kind));
+  if (const auto known = function_numbers_.find(key); known != function_numbers_.end()) return known->second;
+  const u64 size = sizeof(CodeFunction) + 2 * key.size() + function.module.size() + function.source.size() + 128;
+  if (function.kind != CodeFunction::Kind::remark && !budget_.take(size)) {
+    ++beyond_;
+    return remark(no_room);
+  }
   const auto [at, fresh] = function_numbers_.try_emplace(std::move(key), static_cast<u32>(functions_.size()));
   if (fresh) functions_.push_back(std::move(function));
   return at->second;
@@ -143,12 +153,20 @@ u32 Names::intern(CodeFunction function) {
 u32 Names::remark(const std::string& text) { return intern({text, "", "", "", CodeFunction::Kind::remark}); }
 
 u32 Names::source_number(const std::string& source) {
+  if (!source_numbers_.contains(source) && !budget_.take(2 * source.size() + 128)) return 0;
   const auto [at, fresh] = source_numbers_.try_emplace(source, static_cast<u32>(sources_.size()));
   if (fresh) sources_.push_back(source);
   return at->second;
 }
 
+Names::Span Names::beyond() {
+  ++beyond_;
+  places_.push_back({remark(no_room), 0, 0, 0, 0, false});
+  return {static_cast<u32>(places_.size() - 1), 1};
+}
+
 Names::Span Names::keep(const std::vector<CodePlace>& places) {
+  if (places.size() > 1 && !budget_.take(2 * places.size() * sizeof(CodePlace))) return beyond();
   const Span span{static_cast<u32>(places_.size()), static_cast<u32>(places.size())};
   places_.insert(places_.end(), places.begin(), places.end());
   return span;
@@ -199,7 +217,7 @@ Names::Span Names::by_perf_map(i32 pid, u64 address) {
 const Names::PerfMap& Names::perf_map(i32 pid) {
   auto& map = perf_maps_[pid];
   if (map == nullptr) {
-    std::string problem, text = read_perf_map("/tmp/perf-" + std::to_string(pid) + ".map", pid, problem);
+    std::string problem, text = read_perf_map("/tmp/perf-" + std::to_string(pid) + ".map", pid, budget_, problem);
     map = std::make_shared<PerfMap>(std::move(text));
     add_problem(std::move(problem));
   }
@@ -210,13 +228,31 @@ void Names::add_problem(std::string sentence) {
   if (!sentence.empty() && problems_.size() < most_problems) problems_.push_back(std::move(sentence));
 }
 
+std::vector<std::string> Names::problems() const {
+  std::vector<std::string> all = problems_;
+  for (const auto& [file, names] : elves_)
+    if (names != nullptr && names->left_out() != 0 && all.size() < most_problems)
+      all.push_back(
+          fmt::format("{} name{} of {} {} left out: {} would take more memory or time than a file of its size may; the "
+                      "functions show as their symbols are written",
+                      names->left_out(), names->left_out() == 1 ? "" : "s", sys::printable(maps_.file(file).path),
+                      names->left_out() == 1 ? "was" : "were", names->left_out() == 1 ? "it" : "they"));
+  if (beyond_ != 0)
+    all.push_back(fmt::format("{} address{} left out: {} names would take more memory than a reading may; {} as {}", beyond_,
+                              beyond_ == 1 ? " was" : "es were", beyond_ == 1 ? "its" : "their",
+                              beyond_ == 1 ? "it shows" : "they show", no_room));
+  return all;
+}
+
 ElfNames* Names::elf_of(u32 file) {
   const auto [at, fresh] = elves_.try_emplace(file);
   if (fresh) {
     const CodeFile& code = maps_.file(file);
-    auto opened = ElfNames::open(code.path, code.build_id);
-    if (opened) add_problem((*opened)->doubt());
-    else add_problem(opened.error().sentence + "; its functions have no names here");
+    auto opened = ElfNames::open(code.path, code.build_id, &budget_);
+    if (opened)
+      add_problem((*opened)->doubt());
+    else
+      add_problem(opened.error().sentence + "; its functions have no names here");
     if (opened) at->second = std::move(*opened);
   }
   return at->second.get();

@@ -22,9 +22,9 @@ namespace ringside {
 // A function, as flame graphs know it: with its module, whatever the line.
 struct CodeFunction {
   enum class Kind : u8 { program, kernel, jit, unnamed, remark };  // remark: no function, but the reason why there is none
-  std::string name, module;  // module: the file's name without folders; empty: none
-  std::string path;          // the file
-  std::string source;        // the source file, as far as known
+  std::string name, module;                                        // module: the file's name without folders; empty: none
+  std::string path;                                                // the file
+  std::string source;                                              // the source file, as far as known
   Kind kind = Kind::program;
 };
 
@@ -47,8 +47,8 @@ class Names {
   // The number of a remark as a function.
   u32 remark(const std::string& text);
 
-  u64 unnamed() const { return unnamed_; }                         // different addresses
-  const std::vector<std::string>& problems() const { return problems_; }  // files that cannot name all, a sentence each
+  u64 unnamed() const { return unnamed_; }    // different addresses
+  std::vector<std::string> problems() const;  // files that cannot name all, a sentence each
 
   static bool of_kernel(u64 address) { return address >> 63 != 0; }
 
@@ -75,7 +75,9 @@ class Names {
   u32 intern(CodeFunction function);
   u32 source_number(const std::string& source);
   Span keep(const std::vector<CodePlace>& places);
+  Span beyond();  // an address that the budget has no room for
 
+  Budget budget_;
   const Symbols& kernel_;
   const CodeMaps& maps_;
   std::vector<CodeFunction> functions_;
@@ -83,12 +85,12 @@ class Names {
   std::vector<std::string> sources_{""};
   std::unordered_map<std::string, u32> source_numbers_{{"", 0}};
   std::vector<CodePlace> places_;
-  std::unordered_map<std::pair<u64, u64>, Span, KeyHash> known_;      // by space and address
-  std::unordered_map<std::pair<u64, u64>, Span, KeyHash> in_files_;   // by file and offset
-  std::unordered_map<u32, std::unique_ptr<ElfNames>> elves_;          // null: cannot name
+  std::unordered_map<std::pair<u64, u64>, Span, KeyHash> known_;     // by space and address
+  std::unordered_map<std::pair<u64, u64>, Span, KeyHash> in_files_;  // by file and offset
+  std::unordered_map<u32, std::unique_ptr<ElfNames>> elves_;         // null: cannot name
   std::map<i32, std::shared_ptr<PerfMap>> perf_maps_;
   std::vector<std::string> problems_;
-  u64 unnamed_ = 0;
+  u64 unnamed_ = 0, beyond_ = 0;
 };
 
 }  // namespace ringside

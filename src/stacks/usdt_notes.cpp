@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "stacks/elf_judge.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -178,8 +179,10 @@ UsdtArguments usdt_arguments(std::string_view arguments, Machine machine) {
     const std::string type = type_of(at == std::string_view::npos ? std::string_view() : one.substr(0, at));
     const std::string place = machine == Machine::x86_64 ? x86_operand(operand) : arm_operand(operand);
     const std::string name = "arg" + std::to_string(n);
-    if (type.empty() || place.empty() || n > most) out.left_out.push_back(name + " (" + std::string(one) + ")");
-    else out.fetch += (out.fetch.empty() ? "" : " ") + name + "=" + place + ":" + type;
+    if (type.empty() || place.empty() || n > most)
+      out.left_out.push_back(name + " (" + std::string(one) + ")");
+    else
+      out.fetch += (out.fetch.empty() ? "" : " ") + name + "=" + place + ":" + type;
     if (n > most) break;
   }
   return out;
@@ -187,6 +190,8 @@ UsdtArguments usdt_arguments(std::string_view arguments, Machine machine) {
 
 result<std::vector<UsdtNote>> usdt_notes(const std::string& path) {
   const auto fd = RS_TRY(sys::open_regular(path));
+  Budget budget;
+  RS_TRY(judge_elf(fd.get(), path, budget));
   elf_version(EV_CURRENT);
   const std::unique_ptr<Elf, ElfEnd> elf(elf_begin(fd.get(), ELF_C_READ, nullptr));
   size_t names = 0;

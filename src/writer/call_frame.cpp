@@ -358,7 +358,7 @@ FrameFound find_frame_row(u64 address, FrameRow& row) noexcept {
   return find_tables(object, tables) ? find_frame_row(tables, address, row) : FrameFound::no_row;
 }
 
-FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row) noexcept {
+FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row, u64* bytes) noexcept {
   const u8 *const base = tables.header, *const begin = tables.begin, *const end = tables.end;
   TableReader header{base, end};
   const u8 version = header.take<u8>(), frame_encoding = header.take<u8>(), count_encoding = header.take<u8>(),
@@ -392,6 +392,7 @@ FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row)
   const u64 first = fde.pointer(cie.encoding), range = fde.pointer(cie.encoding & 0x0F, false);
   if (!fde.good || address - first >= range) return FrameFound::no_row;
   if (cie.augmented) fde.skip(fde.uleb());
+  if (bytes != nullptr) *bytes = length + static_cast<u64>(cie.code.end - cie.code.at);
   Machine machine{cie, {}, {}, {}, KeptRows(begin)};
   machine.row.is_signal = cie.is_signal;
   machine.row.cfa_unknown = true;

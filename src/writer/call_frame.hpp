@@ -61,7 +61,8 @@ bool find_tables(const MappedObject& object, FrameTables& tables) noexcept;
 enum class FrameFound : u8 { yes, no_object, no_row };
 // The row for the instruction at `address`.
 FrameFound find_frame_row(u64 address, FrameRow& row) noexcept;
-FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row) noexcept;
+// bytes: of the tables that were run through.
+FrameFound find_frame_row(const FrameTables& tables, u64 address, FrameRow& row, u64* bytes = nullptr) noexcept;
 
 // Computes a DWARF expression. load(address, value): false if nothing can be read there.
 using LoadWord = bool (*)(void* context, u64 address, u64& value) noexcept;

@@ -1,4 +1,5 @@
 // The kernel's ring of samples made by hand, and events packed into sub-buffers.
+#include <elf.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
 #include <linux/perf_event.h>
@@ -6,10 +7,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
-#include <fstream>
 #include <sstream>
 
 #include "kernel/perf_ring.hpp"
@@ -202,6 +204,94 @@ TEST(SampleWalk, TheSameAsTheCLibrarys) {
     EXPECT_EQ(walk.frames(sample, 4, frames), StackEnd::depth);
     EXPECT_EQ(frames.size(), 4u);
   }
+}
+
+// Each second has a budget: what does not fit is skipped, counted, and followed in the next.
+TEST(SampleWalk, AProcessOfManyFilesTakesItsShareOfASecond) {
+  if (perf_registers == 0) GTEST_SKIP() << "no walks for this processor";
+  const Copy copy = deeper<5>(20000);
+  u64 now = 5'000'000'000;
+  SampleWalk walk([&now] { return now; });
+  map_this_process(walk);
+  // Other processes map files that are ELF files by their first bytes, and run in each of them.
+  const std::string folder = std::filesystem::temp_directory_path() / ("ringside-many-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const u64 files = 3000;
+  for (u64 i = 0; i < files; ++i) {
+    const std::string path = folder + "/" + std::to_string(i);
+    std::ofstream(path) << "\x7f"
+                           "ELF";
+    walk.map(pid + 7, {0x10000 * (i + 1), 0x10000 * (i + 1) + 0x1000, 0}, path, "");
+  }
+  std::vector<u64> frames;
+  u64 followed = 0;
+  for (u64 i = 0; i < files; ++i) {
+    PerfRecord sample;
+    sample.pid = pid + 7;
+    sample.registers = {0x10000 * (i + 1) + 8, 0x100000, 0x100000, 0};
+    frames.clear();
+    const u64 before = walk.skipped().stacks;
+    (void)walk.frames(sample, 64, frames);
+    EXPECT_EQ(frames.size(), 1u);
+    followed += walk.skipped().stacks == before ? 1 : 0;
+  }
+  EXPECT_GT(followed, 100u);
+  EXPECT_LT(followed, files) << "a second is not for all of them";
+  EXPECT_EQ(walk.skipped().stacks, files - followed);
+  frames.clear();
+  EXPECT_EQ(walk.frames(copy.sample, 100, frames), StackEnd::no_table) << "nothing is left of this second";
+  now += 1'000'000'000;
+  frames.clear();
+  EXPECT_EQ(walk.frames(copy.sample, 100, frames), StackEnd::complete);
+  EXPECT_GT(frames.size(), 2u);
+  std::filesystem::remove_all(folder);
+}
+
+// A segment of 256 MiB that is a hole, as ten files have it: nothing of it is read, and memory is not taken for it.
+TEST(SampleWalk, TablesThatAreHolesAreNotRead) {
+  if (perf_registers == 0) GTEST_SKIP() << "no walks for this processor";
+  const std::string folder = std::filesystem::temp_directory_path() / ("ringside-holes-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_ident[EI_VERSION] = EV_CURRENT;
+  header.e_type = ET_DYN;
+  header.e_machine = EM_X86_64;
+  header.e_version = EV_CURRENT;
+  header.e_ehsize = sizeof header;
+  header.e_phoff = sizeof header;
+  header.e_phentsize = sizeof(Elf64_Phdr);
+  header.e_phnum = 2;
+  const u64 size = u64{256} << 20;
+  const Elf64_Phdr parts[] = {{PT_LOAD, PF_R | PF_X, 0, 0, 0, size, size, 4096},
+                              {PT_GNU_EH_FRAME, PF_R, 0x1000, 0x1000, 0, 16, 16, 4}};
+  SampleWalk walk;
+  for (u64 i = 0; i < 10; ++i) {
+    const std::string path = folder + "/" + std::to_string(i);
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(&header), sizeof header)
+        .write(reinterpret_cast<const char*>(parts), sizeof parts);
+    std::filesystem::resize_file(path, size);
+    walk.map(pid, {0x100000 * (i + 1), 0x100000 * (i + 1) + 0x1000, 0}, path, "");
+  }
+  const auto resident = [] {
+    std::ifstream in("/proc/self/statm");
+    u64 all = 0, pages = 0;
+    in >> all >> pages;
+    return pages * page_size;
+  };
+  const u64 before = resident();
+  for (u64 i = 0; i < 10; ++i) {
+    PerfRecord sample;
+    sample.pid = pid;
+    sample.registers = {0x100000 * (i + 1) + 8, 0x1000, 0x1000, 0};
+    std::vector<u64> frames;
+    EXPECT_NE(walk.frames(sample, 64, frames), StackEnd::complete);
+  }
+  EXPECT_LT(resident(), before + (u64{16} << 20));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(SampleWalk, WhatCannotBeFollowedEndsIt) {

@@ -1,0 +1,200 @@
+#include "stacks/demangle.hpp"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "sys/text.hpp"
+
+namespace ringside {
+namespace {
+
+// "int n::f<char>(int) const" -> "n::f<char>": without parameters and type, as debuggers and profilers show it.
+std::string short_name(std::string name) {
+  std::string clone;
+  if (const size_t at = name.find(" [clone"); at != std::string::npos) {
+    clone = name.substr(at);
+    name.erase(at);
+  }
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view suffix : {" const", " volatile", " &&", " &"}) {
+      if (!name.ends_with(suffix)) continue;
+      name.erase(name.size() - suffix.size());
+      again = true;
+    }
+  }
+  if (name.ends_with(")")) {
+    size_t at = name.size(), depth = 0;
+    while (at-- != 0) {
+      if (name[at] == ')') ++depth;
+      if (name[at] == '(' && --depth == 0) break;
+    }
+    if (at != 0 && at < name.size() && !name.ends_with("(anonymous namespace)")) name.erase(at);
+  }
+  size_t begin = 0;
+  int depth = 0;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    if (depth == 0 && name.compare(i, 8, "operator") == 0 && (i == 0 || name[i - 1] == ':' || name[i - 1] == ' ')) break;
+    if (c == '<' || c == '(' || c == '{' || c == '[') ++depth;
+    if (c == '>' || c == ')' || c == '}' || c == ']') --depth;
+    if (c == ' ' && depth == 0) begin = i + 1;
+  }
+  return begin < name.size() ? name.substr(begin) + clone : name + clone;
+}
+
+// Rust's older mangling is C++'s, with a hash behind the name and escapes in it: "core..ops$LT$T$GT$::f::h0123456789abcdef".
+// Empty: the name is none of these.
+std::string rust_name(std::string_view text) {
+  constexpr size_t hash = 16;
+  const size_t end = text.rfind("::h");
+  if (end == text.npos || text.size() != end + 3 + hash || text.find_first_not_of("0123456789abcdef", end + 3) != text.npos)
+    return "";
+  static constexpr std::pair<std::string_view, char> escapes[] = {{"SP", '@'}, {"BP", '*'}, {"RF", '&'}, {"LT", '<'},
+                                                                  {"GT", '>'}, {"LP", '('}, {"RP", ')'}, {"C", ','}};
+  // The character of an escape; 0: it is none.
+  const auto escaped = [](std::string_view word) {
+    for (const auto& [known, c] : escapes)
+      if (word == known) return c;
+    u32 code = 0;
+    const char* const past = word.data() + word.size();
+    const bool is_number = word.size() > 1 && word[0] == 'u' && std::from_chars(word.data() + 1, past, code, 16).ptr == past;
+    return is_number && code >= 0x20 && code < 0x7F ? static_cast<char>(code) : '\0';
+  };
+  std::string out;
+  for (size_t i = 0; i < end;) {
+    const bool begins = i == 0 || (i >= 2 && text.compare(i - 2, 2, "::") == 0);
+    if (begins && text.compare(i, 2, "_$") == 0) ++i;
+    const size_t close = text[i] == '$' ? text.find('$', i + 1) : text.npos;
+    if (const char c = close < end ? escaped(text.substr(i + 1, close - i - 1)) : '\0'; c != 0) {
+      out += c;
+      i = close + 1;
+    } else if (text.compare(i, 2, "..") == 0) {
+      out += "::";
+      i += 2;
+    } else {
+      out += text[i++];
+    }
+  }
+  return out;
+}
+
+// ---- How large a name can become.
+
+constexpr u64 most_expanded = u64{1} << 22;  // of one name
+constexpr size_t longest_mangled = 16384;    // a demangler takes 64 times as much from the stack
+constexpr size_t most_repeated = 128;        // different parts
+constexpr size_t most_of_each = 64;          // different template parameters; compilers' names have fewer than ten
+
+constexpr u64 add(u64 a, u64 b) { return a + b < a ? ~u64{0} : a + b; }
+constexpr u64 times(u64 a, u64 b) { return a != 0 && b > ~u64{0} / a ? ~u64{0} : a * b; }
+
+// A part of a name: its size, and how often it names each template parameter.
+struct Part {
+  u64 size = 0;
+  std::array<u64, most_of_each> parameters{};
+  void operator+=(const Part& other) {
+    size = add(size, other.size);
+    for (size_t i = 0; i < most_of_each; ++i) parameters[i] = add(parameters[i], other.parameters[i]);
+  }
+};
+
+// "S12_", "T_": the number behind the letter, and behind what it ends. "S_" has the number 0, "S0_" has 1.
+bool read_reference(std::string_view name, size_t& at, u32 base, u64& number) {
+  size_t end = at + 1;
+  number = 0;
+  for (; end < name.size() && name[end] != '_'; ++end) {
+    const char c = name[end];
+    const u32 digit = c >= '0' && c <= '9'   ? static_cast<u32>(c - '0')
+                      : c >= 'A' && c <= 'Z' ? static_cast<u32>(c - 'A') + 10
+                                             : 99;
+    if (digit >= base || number > 1'000'000) return false;
+    number = number * base + digit;
+  }
+  if (end == name.size()) return false;
+  number += end == at + 1 ? 0 : 1;
+  at = end + 1;
+  return true;
+}
+
+}  // namespace
+
+// The grammar is not needed. "S<number>_" repeats a part that was complete when the number, or a larger one, was first used: it
+// is no longer than what stands in front of that. "T<number>_" is an argument, which is no longer than all of the name. What is
+// behind "Dp" or "sp" is repeated for each element of a pack, and a pack begins with "J".
+u64 demangled_size(std::string_view name) noexcept {
+  constexpr u64 of_a_letter = 8;  // "Sa" is std::allocator
+  Part all;
+  std::vector<std::pair<u64, Part>> first;  // by the number of its first use, in the name's order
+  u64 elements = 1, expansions = 0, conversions = 0;
+  bool in_pack = false;
+  for (size_t at = 0; at < name.size();) {
+    if (all.size > most_expanded) return ~u64{0};
+    elements += in_pack ? 1 : 0;
+    const char c = name[at];
+    u64 number = 0;
+    if (size_t behind = at; c == 'S' && read_reference(name, behind, 36, number)) {
+      const auto used = std::find_if(first.begin(), first.end(), [&](const auto& one) { return one.first == number; });
+      if (used == first.end()) {
+        const auto later = std::find_if(first.begin(), first.end(), [&](const auto& one) { return one.first > number; });
+        if (first.size() == most_repeated) return ~u64{0};
+        first.emplace_back(number, later != first.end() && later->second.size < all.size ? later->second : all);
+        all += Part(first.back().second);
+      } else {
+        all += Part(used->second);
+      }
+      at = behind;
+    } else if (behind = at; c == 'T' && read_reference(name, behind, 36, number)) {
+      if (number >= most_of_each) return ~u64{0};
+      all.parameters[number] = add(all.parameters[number], 1);
+      all.size = add(all.size, 1);
+      at = behind;
+    } else if (c >= '0' && c <= '9' && (at == 0 || name[at - 1] != 'L')) {
+      size_t length = 0;
+      const auto [end, code] = std::from_chars(name.data() + at, name.data() + name.size(), length);
+      const auto digits = static_cast<size_t>(end - (name.data() + at));
+      if (code != std::errc() || length > name.size() - at - digits) length = 0;
+      all.size = add(all.size, digits + length);
+      at += digits + length;
+    } else {
+      const std::string_view two = name.substr(at, 2);
+      in_pack = in_pack || c == 'J';
+      expansions += two == "Dp" || two == "sp" ? 1 : 0;
+      conversions += two == "cv" ? 1 : 0;
+      all.size = add(all.size, of_a_letter);
+      ++at;
+    }
+  }
+  u64 size = all.size;
+  for (const u64 uses : all.parameters) size = times(size, 1 + uses);
+  for (u64 i = 0; i < expansions; ++i) size = times(size, 1 + elements);
+  return conversions > 60 ? ~u64{0} : times(size, u64{1} << conversions);  // a demangler may read behind "cv" twice
+}
+
+std::string demangled(std::string_view name, Budget& budget, bool* left_out) {
+  std::string out;
+  if (name.starts_with("_Z")) {
+    const bool may_look = name.size() <= longest_mangled && budget.step(8 * name.size());
+    const u64 size = may_look ? demangled_size(name) : ~u64{0};
+    const bool fits = size <= most_expanded && budget.step(size);
+    const std::string mangled(fits ? name : "");
+    if (left_out != nullptr) *left_out = !fits;
+    int status = -1;
+    char* const text = fits ? abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status) : nullptr;
+    if (status == 0 && text != nullptr) out = rust_name(text);
+    if (status == 0 && text != nullptr && out.empty()) out = short_name(text);
+    std::free(text);
+  }
+  if (out.empty()) out = name;
+  if (out.size() > longest_name) out.erase(longest_name);
+  return sys::printable(out);
+}
+
+}  // namespace ringside

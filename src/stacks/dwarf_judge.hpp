@@ -1,0 +1,39 @@
+// Judges parts of debugging information before libdw expands them: lists of abbreviations, which it unpacks for each unit anew,
+// and tables of lines, whose rows are 100 times as large as what stands for them.
+#pragma once
+#include <elfutils/libdw.h>
+
+#include <map>
+#include <ringside/base/types.hpp>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "sys/budget.hpp"
+
+namespace ringside {
+
+class DwarfJudge {
+ public:
+  explicit DwarfJudge(Budget& budget) : budget_(budget) {}
+
+  // Whether its units may be listed.
+  bool may_list(Dwarf* dwarf);
+  // How many steps it takes to read an entry of this unit; 0: its entries may not be looked at.
+  u64 weight(Dwarf_CU* unit);
+  // Whether libdw may read the lines of this unit, and the names of its files.
+  bool may_read_lines(Dwarf_Die& unit);
+
+ private:
+  struct Sections {
+    Bytes info, types, abbreviations, lines, strings, line_strings;
+  };
+  const Sections& sections_of(Dwarf* dwarf);
+
+  Budget& budget_;
+  std::map<const void*, Sections> sections_;
+  std::unordered_map<const void*, u64> weights_;            // by unit
+  std::set<std::pair<const void*, u64>> lines_, no_lines_;  // by file and offset
+};
+
+}  // namespace ringside
