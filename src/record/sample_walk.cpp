@@ -1,7 +1,6 @@
 #include "record/sample_walk.hpp"
 
 #include <elfutils/libdwelf.h>
-#include <fmt/format.h>
 #include <gelf.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
@@ -9,6 +8,7 @@
 
 #include <cstring>
 
+#include "stacks/judged.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
 
@@ -38,6 +38,12 @@ bool load_word(void* context, u64 address, u64& value) noexcept {
   }
   std::memcpy(&value, copy.bytes.data + (address - copy.begin), sizeof value);
   return true;
+}
+
+// Not the device: that of overlayfs and of btrfs is another one here than in the kernel's records.
+bool has_inode(int fd, u64 wanted) {
+  struct stat st {};
+  return wanted == 0 || (fstat(fd, &st) == 0 && st.st_ino == wanted);
 }
 
 }  // namespace
@@ -133,17 +139,17 @@ SampleWalk::SampleWalk() : none_(std::make_unique<File>()) {}
 SampleWalk::~SampleWalk() = default;
 
 // The process may have another root than this one; when it is gone, its file is most likely still here.
-SampleWalk::File* SampleWalk::file_of(i32 pid, const std::string& path, const std::string& build_id) {
-  const auto [at, fresh] = files_.try_emplace(build_id + "\n" + path);
+SampleWalk::File* SampleWalk::file_of(i32 pid, const std::string& path, const std::string& build_id, u64 inode) {
+  const auto [at, fresh] = files_.try_emplace((build_id.empty() ? std::to_string(inode) : build_id) + "\n" + path);
   if (!fresh) return at->second.get();
   at->second = std::make_unique<File>();
   File& file = *at->second;
   if (path == "[vdso]") {
     file.read_vdso();
   } else if (!path.empty() && path[0] == '/' && path[1] != '/' && bytes_ < most_bytes) {
-    for (const std::string& name : {fmt::format("/proc/{}/root{}", pid, path), path}) {
-      const auto fd = sys::open_regular(name);
-      if (fd) file.read(fd->get(), build_id);
+    for (const i32 root : {pid, 0}) {
+      const auto fd = open_judged(path, {.pid = root});
+      if (fd && (!build_id.empty() || has_inode(fd->get(), inode))) file.read(fd->get(), build_id);
       if (file.tables.header != nullptr) break;
       file.code.clear();
     }
@@ -162,7 +168,7 @@ void SampleWalk::map(i32 pid, const Place& place, std::string_view path, std::st
   auto at = maps->lower_bound(place.start);
   if (at != maps->begin() && std::prev(at)->second.place.end > place.start) --at;
   while (at != maps->end() && at->first < place.end) at = maps->erase(at);
-  (*maps)[place.start] = {place, file_of(pid, std::string(path), std::string(build_id))};
+  (*maps)[place.start] = {place, file_of(pid, std::string(path), std::string(build_id), place.inode)};
 }
 
 const FrameRow* SampleWalk::row_at(const Maps& maps, u64 address) const {

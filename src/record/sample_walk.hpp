@@ -6,7 +6,7 @@
 //   StackEnd end = walk.frames(sample, most, out);                // appends, innermost first
 //
 // Files and stacks are hostile: every read is bounded, and what cannot be followed ends the walk. A file with another build id
-// than the kernel saw is not used.
+// or, without one, with another inode than the kernel saw is not used.
 #pragma once
 #include <map>
 #include <memory>
@@ -26,6 +26,7 @@ class SampleWalk {
   struct Place {
     u64 start = 0, end = 0;
     u64 offset = 0;  // in the file
+    u64 inode = 0;   // of the file; 0: unknown
   };
   SampleWalk();
   ~SampleWalk();
@@ -42,11 +43,11 @@ class SampleWalk {
     File* file = nullptr;
   };
   using Maps = std::map<u64, Map>;  // by start; shared with a parent until one of the two changes
-  File* file_of(i32 pid, const std::string& path, const std::string& build_id);
+  File* file_of(i32 pid, const std::string& path, const std::string& build_id, u64 inode);
   const FrameRow* row_at(const Maps& maps, u64 address) const;
 
   std::unordered_map<i32, std::shared_ptr<Maps>> processes_;
-  std::unordered_map<std::string, std::unique_ptr<File>> files_;  // by path and build id
+  std::unordered_map<std::string, std::unique_ptr<File>> files_;  // by build id, or inode, and path
   std::unique_ptr<File> none_;                                     // of all that have no tables, or cannot be read
   u64 bytes_ = 0;                                                  // of all files
 };

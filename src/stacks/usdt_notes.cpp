@@ -1,7 +1,6 @@
 #include "stacks/usdt_notes.hpp"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <gelf.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "stacks/judged.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -186,7 +186,7 @@ UsdtArguments usdt_arguments(std::string_view arguments, Machine machine) {
 }
 
 result<std::vector<UsdtNote>> usdt_notes(const std::string& path) {
-  const auto fd = RS_TRY(sys::open_regular(path));
+  const auto fd = RS_TRY(open_judged(path));
   elf_version(EV_CURRENT);
   const std::unique_ptr<Elf, ElfEnd> elf(elf_begin(fd.get(), ELF_C_READ, nullptr));
   size_t names = 0;
