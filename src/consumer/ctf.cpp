@@ -8,13 +8,14 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <vector>
 
 #include "consumer/installed.hpp"
+#include "stacks/judged.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
+#include "sys/try.hpp"
 
 extern char** environ;
 
@@ -25,10 +26,9 @@ namespace fs = std::filesystem;
 
 // Text begins with a comment, packets with a magic number, in the byte order of the trace.
 bool is_metadata(const fs::path& file) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return false;
+  const auto opened = open_judged(fs::absolute(file));
   char head[10] = {};
-  std::ifstream(file, std::ios::binary).read(head, sizeof head);
+  if (!opened || ::read(opened->get(), head, sizeof head) <= 0) return false;
   return std::memcmp(head, "/* CTF 1.", 9) == 0 || std::memcmp(head, "\x57\x1d\xd1\x75", 4) == 0 ||
          std::memcmp(head, "\x75\xd1\x1d\x57", 4) == 0;
 }
@@ -42,6 +42,18 @@ bool has_metadata(const fs::path& dir, int depth, int& left) {
     if (!at->is_symlink(gone) && at->is_directory(gone) && has_metadata(at->path(), depth - 1, left)) return true;
   }
   return false;
+}
+
+// babeltrace2 opens all files below a directory, whatever they are.
+result<void> judge_files(const fs::path& dir) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(dir, error), none; !error && at != none; at.increment(error)) {
+    std::error_code gone;
+    if (!at->is_symlink(gone) && at->is_directory(gone)) continue;
+    if (const auto file = open_judged(at->path()); !file)
+      return refuse(std::errc::invalid_argument, "will not read the CTF trace " + dir.string() + ": " + file.error().sentence);
+  }
+  return error ? fail(error.value(), "cannot list the CTF trace " + dir.string()) : result<void>();
 }
 
 }  // namespace
@@ -68,6 +80,7 @@ bool is_ctf(const std::string& dir) {
 }
 
 result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::string& ctf) {
+  RS_TRY(judge_files(fs::absolute(ctf)));
   const char* const tmp = std::getenv("TMPDIR");
   std::string dir = std::string(tmp != nullptr && *tmp != 0 ? tmp : "/tmp") + "/ringside-ctf-XXXXXX";
   if (mkdtemp(dir.data()) == nullptr)

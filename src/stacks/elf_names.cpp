@@ -487,8 +487,8 @@ void ElfNames::Inside::set_alternate() {
   }
 }
 
-// libdw has no way to take a descriptor of the file that a skeleton names: it opens that by its path, later. So no other user may
-// be able to put another one there.
+// libdw has no way to take a descriptor of the file that a skeleton names: it opens that by its path, later. So no other user
+// may be able to put another one there.
 bool ElfNames::Inside::may_open_split(Dwarf_Die& skeleton) {
   const auto text = [&](unsigned which, unsigned older) {
     Dwarf_Attribute attribute;

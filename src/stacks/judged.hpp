@@ -1,6 +1,6 @@
-// Files that a trace names: programs, libraries, their debug files, perf maps. Such a name is a stranger's, and opening can act:
-// closing tracefs's free_buffer shrinks a ring, /dev/watchdog restarts the machine, a FIFO never answers. So every name that
-// comes from a trace, or from a file that a trace names, is opened here and nowhere else (tools/check_opens):
+// Files that a trace names: programs, libraries, their debug files, perf maps. Such a name is a stranger's, and opening can
+// act: closing tracefs's free_buffer shrinks a ring, /dev/watchdog restarts the machine, a FIFO never answers. So every name
+// that comes from a trace, or from a file that a trace names, is opened here and nowhere else (tools/check_opens):
 //
 //   auto file = open_judged("/usr/bin/g++");               // open to read
 //   auto file = open_judged("/usr/bin/g++", {.pid = 77});  // of process 77, which may have another root

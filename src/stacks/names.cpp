@@ -29,11 +29,7 @@ bool is_file(const std::string& path) {
 }
 
 // Anybody may have written /tmp/perf-PID.map: it is taken from root, this user, or the user of the process, if that lives.
-bool is_trusted(uid_t owner, i32 pid) {
-  struct stat process {};
-  return owner == 0 || owner == geteuid() ||
-         (stat(("/proc/" + std::to_string(pid)).c_str(), &process) == 0 && process.st_uid == owner);
-}
+bool is_trusted(uid_t owner, i32 pid) { return owner == 0 || owner == geteuid() || sys::is_user_of(owner, pid); }
 
 // The lines of a map; empty: there is none. problem: a sentence, if not all of it is used.
 std::string read_perf_map(const std::string& path, i32 pid, std::string& problem) {

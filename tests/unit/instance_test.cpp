@@ -241,7 +241,8 @@ TEST_F(InstanceTest, SnapshotTakesTheContentOut) {
   EXPECT_FALSE(snapshot->events().empty());
 }
 
-// Threads that come while a snapshot is taken have no ring in it: "cannot open the folder of ring 14", though nothing was missing.
+// Threads that come while a snapshot is taken have no ring in it: "cannot open the folder of ring 14", though nothing was
+// missing.
 TEST_F(InstanceTest, SnapshotsWhileThreadsComeAndGoAreWhole) {
   auto instance = make("a", 64 << 10);
   ASSERT_EQ(ringside_open("a"), 0);

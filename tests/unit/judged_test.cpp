@@ -106,7 +106,14 @@ TEST_F(Judged, AKernelsRingKeepsItsSize) {
   std::ofstream(instance + "/buffer_size_kb") << "256";
   const std::string before = size(), path = instance + "/free_buffer";
   EXPECT_GE(std::stoi(before), 256);
-  EXPECT_THAT(text_of(path), HasSubstr("its file system, tracefs, is none"));
+  EXPECT_THAT(text_of(path), HasSubstr("its file system, sysfs, is none"));
+  const std::string bound = dir + "/bound";  // with ordinary directories on the way
+  fs::create_directory(bound);
+  if (mount(instance.c_str(), bound.c_str(), nullptr, MS_BIND, nullptr) == 0) {
+    EXPECT_THAT(text_of(bound + "/free_buffer"), HasSubstr("its file system, tracefs, is none"));
+    EXPECT_THAT(text_of(bound + "/free_buffer", {.pid = getpid()}), HasSubstr("its file system, tracefs, is none"));
+    EXPECT_EQ(umount2(bound.c_str(), MNT_DETACH), 0);
+  }
   EXPECT_FALSE(ElfNames::open(path, ""));
   EXPECT_FALSE(usdt_notes(path));
   SampleWalk walk;

@@ -176,8 +176,8 @@ void map_this_process(SampleWalk& walk, const std::string& build_id = "", u64 ad
   for (std::string line; std::getline(maps, line);) {
     SampleWalk::Place place;
     char rights[5] = "", path[4096] = "";
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %*s %lu %4095s", &place.start, &place.end, rights, &place.offset, &place.inode,
-                    path) >= 4 &&
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %*s %lu %4095s", &place.start, &place.end, rights, &place.offset,
+                    &place.inode, path) >= 4 &&
         rights[2] == 'x') {
       place.inode += add_to_inode;
       walk.map(pid, place, path, build_id);
