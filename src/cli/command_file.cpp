@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "stacks/judged.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::cli {
@@ -91,7 +92,9 @@ result<std::string> find_command(const std::string& name) {
 std::string why_preload_fails(const std::string& path) {
   std::string file = path;
   for (int depth = 0; depth < 2; ++depth) {
-    const sys::Fd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    sys::Fd fd;
+    if (depth == 0) fd = sys::Fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    else if (auto named = open_judged(file)) fd = std::move(*named);  // by the program
     struct stat st {};
     if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
     if (gains_rights(fd.get(), st))

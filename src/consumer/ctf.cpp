@@ -9,14 +9,15 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <vector>
 
 #include "consumer/installed.hpp"
+#include "stacks/judged.hpp"
 #include "sys/budget.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
+#include "sys/try.hpp"
 
 extern char** environ;
 
@@ -27,10 +28,9 @@ namespace fs = std::filesystem;
 
 // Text begins with a comment, packets with a magic number, in the byte order of the trace.
 bool is_metadata(const fs::path& file) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return false;
+  const auto opened = open_judged(fs::absolute(file));
   char head[10] = {};
-  std::ifstream(file, std::ios::binary).read(head, sizeof head);
+  if (!opened || ::read(opened->get(), head, sizeof head) <= 0) return false;
   return std::memcmp(head, "/* CTF 1.", 9) == 0 || std::memcmp(head, "\x57\x1d\xd1\x75", 4) == 0 ||
          std::memcmp(head, "\x75\xd1\x1d\x57", 4) == 0;
 }
@@ -66,6 +66,18 @@ void limit(pid_t child, const std::string& ctf) {
   prlimit(child, RLIMIT_CPU, &time, nullptr);
 }
 
+// babeltrace2 opens all files below a directory, whatever they are.
+result<void> judge_files(const fs::path& dir) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(dir, error), none; !error && at != none; at.increment(error)) {
+    std::error_code gone;
+    if (!at->is_symlink(gone) && at->is_directory(gone)) continue;
+    if (const auto file = open_judged(at->path()); !file)
+      return refuse(std::errc::invalid_argument, "will not read the CTF trace " + dir.string() + ": " + file.error().sentence);
+  }
+  return error ? fail(error.value(), "cannot list the CTF trace " + dir.string()) : result<void>();
+}
+
 }  // namespace
 
 // The head of a paragraph stands at the margin; its lines are wrapped and indented.
@@ -90,6 +102,7 @@ bool is_ctf(const std::string& dir) {
 }
 
 result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::string& ctf) {
+  RS_TRY(judge_files(fs::absolute(ctf)));
   const char* const tmp = std::getenv("TMPDIR");
   std::string dir = std::string(tmp != nullptr && *tmp != 0 ? tmp : "/tmp") + "/ringside-ctf-XXXXXX";
   if (mkdtemp(dir.data()) == nullptr)

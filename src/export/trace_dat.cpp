@@ -288,10 +288,11 @@ class DatWriter {
 
   // Empty: it is not the expected file.
   static sys::Fd open_whole(const SubBufferFile& whole) {
-    auto file = sys::open_regular(whole.path);
+    const auto at = sys::open_parent(whole.path);
+    sys::Fd file = at ? sys::open_beneath(at->dir.get(), at->name.c_str(), O_RDONLY) : sys::Fd();
     struct stat st {};
-    const bool same = file && fstat(file->get(), &st) == 0 && st.st_dev == whole.device && st.st_ino == whole.inode;
-    return same ? std::move(*file) : sys::Fd();
+    const bool same = file && fstat(file.get(), &st) == 0 && st.st_dev == whole.device && st.st_ino == whole.inode;
+    return same ? std::move(file) : sys::Fd();
   }
 
   // Whether a file's sub-buffers can be copied unchanged.

@@ -162,6 +162,27 @@ result<void> link_formats(int from, int to, const std::vector<EventInfo>& events
 
 }  // namespace
 
+namespace {
+
+// The table of rings in a copy of `instance`: those that were taken out, ascending, and no others. Threads came meanwhile.
+result<void> keep_rings(int copied, const std::vector<u32>& taken, const std::string& to) {
+  u64 end = 0;
+  bool good = pread(copied, &end, sizeof end, offsetof(InstanceControl, nr_rings)) == sizeof end;
+  for (u32 n = 0; good && n < std::min<u64>(end, most_rings); ++n) {
+    const auto at = static_cast<off_t>(ring_table_at + n * sizeof(RingEntry) + offsetof(RingEntry, state));
+    u64 state = 0;
+    good = pread(copied, &state, sizeof state, at) == sizeof state;
+    const RingState is = state_of(state);
+    const bool kept = std::binary_search(taken.begin(), taken.end(), n);
+    if (kept ? is == RingState::live || is == RingState::retired : is == RingState::never || is == RingState::empty) continue;
+    state = kept ? pack_state(RingState::retired, 0) : pack_state(RingState::empty, 0);  // its next owner has claimed it
+    good = good && pwrite(copied, &state, sizeof state, at) == sizeof state;
+  }
+  return good ? result<void>() : fail(errno, "cannot write the rings of " + to);
+}
+
+}  // namespace
+
 bool Instance::has_snapshot() const { return static_cast<bool>(sys::open_owned(dir_.get(), "snapshot/instance", O_RDONLY)); }
 
 result<void> Instance::drop_snapshot() {
@@ -230,13 +251,19 @@ result<std::string> Instance::snapshot() {
       return tl::unexpected(copied.error());
   // After a failure, the rings that were taken out are not lost: they are the snapshot.
   result<void> done;
-  size_t taken = 0;
-  for (; taken < all.size() && (done = take_out(all[taken], views[taken], copy.get())); ++taken) views[taken].unlock();
-  if (!done && taken == 0) return tl::unexpected(done.error());
+  std::vector<u32> taken;
+  for (size_t n = 0; n < all.size() && (done = take_out(all[n], views[n], copy.get())); ++n) {
+    views[n].unlock();
+    taken.push_back(all[n].name.ring);
+  }
+  if (!done && taken.empty()) return tl::unexpected(done.error());
+  const sys::Fd copied = sys::open_owned(copy.get(), "instance.new", O_RDWR);
+  if (!copied) return sys::fail_beneath(errno, "cannot open " + to + "/instance.new");
+  RS_TRY(keep_rings(copied.get(), taken, to));
   if (renameat(copy.get(), "instance.new", copy.get(), "instance") != 0) return sys::fail_beneath(errno, "cannot finish " + to);
   if (!done) {
     Error error = done.error();
-    error.sentence += "; " + std::to_string(taken) + " of " + std::to_string(all.size()) +
+    error.sentence += "; " + std::to_string(taken.size()) + " of " + std::to_string(all.size()) +
                       " rings had been taken out before: they are in " + to;
     return tl::unexpected(std::move(error));
   }

@@ -79,6 +79,8 @@ bool read_record(const perf_event_header& header, Bytes record, bool with_stack,
       r.start = at<u64>(record, 16), r.size = at<u64>(record, 24), r.offset = at<u64>(record, 32);
       if ((header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID) != 0)
         r.build_id = {record.data + 44, std::min<size_t>(record.data[40], 20)};
+      else
+        r.inode = at<u64>(record, 48);
       r.text = text_at(record, map_texts, end);
       return true;
     case PERF_RECORD_COMM:

@@ -28,6 +28,7 @@ struct PerfRecord {
   Registers registers{};          // the user's; pc 0: it has none
   Bytes stack{};                  // from registers.sp on
   u64 start = 0, size = 0, offset = 0;  // map
+  u64 inode = 0;      // of the file; 0: unknown, as where the build id is known
   Bytes build_id{};
   std::string_view text{};        // map: the path; name: the thread's
   u64 lost = 0;                   // records that had no room in front of this one

@@ -203,7 +203,7 @@ void SampleFeed::look_at(RecordingRun& run, i32 pid) {
     std::string file = line.substr(std::min<size_t>(static_cast<size_t>(behind), line.size()));
     if (file.empty()) file = "//anon";  // as perf's records have it
     const std::string id = inode != 0 ? build_id_of(maps.get(), start, fmt::format("{} {} {}", device, inode, file)) : "";
-    write_map(run, outs_.back(), mapped_before_, pid, start, end - start, offset, id, file);
+    write_map(run, outs_.back(), mapped_before_, pid, start, end - start, offset, id, file, inode);
   }
 }
 
@@ -231,8 +231,8 @@ void SampleFeed::lose(RecordingRun& run, Out& out, u64 records) {
 }
 
 void SampleFeed::write_map(RecordingRun& run, Out& out, u64 time, i32 pid, u64 start, u64 size, u64 offset,
-                           std::string_view build_id, std::string_view path) {
-  if (walk_ && size != 0) walk_->map(pid, {start, start + size, offset}, path, build_id);
+                           std::string_view build_id, std::string_view path, u64 inode) {
+  if (walk_ && size != 0) walk_->map(pid, {start, start + size, offset, inode}, path, build_id);
   path = path.substr(0, longest_path);
   constexpr u32 texts = 48;
   const u64 words[] = {code_map_id | static_cast<u64>(static_cast<u32>(pid)) << 32, static_cast<u32>(pid), start, size, offset};
@@ -289,7 +289,7 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
     case Kind::map:
       if (record.pid > 0 && record.size != 0)
         write_map(run, out, time_of(record), record.pid, record.start, record.size, record.offset, sys::hex(record.build_id),
-                  record.text);
+                  record.text, record.inode);
       break;
     case Kind::name:
       know(record.pid, record.tid, record.text);

@@ -64,7 +64,7 @@ class SampleFeed final : public Feed {
   void take_sample(RecordingRun& run, const PerfRecord& record, Out& out);
   void lose(RecordingRun& run, Out& out, u64 records);
   void write_map(RecordingRun& run, Out& out, u64 time, i32 pid, u64 start, u64 size, u64 offset, std::string_view build_id,
-                 std::string_view path);
+                 std::string_view path, u64 inode = 0);
   void look_at_processes(RecordingRun& run);
   void look_at(RecordingRun& run, i32 pid);
   void know(i32 pid, i32 tid, std::string_view name);

@@ -1,7 +1,6 @@
 #include "record/sample_walk.hpp"
 
 #include <elfutils/libdwelf.h>
-#include <fmt/format.h>
 #include <gelf.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "stacks/elf_judge.hpp"
+#include "stacks/judged.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
 
@@ -43,6 +43,12 @@ bool load_word(void* context, u64 address, u64& value) noexcept {
   return true;
 }
 
+// Not the device: that of overlayfs and of btrfs is another one here than in the kernel's records.
+bool has_inode(int fd, u64 wanted) {
+  struct stat st {};
+  return wanted == 0 || (fstat(fd, &st) == 0 && st.st_ino == wanted);
+}
+
 }  // namespace
 
 // What a walk needs of a file: the segment with its tables, and where its code is.
@@ -52,6 +58,7 @@ struct SampleWalk::File {
   };
   i32 pid;  // of the first process that mapped it
   std::string path, build_id;
+  u64 inode = 0;  // as the kernel saw it; 0: unknown
   bool looked_at = false;  // at the first sample in it
   sys::Region bytes{};
   FrameTables tables{};  // header null: it has none
@@ -124,7 +131,7 @@ std::optional<FrameRow> SampleWalk::File::row(u64 offset, Budget& budget) const 
   return std::nullopt;
 }
 
-SampleWalk::SampleWalk(std::function<u64()> now) : now_(std::move(now)), none_(std::make_shared<File>(File{0, "", "", true})) {
+SampleWalk::SampleWalk(std::function<u64()> now) : now_(std::move(now)), none_(std::make_shared<File>(File{0, "", "", 0, true})) {
   sys::guard_mappings();
 }
 SampleWalk::~SampleWalk() = default;
@@ -138,6 +145,11 @@ Budget& SampleWalk::budget() {
   return budget_;
 }
 
+// Of a file: by its build id, or else its inode.
+static std::string key_of(const std::string& build_id, u64 inode, const std::string& path) {
+  return (build_id.empty() ? std::to_string(inode) : build_id) + "\n" + path;
+}
+
 // Lets those files go that no process maps.
 void SampleWalk::forget_files() {
   std::erase_if(files_, [&](const auto& file) {
@@ -148,8 +160,8 @@ void SampleWalk::forget_files() {
   rows_.clear();
 }
 
-std::shared_ptr<SampleWalk::File> SampleWalk::file_of(i32 pid, const std::string& path, const std::string& build_id) {
-  const std::string key = build_id + "\n" + path;
+std::shared_ptr<SampleWalk::File> SampleWalk::file_of(i32 pid, const std::string& path, const std::string& build_id, u64 inode) {
+  const std::string key = key_of(build_id, inode, path);
   if (const auto known = files_.find(key); known != files_.end()) return known->second;
   if (path != "[vdso]" && (path.empty() || path[0] != '/' || path.starts_with("//"))) return none_;
   if (files_.size() >= most_files) forget_files();
@@ -157,7 +169,7 @@ std::shared_ptr<SampleWalk::File> SampleWalk::file_of(i32 pid, const std::string
     ++skipped_.files;
     return none_;
   }
-  return files_[key] = std::make_shared<File>(File{pid, path, build_id});
+  return files_[key] = std::make_shared<File>(File{pid, path, build_id, inode});
 }
 
 // The process may have another root than this one; when it is gone, its file is most likely still here. False: later.
@@ -169,16 +181,16 @@ bool SampleWalk::look_at(File& file) {
   if (file.path == "[vdso]") {
     file.read_vdso();
   } else {
-    for (const std::string& name : {fmt::format("/proc/{}/root{}", file.pid, file.path), file.path}) {
-      const auto fd = sys::open_regular(name);
-      if (fd) file.read(fd->get(), budget(), std::min(largest_table, most_mapped - mapped_));
+    for (const i32 root : {file.pid, 0}) {
+      const auto fd = open_judged(file.path, {.pid = root});
+      if (fd && (!file.build_id.empty() || has_inode(fd->get(), file.inode))) file.read(fd->get(), budget(), std::min(largest_table, most_mapped - mapped_));
       if (file.tables.header != nullptr) break;
       file.code.clear();
     }
   }
   mapped_ += file.bytes.size();
   // The next process may have a file of this name that can be read.
-  if (file.tables.header == nullptr) unreadable_.push_back(file.build_id + "\n" + file.path);
+  if (file.tables.header == nullptr) unreadable_.push_back(key_of(file.build_id, file.inode, file.path));
   return true;
 }
 
@@ -211,7 +223,7 @@ void SampleWalk::map(i32 pid, const Place& place, std::string_view path, std::st
   auto at = maps->lower_bound(place.start);
   if (at != maps->begin() && std::prev(at)->second.place.end > place.start) --at;
   while (at != maps->end() && at->first < place.end) at = maps->erase(at);
-  (*maps)[place.start] = {place, file_of(pid, std::string(path), std::string(build_id))};
+  (*maps)[place.start] = {place, file_of(pid, std::string(path), std::string(build_id), place.inode)};
   maps_ += maps->size() - before;
 }
 

@@ -6,7 +6,7 @@
 //   StackEnd end = walk.frames(sample, most, out);                // appends, innermost first
 //
 // Files and stacks are hostile: every read is bounded, and what cannot be followed ends the walk. A file with another build id
-// than the kernel saw is not used. Each second has a budget: a process that maps files made to take time delays nobody.
+// (or, without one, another inode) than the kernel saw is not used. Each second has a budget: a process that maps files made to take time delays nobody.
 #pragma once
 #include <functional>
 #include <map>
@@ -29,6 +29,7 @@ class SampleWalk {
   struct Place {
     u64 start = 0, end = 0;
     u64 offset = 0;  // in the file
+    u64 inode = 0;   // of the file; 0: unknown
   };
   // What was left out because a second's budget was spent, or there was no room: files whose tables were not read, places of
   // files in a process, stacks that end early.
@@ -56,7 +57,7 @@ class SampleWalk {
       return std::hash<const File*>()(key.first) ^ (key.second * 0x9E3779B97F4A7C15);
     }
   };
-  std::shared_ptr<File> file_of(i32 pid, const std::string& path, const std::string& build_id);
+  std::shared_ptr<File> file_of(i32 pid, const std::string& path, const std::string& build_id, u64 inode);
   const FrameRow* row_at(const Maps& maps, u64 address);
   Budget& budget();
   bool look_at(File& file);
@@ -67,7 +68,7 @@ class SampleWalk {
   Budget budget_{0, 0};
   Skipped skipped_;
   std::unordered_map<i32, std::shared_ptr<Maps>> processes_;
-  std::unordered_map<std::string, std::shared_ptr<File>> files_;  // by path and build id
+  std::unordered_map<std::string, std::shared_ptr<File>> files_;  // by build id, or inode, and path
   std::shared_ptr<File> none_;                                    // of all that have no tables, or cannot be read
   std::unordered_map<std::pair<const File*, u64>, std::optional<FrameRow>, KeyHash> rows_;  // by offset
   std::vector<std::string> unreadable_;                                                     // of `files_`

@@ -18,10 +18,11 @@ GrowingSource::GrowingSource(std::string dir, const RecordedRing& ring, const Cl
 result<bool> GrowingSource::reach(u64 size) {
   if (size <= file_.size()) return true;
   const std::string path = ring_path(dir_, ring_.name);
+  const auto at = RS_TRY(sys::open_parent(path));
+  const sys::Fd fd = sys::open_beneath(at.dir.get(), at.name.c_str(), O_RDONLY);
   struct stat st {};
-  if (stat(path.c_str(), &st) != 0) return fail(errno, "cannot measure " + path);
+  if (!fd || fstat(fd.get(), &st) != 0) return sys::fail_beneath(errno, "cannot open " + path);
   if (static_cast<u64>(st.st_size) < size) return false;
-  const auto fd = RS_TRY(sys::open_regular(path));
   file_ = RS_TRY(sys::Region::map(fd.get(), static_cast<u64>(st.st_size), false, path));
   return true;
 }

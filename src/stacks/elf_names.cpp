@@ -2,6 +2,7 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,6 +24,7 @@
 #include "stacks/demangle.hpp"
 #include "stacks/dwarf_judge.hpp"
 #include "stacks/elf_judge.hpp"
+#include "stacks/judged.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
 #include "sys/try.hpp"
@@ -58,6 +60,11 @@ struct Judging {
 };
 struct DwflEnd {
   void operator()(Dwfl* dwfl) const { dwfl_end(dwfl); }
+};
+// A file with what several files' debugging information has in common (dwz).
+struct Alternate {
+  sys::Fd fd;
+  std::unique_ptr<Dwarf, int (*)(Dwarf*)> dwarf{nullptr, dwarf_end};
 };
 
 }  // namespace elf
@@ -101,19 +108,9 @@ u64 number_of(Dwarf_Die& die, unsigned which) {
   return dwarf_attr(&die, which, &attribute) != nullptr && dwarf_formudata(&attribute, &value) == 0 ? value : 0;
 }
 
-result<sys::Fd> open_regular(const std::string& path) {
-  // Not blocking: it may be a pipe.
-  sys::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd) return fail(errno, path + " cannot be opened");
-  struct stat st {};
-  if (fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode))
-    return refuse(std::errc::invalid_argument, path + " is no regular file");
-  return fd;
-}
-
 // The file as a descriptor that libdw may keep.
 result<sys::Fd> open_file(const std::string& path) {
-  if (path != "[vdso]") return open_regular(path);
+  if (path != "[vdso]") return open_judged(path);
   const auto* const image = reinterpret_cast<const u8*>(getauxval(AT_SYSINFO_EHDR));
   sys::Fd fd(memfd_create("vdso", MFD_CLOEXEC));
   if (image == nullptr || !fd || ::write(fd.get(), image, 2 * page_size) < 0)
@@ -121,8 +118,10 @@ result<sys::Fd> open_file(const std::string& path) {
   return fd;
 }
 
-// The checksum of .gnu_debuglink: zlib's.
+// The checksum of .gnu_debuglink: zlib's. A file of more than 2 GiB, which may be all holes, takes too long.
 bool has_checksum(int fd, GElf_Word wanted) {
+  struct stat st {};
+  if (fstat(fd, &st) != 0 || st.st_size > i64{2} << 30) return false;
   std::vector<u8> bytes(size_t{1} << 16);
   uLong sum = 0;
   for (ssize_t n = 0; (n = ::read(fd, bytes.data(), bytes.size())) != 0;) {
@@ -138,38 +137,78 @@ bool inflates_too_far(int fd, Judging& judging) {
   return !fit || *fit != ElfFit::whole;
 }
 
+bool has_build_id(int fd, std::string_view wanted) {
+  elf_version(EV_CURRENT);
+  const std::unique_ptr<Elf, int (*)(Elf*)> file(elf_begin(fd, ELF_C_READ, nullptr), elf_end);
+  const void* id = nullptr;
+  const ssize_t size = file != nullptr ? dwelf_elf_gnu_build_id(file.get(), &id) : -1;
+  return size > 0 && sys::hex({static_cast<const u8*>(id), static_cast<size_t>(size)}) == wanted;
+}
+
+// Where debug files are installed by the build ID of their program.
+std::string installed_debug_file(const std::string& build_id) {
+  return "/usr/lib/debug/.build-id/" + build_id.substr(0, 2) + "/" + build_id.substr(2) + ".debug";
+}
+
+std::string build_id_of(Dwfl_Module* module) {
+  const unsigned char* bytes = nullptr;
+  GElf_Addr where = 0;
+  const int size = dwfl_module_build_id(module, &bytes, &where);
+  return size > 0 ? sys::hex({bytes, static_cast<size_t>(size)}) : "";
+}
+
+// The debug file of the module, by its build ID; the alternate one, if the module has its debugging information. libdw opens
+// nothing else here: it has neither a name nor a folder.
+result<sys::Fd> from_servers(Dwfl_Module* module) {
+  char* found = nullptr;
+  errno = 0;
+  sys::Fd fd(dwfl_standard_find_debuginfo(module, nullptr, nullptr, 0, nullptr, nullptr, 0, &found));
+  std::free(found);
+  return fd ? result<sys::Fd>(std::move(fd)) : fail(ENOENT, "no server has the debug file");
+}
+
 // For libdw: a descriptor of the file with the debugging information of the module `main`, or -1. It is looked for by its
 // build ID, then by the name that `main` has in .gnu_debuglink, where gdb looks, then on the servers of DEBUGINFOD_URLS.
-// libdw's own search for that name waits at a pipe, and keeps the name of a file that does not fit (as of 0.188).
-int look_for_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, const char* main, const char* link,
-                       GElf_Word checksum, char** found) {
-  const int fd = dwfl_build_id_find_debuginfo(module, data, name, base, main, link, checksum, found);
-  if (fd >= 0) return fd;
+// libdw itself opens nothing by a name: it would wait at a pipe.
+int look_for_debuginfo(Dwfl_Module* module, const char* main, const char* link, GElf_Word checksum, char** found) {
+  if (const std::string id = build_id_of(module); id.size() >= 4) {
+    const std::string path = installed_debug_file(id);
+    auto debug = open_judged(path);
+    if (debug && has_build_id(debug->get(), id)) {
+      *found = strdup(path.c_str());
+      return debug->release();
+    }
+  }
   const std::string_view file = link == nullptr ? "" : link;
   if (main != nullptr && !file.empty() && file.find('/') == file.npos) {
     const std::string folder = std::filesystem::path(main).parent_path();
     for (const std::string& in : {folder, folder + "/.debug", "/usr/lib/debug" + folder}) {
       const std::string path = in + '/' + std::string(file);
-      auto debug = open_regular(path);
+      auto debug = open_judged(path);
       if (!debug || !has_checksum(debug->get(), checksum)) continue;
       *found = strdup(path.c_str());
       return debug->release();
     }
   }
-  return dwfl_standard_find_debuginfo(module, data, name, base, nullptr, nullptr, 0, found);
+  auto debug = from_servers(module);
+  return debug ? debug->release() : -1;
 }
 
 // *data: Judging
-int find_debuginfo(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, const char* main, const char* link,
+int find_debuginfo(Dwfl_Module* module, void** data, const char*, Dwarf_Addr, const char* main, const char* link,
                    GElf_Word checksum, char** found) {
-  const int fd = look_for_debuginfo(module, data, name, base, main, link, checksum, found);
+  if (link != nullptr && checksum == 0) return -1;  // an alternate file, which set_alternate finds
+  const int fd = look_for_debuginfo(module, main, link, checksum, found);
   if (fd < 0 || (*data != nullptr && !inflates_too_far(fd, *static_cast<Judging*>(*data)))) return fd;
   ::close(fd);
   std::free(std::exchange(*found, nullptr));
   return -1;
 }
 
-const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, find_debuginfo, dwfl_offline_section_address, nullptr};
+int find_no_elf(Dwfl_Module*, void**, const char*, Dwarf_Addr, char**, Elf**) { return -1; }
+char* no_folder = const_cast<char*>("");  // for libdw's own search: of those in the path it opens the absolute ones
+const Dwfl_Callbacks callbacks = {find_no_elf, find_debuginfo, dwfl_offline_section_address, &no_folder};
+Dwarf* const no_alternate = reinterpret_cast<Dwarf*>(-1);  // libdw's own mark: it was looked for, and there is none
 
 }  // namespace
 
@@ -177,6 +216,7 @@ struct ElfNames::Inside {
   std::unique_ptr<Dwfl, elf::DwflEnd> dwfl;
   Dwfl_Module* module = nullptr;
   Dwarf* dwarf = nullptr;
+  elf::Alternate alternate{};  // of `dwarf`
   Dwarf_Addr dwarf_bias = 0;
   struct Segment {
     u64 offset, size, address;
@@ -201,6 +241,8 @@ struct ElfNames::Inside {
   void read_segments(Elf* file, Dwarf_Addr bias);
   void read_symbols();
   void read_units();
+  void set_alternate();
+  const char* debug_path() const;
   bool may_open_split(Dwarf_Die& skeleton);
   const std::vector<Range>& functions_of(elf::Unit& unit);
   void add_functions(Dwarf_Die& parent, std::vector<Range>& out, u32 scope, u32 depth);
@@ -241,7 +283,7 @@ result<void> ElfNames::Inside::load(const std::string& path, const std::string& 
   auto loaded = fd ? report(path, std::move(*fd), build_id) : result<void>(tl::unexpected<Error>(fd.error()));
   if (loaded || build_id.size() < 4) return loaded;
   // The file has changed or is gone; an installed debug file may still know the build.
-  const std::string debug = "/usr/lib/debug/.build-id/" + build_id.substr(0, 2) + "/" + build_id.substr(2) + ".debug";
+  const std::string debug = installed_debug_file(build_id);
   if (build_id.find_first_not_of("0123456789abcdef") != std::string::npos) return loaded;
   auto other = open_file(debug);
   if (other && report(debug, std::move(*other), build_id)) return {};
@@ -249,6 +291,7 @@ result<void> ElfNames::Inside::load(const std::string& path, const std::string& 
 }
 
 result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const std::string& build_id) {
+  alternate = {};
   dwfl.reset(dwfl_begin(&callbacks));
   if (dwfl == nullptr) return refuse(std::errc::not_enough_memory, "libdw has no memory");
   const ElfFit fit = RS_TRY(judge_elf(fd.get(), path, budget));
@@ -261,13 +304,10 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
   GElf_Addr bias = 0;
   Elf* const file = dwfl_module_getelf(module, &bias);
   if (file == nullptr) return refuse(std::errc::executable_format_error, path + " cannot be read as ELF: " + dwfl_errmsg(-1));
-  const unsigned char* bytes = nullptr;
-  GElf_Addr where = 0;
-  const int size = dwfl_module_build_id(module, &bytes, &where);
-  if (!build_id.empty() && (size <= 0 || sys::hex({bytes, static_cast<size_t>(size)}) != build_id))
+  const std::string own_id = build_id_of(module);
+  if (!build_id.empty() && own_id != build_id)
     return refuse(std::errc::bad_file_descriptor, path + " is not the file that ran: its build id is " +
-                                                      (size > 0 ? sys::hex({bytes, static_cast<size_t>(size)}) : "missing") +
-                                                      ", recorded was " + build_id);
+                                                      (own_id.empty() ? "missing" : own_id) + ", recorded was " + build_id);
   read_segments(file, bias);
   if (segments.empty()) return refuse(std::errc::executable_format_error, path + " has no code");
   void** data = nullptr;
@@ -275,6 +315,7 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
   if (data != nullptr) *data = &judging;
   dwarf = fit == ElfFit::whole ? dwfl_module_getdwarf(module, &dwarf_bias) : nullptr;
   if (dwarf != nullptr && !judge.may_list(dwarf)) dwarf = nullptr, judging.left_out = true;
+  if (dwarf != nullptr) set_alternate();
   read_symbols();
   if (fit != ElfFit::whole || judging.left_out)
     doubt = path +
@@ -330,7 +371,44 @@ const Symbol* ElfNames::Inside::symbol_at(u64 address) const {
   return without_size;
 }
 
-// libdw opens the file that a skeleton names, and would wait at a pipe.
+// The file with the debugging information.
+const char* ElfNames::Inside::debug_path() const {
+  const char *main = nullptr, *debug = nullptr;
+  dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, &main, &debug);
+  return debug != nullptr ? debug : main != nullptr ? main : "";
+}
+
+// The file that .gnu_debugaltlink names: by its build ID, by its path, from the servers. libdw itself would open any.
+void ElfNames::Inside::set_alternate() {
+  const char* name = nullptr;
+  const void* bytes = nullptr;
+  const ssize_t size = dwelf_dwarf_gnu_debugaltlink(dwarf, &name, &bytes);
+  if (size <= 0) return;
+  dwarf_setalt(dwarf, no_alternate);
+  const std::string id = sys::hex({static_cast<const u8*>(bytes), std::min<size_t>(static_cast<size_t>(size), 64)});
+  const std::string beside = std::filesystem::path(debug_path()).parent_path() / name;
+  for (const std::string& path : {installed_debug_file(id), beside, std::string()}) {
+    auto fd = path.empty() ? from_servers(module) : open_judged(path);
+    if (!fd && fd.error().code != std::errc::no_such_file_or_directory)
+      doubt = fd.error().sentence + "; debugging information that " + debug_path() + " has there is missing";
+    if (!fd || !has_build_id(fd->get(), id)) continue;
+    if (inflates_too_far(fd->get(), judging)) return;
+    alternate.dwarf.reset(dwarf_begin(fd->get(), DWARF_C_READ));
+    if (alternate.dwarf == nullptr) continue;
+    if (!judge.may_list(alternate.dwarf.get())) {
+      judging.left_out = true;
+      alternate.dwarf.reset();
+      return;
+    }
+    alternate.fd = std::move(*fd);
+    dwarf_setalt(alternate.dwarf.get(), no_alternate);
+    dwarf_setalt(dwarf, alternate.dwarf.get());
+    return;
+  }
+}
+
+// libdw has no way to take a descriptor of the file that a skeleton names: it opens that by its path, later. So no other user
+// may be able to put another one there.
 bool ElfNames::Inside::may_open_split(Dwarf_Die& skeleton) {
   const auto text = [&](unsigned which, unsigned older) {
     Dwarf_Attribute attribute;
@@ -339,17 +417,16 @@ bool ElfNames::Inside::may_open_split(Dwarf_Die& skeleton) {
     return std::string(found != nullptr ? found : "", found != nullptr ? strnlen(found, PATH_MAX) : 0);
   };
   const std::filesystem::path name = text(DW_AT_dwo_name, DW_AT_GNU_dwo_name), folder = text(DW_AT_comp_dir, DW_AT_comp_dir);
-  const char *main = nullptr, *debug = nullptr;
-  dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, &main, &debug);
-  const char* const file = debug != nullptr ? debug : main != nullptr ? main : "";
+  if (name.empty()) return false;
+  const std::string file = debug_path();
   const std::filesystem::path beside = std::filesystem::path(file).parent_path();
-  for (const auto& path : {beside / name, folder / name, beside / folder / name}) {
-    struct stat st {};
-    if (name.empty() || stat(path.c_str(), &st) != 0) continue;
-    const auto fd = open_regular(path);
-    if (!fd || inflates_too_far(fd->get(), judging)) return false;
+  for (const std::string& path : {file + ".dwp", (beside / name).string(), (beside / folder / name).string()}) {
+    const auto fd = open_judged(path, {.lasting = true});
+    if (fd ? !inflates_too_far(fd->get(), judging) : fd.error().code == std::errc::no_such_file_or_directory) continue;
+    if (!fd && doubt.empty()) doubt = fd.error().sentence + "; inlined functions and lines of " + file + " may be missing";
+    return false;
   }
-  return !name.empty();
+  return true;
 }
 
 void ElfNames::Inside::read_units() {
@@ -363,8 +440,10 @@ void ElfNames::Inside::read_units() {
     unit.die = unit.skeleton;
     Dwarf_Die split{};
     if (type == DW_UT_skeleton && may_open_split(unit.skeleton) &&
-        dwarf_cu_info(cu, nullptr, nullptr, nullptr, &split, nullptr, nullptr, nullptr) == 0 && split.addr != nullptr)
+        dwarf_cu_info(cu, nullptr, nullptr, nullptr, &split, nullptr, nullptr, nullptr) == 0 && split.addr != nullptr) {
+      dwarf_setalt(dwarf_cu_getdwarf(split.cu), no_alternate);
       unit.die = judge.may_list(dwarf_cu_getdwarf(split.cu)) ? split : unit.die;
+    }
     each_range(unit.skeleton, [&](u64 begin, u64 end) { (void)add(units, {begin, end, unit_dies.size()}); });
     unit_dies.push_back(std::move(unit));
   }

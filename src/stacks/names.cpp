@@ -1,6 +1,5 @@
 #include "stacks/names.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <numeric>
 #include <queue>
 
+#include "stacks/judged.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
 
@@ -30,17 +30,14 @@ bool is_file(const std::string& path) {
 }
 
 // Anybody may have written /tmp/perf-PID.map: it is taken from root, this user, or the user of the process, if that lives.
-bool is_trusted(uid_t owner, i32 pid) {
-  struct stat process {};
-  return owner == 0 || owner == geteuid() ||
-         (stat(("/proc/" + std::to_string(pid)).c_str(), &process) == 0 && process.st_uid == owner);
-}
+bool is_trusted(uid_t owner, i32 pid) { return owner == 0 || owner == geteuid() || sys::is_user_of(owner, pid); }
 
 // The lines of a map; empty: there is none. problem: a sentence, if not all of it is used.
 std::string read_perf_map(const std::string& path, i32 pid, Budget& budget, std::string& problem) {
-  const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const auto file = open_judged(path);
+  if (!file && file.error().code != std::errc::no_such_file_or_directory) problem = file.error().sentence;
   struct stat st {};
-  if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
+  if (!file || fstat(file->get(), &st) != 0) return "";
   if (!is_trusted(st.st_uid, pid)) {
     problem = fmt::format(
         "{} belongs to user {}, who is neither root, nor this user, nor that of a living process {}: its "
@@ -54,7 +51,7 @@ std::string read_perf_map(const std::string& path, i32 pid, Budget& budget, std:
   std::string text(budget.take(std::min(size, most)) ? std::min(size, most) : 0, 0);
   size_t have = 0;
   while (have < text.size()) {
-    const ssize_t n = read(fd.get(), text.data() + have, text.size() - have);
+    const ssize_t n = read(file->get(), text.data() + have, text.size() - have);
     if (n <= 0) break;
     have += static_cast<size_t>(n);
   }

@@ -1,7 +1,6 @@
 #include "stacks/usdt_notes.hpp"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <gelf.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <optional>
 
 #include "stacks/elf_judge.hpp"
+#include "stacks/judged.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -189,7 +189,7 @@ UsdtArguments usdt_arguments(std::string_view arguments, Machine machine) {
 }
 
 result<std::vector<UsdtNote>> usdt_notes(const std::string& path) {
-  const auto fd = RS_TRY(sys::open_regular(path));
+  const auto fd = RS_TRY(open_judged(path));
   Budget budget;
   RS_TRY(judge_elf(fd.get(), path, budget));
   elf_version(EV_CURRENT);

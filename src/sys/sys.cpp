@@ -354,6 +354,13 @@ i32 number_in_stat(i32 pid, int field) noexcept {
 }
 }  // namespace
 i32 cpu_of(i32 tid) noexcept { return number_in_stat(tid, 39); }
+bool is_user_of(u32 user, i32 pid) noexcept {
+  char path[64];
+  proc_path(pid, 0, "", path);
+  struct stat st {};
+  return stat(path, &st) == 0 && st.st_uid == user;
+}
+
 i32 parent_of(i32 pid) noexcept { return number_in_stat(pid, 4); }
 
 bool fence_heavy() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }

@@ -102,6 +102,7 @@ i32 gettid() noexcept;
 void comm_of(i32 pid, i32 tid, char* out) noexcept;
 // The CPU that a thread ran on last; -1: it is gone.
 i32 cpu_of(i32 tid) noexcept;
+bool is_user_of(u32 user, i32 pid) noexcept;  // does the process live, and as this user?
 // The parent of a process; -1: it is gone.
 i32 parent_of(i32 pid) noexcept;
 

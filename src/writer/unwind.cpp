@@ -256,11 +256,10 @@ bool has_walk_key = false;
 
 // Comes in each round of a thread's destructors, because those of others and handlers may walk until the last one.
 void free_walks(void*) {
-  const SignalsOff off;  // a handler would find memory that is gone
-  if (Walks* const walks = walks_now()) {
+  const SignalsOff off;
+  if (auto* const walks = static_cast<Walks*>(std::exchange(detail::this_thread.walks, nullptr))) {
     if (walks->second != nullptr) munmap(walks->second, sizeof *walks->second);
     munmap(walks, sizeof *walks);
-    detail::this_thread.walks = nullptr;
   }
   if (++detail::this_thread.walk_ends < PTHREAD_DESTRUCTOR_ITERATIONS) pthread_setspecific(walk_key, &detail::this_thread);
 }

@@ -324,6 +324,16 @@ TEST_F(Mount, ACrashedServerLeavesNothingInTheWay) {
 }
 
 // Both signals come before the first one's work: the second one ends it at once, as a lack of memory does.
+TEST_F(Mount, OnlyAtAnEmptyDirectory) {
+  std::ofstream(at + "/.hidden") << "text";
+  const test::Outcome o = ringside("mount " + at);
+  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(o.err, "ringside: cannot mount at " + at +
+                       ": it holds \".hidden\", which the mount would hide; choose an empty directory\n");
+  fs::remove(at + "/.hidden");
+  start();
+}
+
 TEST_F(Mount, AServerThatEndsAtOnceUnmounts) {
   start();
   kill(server, SIGSTOP);

@@ -1,6 +1,5 @@
 // Any bytes as an ELF file with its debugging information, its probes and its unwinding tables: an error, or names for any
 // offset, and walks that end.
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,8 +11,13 @@
 using namespace ringside;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  static const int fd = memfd_create("elf", 0);
-  static const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  static const struct File {  // a link of procfs would not be opened
+    char path[32] = "/tmp/ringside-elf-fuzz-XXXXXX";
+    int fd = mkstemp(path);
+    ~File() { unlink(path); }
+  } file;
+  static const int fd = file.fd;
+  static const std::string path = file.path;
   if (ftruncate(fd, 0) != 0 || pwrite(fd, bytes, size, 0) != static_cast<ssize_t>(size)) return 0;
   if (const auto notes = usdt_notes(path)) {
     for (const UsdtNote& note : *notes) {

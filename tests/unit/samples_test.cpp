@@ -173,15 +173,17 @@ template <int depth>
   }
 }
 
-void map_this_process(SampleWalk& walk, const std::string& build_id = "") {
+void map_this_process(SampleWalk& walk, const std::string& build_id = "", u64 add_to_inode = 0) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     SampleWalk::Place place;
     char rights[5] = "", path[4096] = "";
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %*s %*s %4095s", &place.start, &place.end, rights, &place.offset, path) >=
-            4 &&
-        rights[2] == 'x')
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %*s %lu %4095s", &place.start, &place.end, rights, &place.offset,
+                    &place.inode, path) >= 4 &&
+        rights[2] == 'x') {
+      place.inode += add_to_inode;
       walk.map(pid, place, path, build_id);
+    }
   }
 }
 
@@ -305,6 +307,10 @@ TEST(SampleWalk, WhatCannotBeFollowedEndsIt) {
   map_this_process(other_files, "0123456789abcdef0123456789abcdef01234567");
   frames.clear();
   EXPECT_NE(other_files.frames(copy.sample, 100, frames), StackEnd::complete);
+  SampleWalk other_inodes;
+  map_this_process(other_inodes, "", 1);
+  frames.clear();
+  EXPECT_NE(other_inodes.frames(copy.sample, 100, frames), StackEnd::complete);
   SampleWalk walk;
   map_this_process(walk);
   PerfRecord cut = copy.sample;

@@ -280,31 +280,32 @@ TEST(Elf, DebuggingInformationIsFoundByTheNameInTheFile) {
   fs::remove_all(folder);
 }
 
+// Says in the header of each compressed section that it has 2^62 bytes.
+bool inflate(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  elf_version(EV_CURRENT);
+  Elf* const elf = elf_begin(fd, ELF_C_READ, nullptr);
+  u32 changed = 0;
+  for (Elf_Scn* section = elf_nextscn(elf, nullptr); section != nullptr; section = elf_nextscn(elf, section)) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) == nullptr) continue;
+    char mark[4] = {};
+    const bool old = pread(fd, mark, 4, static_cast<off_t>(header.sh_offset)) == 4 && std::memcmp(mark, "ZLIB", 4) == 0;
+    if (!old && (header.sh_flags & SHF_COMPRESSED) == 0) continue;
+    const u64 size = old ? u64{0x40} : u64{1} << 62;
+    changed += pwrite(fd, &size, 8, static_cast<off_t>(header.sh_offset) + (old ? 4 : 8)) == 8;
+  }
+  elf_end(elf);
+  close(fd);
+  return changed != 0;
+}
+
 // A few bytes of a compressed section may stand for gigabytes. Symbols are enough then, and a sentence says so. It is the same
 // for the file's own information, in both formats, and for that of a separate file.
 TEST(Elf, DebuggingInformationThatFillsTheMemoryIsLeftOut) {
   const std::string folder = fs::temp_directory_path() / ("ringside-inflated-" + std::to_string(getpid()));
   const std::string walker = RINGSIDE_BUILD_DIR "/tests/walker_O2", file = folder + "/file", debug = folder + "/file.debug";
   fs::create_directory(folder);
-  // Says in the header of each compressed section that it has 2^62 bytes.
-  const auto inflate = [](const std::string& path) {
-    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    elf_version(EV_CURRENT);
-    Elf* const elf = elf_begin(fd, ELF_C_READ, nullptr);
-    u32 changed = 0;
-    for (Elf_Scn* section = elf_nextscn(elf, nullptr); section != nullptr; section = elf_nextscn(elf, section)) {
-      GElf_Shdr header;
-      if (gelf_getshdr(section, &header) == nullptr) continue;
-      char mark[4] = {};
-      const bool old = pread(fd, mark, 4, static_cast<off_t>(header.sh_offset)) == 4 && std::memcmp(mark, "ZLIB", 4) == 0;
-      if (!old && (header.sh_flags & SHF_COMPRESSED) == 0) continue;
-      const u64 size = old ? u64{0x40} : u64{1} << 62;
-      changed += pwrite(fd, &size, 8, static_cast<off_t>(header.sh_offset) + (old ? 4 : 8)) == 8;
-    }
-    elf_end(elf);
-    close(fd);
-    return changed != 0;
-  };
   const auto doubt = [&] {
     auto elf = ElfNames::open(file, "");
     EXPECT_TRUE(elf) << elf.error().sentence;
@@ -354,6 +355,92 @@ int main() { outer(1); })";
   EXPECT_THAT(places(), ElementsAre(std::vector<std::string>{"outer"}));
   ASSERT_EQ(mkfifo((folder + "/split.dwo").c_str(), 0600), 0);
   EXPECT_THAT(places(), ElementsAre(std::vector<std::string>{"outer"}));
+  fs::remove_all(folder);
+}
+
+// What other users may replace is not read: libdw opens it by its path.
+TEST(Elf, ASplitUnitThatOtherUsersMayReplaceIsNotRead) {
+  const std::string folder = fs::temp_directory_path() / ("ringside-open-split-" + std::to_string(getpid()));
+  fs::create_directory(folder);
+  std::ofstream(folder + "/split.cpp") << "volatile int sink;\nint main() { return sink; }\n";
+  ASSERT_EQ(std::system(("cd " + folder + " && g++ -O1 -g -gsplit-dwarf -c split.cpp && g++ -o split split.o").c_str()), 0);
+  const auto doubt = [&] { return must(ElfNames::open(folder + "/split", ""))->doubt(); };
+  EXPECT_EQ(doubt(), "");
+  ASSERT_EQ(chmod(folder.c_str(), 0777), 0);
+  EXPECT_THAT(doubt(), testing::HasSubstr("another user could replace it"));
+  fs::remove_all(folder);
+}
+
+// Debugging information may name another file (dwz), which is not libdw's to open. A function has its name there here.
+TEST(Elf, AnAlternateFileIsJudged) {
+  const std::string folder = fs::temp_directory_path() / ("ringside-alternate-" + std::to_string(getpid()));
+  const std::string alternate = folder + "/alternate";
+  fs::create_directory(folder);
+  const auto shell = [&](const std::string& command) { return std::system(("cd " + folder + " && " + command).c_str()); };
+  std::ofstream(folder + "/main.c") << "int target(void) { return 1; }\nint main(void) { return target() - 1; }\n";
+  std::ofstream(folder + "/names.s") << R"(
+  .section .debug_abbrev,"",%progbits
+.Labbrev:
+  .uleb128 1, 0x11
+  .byte 1
+  .uleb128 0x11, 1, 0x12, 7, 0, 0
+  .uleb128 2, 0x2e
+  .byte 0
+  .uleb128 3, 0x1f21, 0x11, 1, 0x12, 7, 0, 0
+  .byte 0
+  .section .debug_info,"",%progbits
+  .long .Lend - .Lbegin
+.Lbegin:
+  .short 4
+  .long .Labbrev
+  .byte 8
+  .uleb128 1
+  .quad target, 4
+  .uleb128 2
+  .long 1
+  .quad target, 4
+  .byte 0
+.Lend:
+  .section .gnu_debugaltlink,"",%progbits
+  .asciz "alternate"
+  .ascii "0123456789abcdefghij"
+)";
+  std::ofstream(folder + "/alternate.s") << R"(
+  .section .note.gnu.build-id,"a",%note
+  .long 4, 20, 3
+  .asciz "GNU"
+  .ascii "0123456789abcdefghij"
+  .section .debug_str,"",%progbits
+  .asciz ""
+  .asciz "from_the_alternate"
+  .skip 4096
+  .section .debug_info,"",%progbits
+  .skip 4096
+)";
+  ASSERT_EQ(shell("gcc -O1 -c -o main.o main.c && gcc -c -o names.o names.s && gcc -o program main.o names.o && "
+                  "gcc -c -o alternate alternate.s"),
+            0);
+  using Named = std::pair<std::string, std::string>;
+  // The function's name, and what is doubted.
+  const auto named = [&] {
+    const auto elf = must(ElfNames::open(folder + "/program", ""));
+    const auto places = elf->at(elf->named("target").at(0).begin);
+    return Named(places.empty() ? "" : places[0].function, elf->doubt());
+  };
+  EXPECT_EQ(named(), Named("from_the_alternate", ""));
+  fs::rename(alternate, folder + "/elsewhere");
+  EXPECT_EQ(named(), Named("target", ""));
+  ASSERT_EQ(mkfifo(alternate.c_str(), 0600), 0);
+  EXPECT_EQ(named().first, "target");
+  EXPECT_THAT(named().second, testing::HasSubstr(alternate + " is no regular file; debugging information"));
+  fs::remove(alternate);
+  ASSERT_EQ(shell("sed s/0123456789abcdefghij/0123456789abcdefghix/ elsewhere > alternate"), 0);
+  EXPECT_EQ(named(), Named("target", "")) << "another build id";
+  ASSERT_EQ(shell("objcopy --compress-debug-sections=zlib elsewhere alternate"), 0);
+  EXPECT_EQ(named(), Named("from_the_alternate", ""));
+  ASSERT_TRUE(inflate(alternate));
+  EXPECT_EQ(named().first, "target");
+  EXPECT_THAT(named().second, testing::HasSubstr("would take more memory"));
   fs::remove_all(folder);
 }
 

@@ -25,6 +25,8 @@
 
 #include "instance/instance.hpp"
 #include "mount/fuse/rights.hpp"
+#include "sys/beneath.hpp"
+#include "sys/text.hpp"
 #include "sys/thread.hpp"
 #include "sys/try.hpp"
 
@@ -404,6 +406,11 @@ result<void> make_way(const std::string& dir) {
   struct stat st {};
   if (stat(dir.c_str(), &st) != 0) return fail(errno, "cannot mount at " + dir);
   if (!S_ISDIR(st.st_mode)) return fail(ENOTDIR, "cannot mount at " + dir);
+  const auto opened = RS_TRY(sys::open_trusted(dir, sys::Role::other));
+  const auto names = RS_TRY(sys::names_in(opened.get()));
+  if (!names.empty())
+    return refuse(std::errc::directory_not_empty, "cannot mount at " + dir + ": it holds \"" + sys::printable(names.front()) +
+                                                      "\", which the mount would hide; choose an empty directory");
   return {};
 }
 

@@ -1,0 +1,31 @@
+// Files that a trace names: programs, libraries, their debug files, perf maps. Such a name is a stranger's, and opening can
+// act: closing tracefs's free_buffer shrinks a ring, /dev/watchdog restarts the machine, a FIFO never answers. So every name
+// that comes from a trace, or from a file that a trace names, is opened here and nowhere else (tools/check_opens):
+//
+//   auto file = open_judged("/usr/bin/g++");               // open to read
+//   auto file = open_judged("/usr/bin/g++", {.pid = 77});  // of process 77, which may have another root
+//
+// The path is walked one name at a time by O_PATH, which finds files and opens none. A file is opened to read when it is known,
+// through that descriptor and not by its path again, if it is a regular file, and it and all directories on the way stand on
+// ordinary file systems. Those are listed. A list of the others (procfs, sysfs, tracefs, ...) would let in the next one that a
+// kernel brings; one that is missing in this list costs names, and the error says so.
+//
+// FUSE answers from a program, so only that of root or of this user is asked anything, and never this project's own mount,
+// whose files act as tracefs's do. autofs mounts what it is asked for, so only what it has mounted is entered. A symlink counts
+// only if root or this user made it, and never on procfs, which is no ordinary file system.
+#pragma once
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+struct JudgedPath {
+  i32 pid = 0;  // in the root of this process, where no symlink is followed; 0: in this process's
+  // For a library that opens it by its path: refused also if another user could put another file there meanwhile. Then ENOENT
+  // says that it will stay away, too.
+  bool lasting = false;
+};
+
+// ENOENT: there is no such file. EPERM: it is not to be opened.
+result<sys::Fd> open_judged(const std::string& path, const JudgedPath& how = {});
+
+}  // namespace ringside
