@@ -71,9 +71,21 @@ struct ringside_event {
   struct ringside_event* next;       // the library's
 };
 
-// Makes the event known; declarations do it by themselves before main, or when their object is loaded. Returns 0 or a negative
-// errno. Idempotent; may be called before the library's own constructors ran. Not for signal handlers.
+// Makes the event known; declarations do it by themselves when their object is loaded, before its static constructors. Returns
+// 0 or a negative errno. Idempotent; may be called before the library's own constructors ran: the first call opens the instance
+// that the environment names. Not for signal handlers.
 int ringside_register(struct ringside_event* event);
+
+// For a function that declares an event: before all constructors of the object, also those with a priority. The compilers keep
+// this priority for the implementation, and say so.
+#if !defined(__clang__)
+#define RINGSIDE_CONSTRUCTOR(priority) \
+  _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wprio-ctor-dtor\"") __attribute__((constructor(priority)))
+#define RINGSIDE_CONSTRUCTOR_END _Pragma("GCC diagnostic pop")
+#else
+#define RINGSIDE_CONSTRUCTOR(priority) __attribute__((constructor(100)))
+#define RINGSIDE_CONSTRUCTOR_END
+#endif
 
 // Writes the event: `size` bytes from `payload`, of which the first 8, the common ones, are the library's to fill in. Whole or
 // not at all; false: refused, and counted, as is a size below 8 or above 4,000. From any thread and any signal handler.
@@ -457,10 +469,11 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
         RINGSIDE_EACH(RINGSIDE_FIELD, __VA_ARGS__){NULL, 0, 0, 0, RINGSIDE_FIXED(id)}};                                      \
     return fields;                                                                                                           \
   }                                                                                                                          \
-  __attribute__((constructor)) static void ringside_register_##id(void) {                                                    \
+  RINGSIDE_CONSTRUCTOR(100) static void ringside_register_##id(void) {                                                       \
     static char room[64 + sizeof #system_ + sizeof #name_ RINGSIDE_EACH(RINGSIDE_ROOM, __VA_ARGS__)];                        \
     ringside_prepare(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__), print, room); \
   }                                                                                                                          \
+  RINGSIDE_CONSTRUCTOR_END                                                                                                   \
   __attribute__((noinline, unused)) static void ringside_write_##id RINGSIDE_PARAMETERS(__VA_ARGS__) {                       \
     const void* const ringside_sources[] = {RINGSIDE_EACH(RINGSIDE_SOURCE, __VA_ARGS__) NULL};                               \
     ringside_write_fields(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__),          \

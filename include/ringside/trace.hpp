@@ -80,7 +80,8 @@
           this->write(RINGSIDE_LIST(RINGSIDE_NAME_ONLY, __VA_ARGS__));                                           \
       }                                                                                                          \
     };                                                                                                           \
-    inline const int registered = ::ringside_register(&Call::event);                                             \
+    RINGSIDE_CONSTRUCTOR(100) static void declare() { ::ringside_register(&Call::event); }                       \
+    RINGSIDE_CONSTRUCTOR_END                                                                                     \
   }                                                                                                              \
   inline constexpr ringside_##name::Call name{};
 
@@ -99,7 +100,7 @@
       }                                                                                                               \
     };                                                                                                                \
     using RingsideEvent = decltype(::ringside::detail::event_here<RingsideHere>(RINGSIDE_LIST(RINGSIDE_VALUE, __VA_ARGS__))); \
-    (void)&RingsideEvent::registered;                                                                                 \
+    (void)&RingsideEvent::declare;                                                                                    \
     if (RINGSIDE_UNLIKELY(RingsideEvent::gate_open())) RingsideEvent::write(RINGSIDE_LIST(RINGSIDE_VALUE, __VA_ARGS__));    \
   } while (0)
 #define RINGSIDE_VALUE(name, ...) (__VA_ARGS__)

@@ -181,21 +181,25 @@ void start_timer() noexcept {
 // A child has none of its parent's timers.
 void after_fork() { start_timer(); }
 
+// 0: no samples.
+u64 wanted_hz() noexcept {
+  const char* const rate = ringside::sys::environment("RINGSIDE_SAMPLE");
+  const u64 hz = rate != nullptr ? std::strtoull(rate, nullptr, 10) : 0;
+  return hz <= 1'000'000 ? hz : 0;
+}
+
 // Before the library's own constructors open the instance: the event is registered there.
 [[gnu::constructor(102)]] void start() {
-  const char* const rate = std::getenv("RINGSIDE_SAMPLE");
-  const u64 hz = rate != nullptr ? std::strtoull(rate, nullptr, 10) : 0;
-  if (hz == 0 || hz > 1'000'000 || pthread_key_create(&timer_key, end_timer) != 0) return;
+  const u64 hz = wanted_hz();
+  if (hz == 0 || pthread_key_create(&timer_key, end_timer) != 0) return;
   ringside_register(&sample_event);
 }
 
 [[gnu::constructor]] void begin() {
-  const char* const rate = std::getenv("RINGSIDE_SAMPLE");
-  const u64 hz = rate != nullptr ? std::strtoull(rate, nullptr, 10) : 0;
-  if (hz == 0 || hz > 1'000'000) return;
+  const u64 hz = wanted_hz();
+  if (hz == 0) return;
   // The constructor that opens it runs later, and says why it cannot.
-  const char* const instance = std::getenv("RINGSIDE_INSTANCE");
-  if (instance != nullptr && *instance != 0) (void)ringside_open(nullptr);
+  if (ringside::sys::environment("RINGSIDE_INSTANCE") != nullptr) (void)ringside_open(nullptr);
   interval_ns = 1'000'000'000 / hz;
   struct sigaction action {};
   action.sa_sigaction = on_signal;

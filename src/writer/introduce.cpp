@@ -1,7 +1,9 @@
 // How a thread is identified: its common_pid in events, and where its names are found. A TID is unique in its PID namespace
 // only, and all containers that share an instance have a thread 7. So events of the creator's namespace carry TIDs, like the
 // kernel's; events of all other namespaces carry numbers that the instance hands out (ForeignEntry). Signal-safe.
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -9,6 +11,7 @@
 
 #include <cstring>
 
+#include "sys/beneath.hpp"
 #include "writer/process.hpp"
 
 namespace ringside {
@@ -24,12 +27,22 @@ u32 next_number(InstanceControl& c) noexcept {
   return static_cast<u32>(most_threads + __atomic_fetch_add(&c.nr_foreign, u64{1}, __ATOMIC_RELAXED) % most);
 }
 
+u8* threads_piece_at(Opened& in, u64 n) noexcept {
+  if (u8* const there = __atomic_load_n(&in.threads[n], __ATOMIC_ACQUIRE); there != nullptr || !in.has_threads) return there;
+  const SignalsOff off;
+  const Inside inside;
+  const sys::Fd dir = in.directory();
+  return dir ? map_threads(in, dir.get(), n) : nullptr;
+}
+
 // Null: the table has no such entry, or the file system has no memory for it. The kernel is asked for memory once for each
 // page: nothing takes it back, and the TIDs of a program's threads are near each other.
 template <class Entry>
 Entry* entry_at(Opened& in, u64 table, u64 place) noexcept {
-  if (in.threads == nullptr) return nullptr;
-  auto* const entry = reinterpret_cast<Entry*>(reinterpret_cast<u8*>(in.threads) + table) + place;
+  const u64 at = table + place * sizeof(Entry);
+  u8* const piece = threads_piece_at(in, at / threads_piece);
+  if (piece == nullptr) return nullptr;
+  auto* const entry = reinterpret_cast<Entry*>(piece + at % threads_piece);
   const u64 first = reinterpret_cast<u64>(entry) / page_size, last = (reinterpret_cast<u64>(entry + 1) - 1) / page_size;
   if (first == last && __atomic_load_n(&in.backed_page, __ATOMIC_RELAXED) == first) return entry;
   const SignalsOff off;  // no handler leaves open what it opens
@@ -83,6 +96,18 @@ void write_foreign(Opened& in, const Foreign& who) noexcept {
 }
 
 }  // namespace
+
+u8* map_threads(Opened& in, int dir, u64 n) noexcept {
+  constexpr u64 size = threads_piece + largest_page;
+  const sys::Fd file = sys::open_owned(dir, "threads", O_RDWR);
+  void* const made = file ? sys::map_shared(file.get(), size, n * threads_piece) : nullptr;
+  u8* there = nullptr;
+  if (made == nullptr || __atomic_compare_exchange_n(&in.threads[n], &there, static_cast<u8*>(made), false, __ATOMIC_ACQ_REL,
+                                                     __ATOMIC_ACQUIRE))
+    return static_cast<u8*>(made);
+  munmap(made, size);  // another thread was faster
+  return there;
+}
 
 // The number of the clock of a thread's CPU time contains its TID.
 i32 noted_tid() noexcept {

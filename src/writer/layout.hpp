@@ -215,6 +215,9 @@ constexpr bool is_foreign(i32 number) noexcept { return number >= static_cast<i3
 
 inline constexpr u64 foreign_table_at = u64{most_threads} * sizeof(ThreadEntry);
 inline constexpr u64 threads_file_size = foreign_table_at + u64{most_foreign} * sizeof(ForeignEntry);
+// A process maps the pieces of the file in which its threads stand, each with a page of the next piece, which may hold the end
+// of its last entry.
+inline constexpr u64 threads_piece = 256 << 10, nr_threads_pieces = (threads_file_size + threads_piece - 1) / threads_piece;
 constexpr u64 foreign_place(u32 number) noexcept { return (number - most_threads) % most_foreign; }
 
 inline constexpr u64 ring_table_at = 4096;

@@ -22,7 +22,8 @@ namespace ringside {
 struct Opened {
   InstanceWords words;
   ClockInfo clock;
-  ThreadEntry* threads = nullptr;           // the table of writing threads; null: the instance has no such file
+  bool has_threads = false;                 // the table of writing threads
+  u8* threads[nr_threads_pieces] = {};      // what is mapped of it
   u64 backed_page = 0;                      // a page of it that has memory, by its address / page_size
   bool other_kernel = false;                // another kernel than the one that the instance was made under
   bool foreign = false;                     // of another PID namespace than the creator's: the instance numbers its threads
@@ -149,6 +150,8 @@ struct Numbers {
 // instance's. Signals are off, or the process is not foreign. epoch: loaded before `in`; the thread keeps its numbers until the
 // next one.
 Numbers introduce_thread(Opened& in, u64 epoch) noexcept;
+// Maps this piece of the table of threads, for ever. Null: it cannot be mapped. Signals are off.
+u8* map_threads(Opened& in, int dir, u64 n) noexcept;
 i32 noted_tid() noexcept;  // this thread's TID as the C library has noted it, without a system call; 0: unknown
 // The same for a thread of another process in this one's PID namespace, on behalf of which this one writes.
 i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept;
@@ -157,6 +160,7 @@ i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept;
 // The events declared so far are not registered in instances that are opened from now on.
 void forget_events() noexcept;
 void become_child_if_forked() noexcept;  // in a child that no fork handler ran in; signal-safe
+bool is_of_an_instance(std::string_view path);  // of one that this process has opened: its directory's, or a file's below it
 void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept;  // appends to saved_cmdlines, saved_tgids; signal-safe
 
 }  // namespace ringside

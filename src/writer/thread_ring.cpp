@@ -229,7 +229,7 @@ void introduce(Own& own, const Numbers& me) noexcept {
   words.owner = static_cast<u64>(own.tid);
   words.owner_start = entry.tid_start;
   words.unfenced = process.fenced ? 0 : 1;
-  if (own.in->threads == nullptr) save_names(own.in->directory().get(), own.tid, me.pid, entry.task);
+  if (!own.in->has_threads) save_names(own.in->directory().get(), own.tid, me.pid, entry.task);
   own.live = pack_state(RingState::live, static_cast<u32>(own.tid)) | state_tag(sys::now_ns());
   __atomic_store_n(&entry.state, own.live, __ATOMIC_SEQ_CST);
   // A controller that switches recording or the mode, or resizes, stores that first and then goes through the live rings:

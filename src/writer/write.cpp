@@ -45,7 +45,8 @@ bool attach_to_cpus() noexcept {
   if (in == nullptr || in->side == nullptr || epoch == 0) return false;
   const detail::CpuSide* const side = in->side;
   const u32 cpu = Rseq::cpu(side->area);
-  if (cpu >= side->rings->nr) return false;  // not registered, or a CPU that was not possible at the start
+  // Not registered, or no longer, or a CPU that was not possible at the start: a ring of its own, until that changes.
+  if (cpu >= side->rings->nr) return t.on_cpus_at = detail::not_attached, false;
   if (!t.on_cpus()) {
     in->join();
     t.tid = introduce_thread(*in, epoch).tid;

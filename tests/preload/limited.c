@@ -1,0 +1,59 @@
+// A program that knows nothing of ringside, under what it limits itself to. limited WAY [COUNT]; its exit code: 0, or what failed.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static long kib(const char* file, const char* name) {
+  char line[256];
+  long found = -1;
+  FILE* const from = fopen(file, "r");
+  while (from != NULL && fgets(line, sizeof line, from) != NULL)
+    if (strncmp(line, name, strlen(name)) == 0) found = atol(line + strlen(name));
+  if (from != NULL) fclose(from);
+  return found;
+}
+
+static void* allocate(void* unused) {
+  for (int i = 0; i < 100; ++i) {
+    void* volatile some = malloc(1234);
+    free(some);
+  }
+  return unused;
+}
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  const int count = argc > 2 ? atoi(argv[2]) : 0;
+  if (strcmp(argv[1], "mlockall") == 0) {  // prints what is locked, in KiB
+    const struct rlimit some = {8192 << 10, 8192 << 10};
+    if (setrlimit(RLIMIT_MEMLOCK, &some) != 0 || (count != 0 && setuid((uid_t)count) != 0)) return 3;
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) return 4;
+    allocate(NULL);
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 64 << 10);
+    pthread_t thread;
+    if (pthread_create(&thread, &small, allocate, NULL) != 0) return 5;
+    pthread_join(thread, NULL);
+    printf("%ld %ld\n", kib("/proc/self/status", "VmLck:"), kib("/proc/self/status", "RssShmem:"));
+    return 0;
+  }
+  if (strcmp(argv[1], "threads") == 0) {  // prints how many of COUNT start, and the program's addresses, in KiB
+    const struct rlimit some = {300 << 20, 300 << 20};
+    pthread_t* const threads = calloc((size_t)count, sizeof *threads);
+    int started = 0;
+    if (setrlimit(RLIMIT_AS, &some) != 0) return 3;
+    while (started < count && pthread_create(&threads[started], NULL, allocate, NULL) == 0) ++started;
+    const long addresses = kib("/proc/self/status", "VmSize:");
+    for (int i = 0; i < started; ++i) pthread_join(threads[i], NULL);
+    printf("%d %ld\n", started, addresses);
+    return 0;
+  }
+  return 2;
+}

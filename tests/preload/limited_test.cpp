@@ -1,0 +1,149 @@
+// Programs that limit themselves, or run with more rights than the process that started them, while they are traced.
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "binary.hpp"
+#include "ringside/base/types.hpp"
+
+namespace ringside::limited_test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::Outcome;
+
+struct Limited : test::BinaryTest {
+  const std::string linked = RINGSIDE_BUILD_DIR "/tests/linked ", limited = RINGSIDE_BUILD_DIR "/tests/preload_limited ";
+
+  // The events of the recording, by its books; all were read.
+  u64 recorded(const std::string& recording) const {
+    const json stat = json::parse(ringside("stat " + recording + " --json").out);
+    EXPECT_EQ(stat["adds_up"], true);
+    EXPECT_EQ(stat["total"]["written"], stat["total"]["read"]) << stat.dump();
+    return stat["total"]["written"];
+  }
+  static std::pair<long, long> two_numbers(const std::string& text) {
+    std::pair<long, long> two{-1, -1};
+    std::istringstream(text) >> two.first >> two.second;
+    return two;
+  }
+};
+
+constexpr u32 stranger = 65533;
+
+// A program of root's that any user may start must not open what that user names: neither an instance nor a place for one.
+TEST_F(Limited, AProgramWithMoreRightsTakesNothingFromTheEnvironment) {
+  struct statvfs on {};
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to make a setuid program";
+  if (statvfs(dir.c_str(), &on) != 0 || (on.f_flag & ST_NOSUID) != 0) GTEST_SKIP() << dir << " is on a file system without setuid";
+  const std::string as_stranger = "setpriv --reuid " + std::to_string(stranger) + " --regid " + std::to_string(stranger) + " --clear-groups ";
+  fs::create_directory(dir + "/theirs");
+  ASSERT_EQ(chown((dir + "/theirs").c_str(), stranger, stranger), 0);
+  fs::create_directory(dir + "/planted");
+  fs::permissions(dir + "/planted", fs::perms::owner_all);
+  for (const auto& [name, mode] : {std::pair{"suid", "4755"}, {"sgid", "2755"}, {"plain", "0755"}}) {
+    ASSERT_EQ(run("cp " + linked + name + " && chmod " + mode + " " + name).code, 0);
+    const bool has_more = mode[0] != '0';
+    // An instance of the stranger's: not even the one that it may write to.
+    const std::string theirs = dir + "/theirs/" + name;
+    ASSERT_EQ(run(as_stranger + "cp " RINGSIDE_BUILD_DIR "/ringside theirs/tool && " + as_stranger + "theirs/tool record -q -i " +
+                  theirs + " -o theirs/none -- true").code, 0);
+    const Outcome in_theirs = run("RINGSIDE_INSTANCE=" + theirs + " " + as_stranger + "./" + name + " write 100");
+    EXPECT_EQ(in_theirs.code, 0);
+    EXPECT_EQ(two_numbers(in_theirs.out), (has_more ? std::pair{0l, 0l} : std::pair{100l, 0l})) << name << in_theirs.err;
+    // A directory of root's.
+    const Outcome planted = run("RINGSIDE_ROOT=" + dir + "/planted RINGSIDE_INSTANCE=x " + as_stranger + "./" + name + " write 100");
+    EXPECT_EQ(planted.code, 0);
+    EXPECT_EQ(planted.out, "0 0\n");
+    EXPECT_TRUE(fs::is_empty(dir + "/planted")) << name;
+    // The other places.
+    const Outcome runtime = run("unset RINGSIDE_ROOT; XDG_RUNTIME_DIR=" + dir + "/planted RINGSIDE_INSTANCE=x " + as_stranger + "./" + name + " write 1");
+    EXPECT_EQ(runtime.code, 0);
+    EXPECT_TRUE(fs::is_empty(dir + "/planted")) << name;
+  }
+}
+
+// What makes the instance, and what writes to it, asks before a file grows: SIGXFSZ would end the program.
+TEST_F(Limited, AFileSizeLimitRefusesAndKillsNoProgram) {
+  for (const char* limit : {"0", "4096", "1024000", "8000000"}) {
+    const std::string few = std::string("prlimit --fsize=") + limit + " ";
+    const auto piped = [](const std::string& command) { return "bash -o pipefail -c '" + command + " | cat'"; };
+    const Outcome alone = run("RINGSIDE_INSTANCE=new " + piped(few + linked + "write 100 2> /dev/null"));
+    EXPECT_EQ(alone.code, 0) << limit << alone.err;
+    EXPECT_TRUE(alone.out == "0 0\n" || fs::exists(dir + "/root/new")) << limit << alone.out;
+    (void)ringside("rm -f new");
+    for (const char* rings : {"cpu", "thread"}) {
+      const Outcome traced = ringside(std::string("record -o rec --rings ") + rings + " -- " + piped(few + linked + "write 100"));
+      EXPECT_TRUE(traced.code == 0 || traced.code == 3) << traced.code << traced.err;
+      EXPECT_EQ(recorded("rec"), static_cast<u64>(two_numbers(traced.out).first)) << limit << rings;
+      fs::remove_all(dir + "/rec");
+    }
+  }
+  const Outcome said = run("RINGSIDE_INSTANCE=new prlimit --fsize=1024000 " + linked + "write 1");
+  EXPECT_NE(said.err.find("not traced, the instance new of RINGSIDE_INSTANCE cannot be opened: File too large"), std::string::npos) << said.err;
+  // Standard error is a file that may not grow.
+  const Outcome full = run("head -c 2000000 /dev/zero > full; RINGSIDE_INSTANCE=new prlimit --fsize=1024000 " + linked + "write 1 2>> full");
+  EXPECT_EQ(full.code, 0);
+  // The limit comes down in the middle.
+  const Outcome later = ringside("record -o rec --rings thread -- " + linked + "fsize 100 | cat");
+  EXPECT_EQ(recorded("rec"), static_cast<u64>(two_numbers(later.out).first)) << later.err;
+}
+
+// A real-time program locks its memory. That neither fills the rings, nor counts them against its limit.
+TEST_F(Limited, LockedMemoryIsWhatTheProgramUses) {
+  const std::string in_memory = "RINGSIDE_ROOT=/dev/shm/ringside-limited-" + std::to_string(getpid());
+  for (const char* rings : {"cpu", "thread"})
+    for (const std::string& user : {std::string("0"), std::to_string(stranger)}) {
+      if (user != "0" && geteuid() != 0) continue;
+      const Outcome alone = run(limited + "mlockall " + user);
+      if (alone.code == 4 && user == "0") GTEST_SKIP() << "memory cannot be locked here";
+      ASSERT_EQ(alone.code, 0);
+      const Outcome o = run("export " + in_memory + "; mkdir -p -m 700 $RINGSIDE_ROOT; " RINGSIDE_BUILD_DIR
+                            "/ringside record -b 64M --rings " + std::string(rings) + " --libc malloc -o rec -- " + limited + "mlockall " + user +
+                            "; code=$?; rm -rf $RINGSIDE_ROOT; exit $code");
+      EXPECT_EQ(o.code, 0) << rings << user << o.err;
+      const auto [locked, shared] = two_numbers(o.out);
+      EXPECT_LT(locked, two_numbers(alone.out).first + 4096) << rings << user;
+      EXPECT_LT(shared, 4096) << "KiB of rings are filled";
+      // A program that is another user by now gets no ring of its own from an instance of root's: refused, and counted.
+      EXPECT_GE(recorded("rec"), user == "0" || rings == std::string("cpu") ? 400u : 0u);
+      fs::remove_all(dir + "/rec");
+    }
+}
+
+// 300 MiB of addresses are enough for the threads that start in them untraced.
+TEST_F(Limited, AddressesAreTakenAsTheyAreUsed) {
+  const auto [alone, size] = two_numbers(run(limited + "threads 20").out);
+  ASSERT_EQ(alone, 20);
+  for (const char* rings : {"cpu", "thread"}) {
+    const Outcome traced = ringside(std::string("record --libc malloc -o rec --rings ") + rings + " -- " + limited + "threads 20");
+    const auto [started, traced_size] = two_numbers(traced.out);
+    EXPECT_EQ(started, 20) << rings << traced.err;
+    EXPECT_GE(recorded("rec"), 20u * 200u);
+    fs::remove_all(dir + "/rec");
+  }
+}
+
+// Its events go to a ring of its own from then on.
+TEST_F(Limited, AThreadThatLosesItsRegistrationGoesOn) {
+  const Outcome o = ringside("record -o rec --rings cpu -- " + linked + "unregistered 100000");
+  if (o.code == 77) GTEST_SKIP() << "no restartable sequences here";
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, "200000 0\n");
+  EXPECT_EQ(recorded("rec"), 200000u);
+}
+
+// An event is declared before every static constructor of its program.
+TEST_F(Limited, StaticConstructorsWriteEvents) {
+  for (const char* program : {"early", "early_shared"}) {
+    const Outcome o = ringside(std::string("record -o rec -- " RINGSIDE_BUILD_DIR "/tests/") + program);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(o.out, "21\n");
+    EXPECT_EQ(recorded("rec"), 21u) << program << ringside("report rec").out;
+    fs::remove_all(dir + "/rec");
+  }
+}
+
+}  // namespace
+}  // namespace ringside::limited_test
