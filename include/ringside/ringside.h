@@ -110,6 +110,16 @@ int ringside_open(const char* name);
 // handlers.
 void ringside_close(void);
 
+// For a program that is about to forbid itself system calls, by seccomp: strict mode, or a filter. From here on the library makes
+// none in this process, and events go on: what would need one is done now. The memory of all rings is taken, `bytes` of it at
+// most (SIZE_MAX: any). 0: events do not go on, but are refused, and counted. Strict mode on x86-64 needs that, because it forbids
+// reading any clock, too. Returns 0, or a negative errno, and then events are refused, and counted: ENOSPC if the rings are
+// larger, ENOMEM, EOPNOTSUPP if the instance has rings of threads, EALREADY if it was called before. Refused, and counted, are
+// from here on also the events of children of fork, and those of a ring that is resized or makes room for a snapshot. Threads
+// that begin later have their process's name, and events no stacks. A reader that waits sees an event up to 10 ms late. There is
+// no way back. Not for signal handlers. docs/guide.md has the list of system calls.
+int ringside_prepare_sandbox(size_t bytes);
+
 // ---------------------------------------------------------------------------------------------------------------------------
 // What an event looks like: shared by C (at start-up) and C++ (at compile time)
 

@@ -164,6 +164,22 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
   return numbered(static_cast<i32>(number), static_cast<i32>(group));
 }
 
+i32 introduce_silently(Opened& in) noexcept {
+  if (in.foreign || process.tids_noted_in == 0 || process.tids_noted_in != sys::this_process()) return 0;
+  const i32 tid = noted_tid();
+  const u64 at = static_cast<u32>(tid) % most_threads * sizeof(ThreadEntry);
+  u8* const piece = __atomic_load_n(&in.threads[at / threads_piece], __ATOMIC_ACQUIRE);
+  auto* const entry = reinterpret_cast<ThreadEntry*>(piece + at % threads_piece);
+  const u64 page = reinterpret_cast<u64>(entry) / page_size, last = (reinterpret_cast<u64>(entry + 1) - 1) / page_size;
+  if (piece == nullptr || page != last || page != __atomic_load_n(&in.backed_page, __ATOMIC_RELAXED)) return tid;
+  if (__atomic_load_n(&entry->tid, __ATOMIC_ACQUIRE) != 0) return tid;
+  entry->pid = static_cast<u32>(process.pid);
+  for (char* name : {entry->task, entry->process}) std::memcpy(name, process.comm, sizeof process.comm);
+  __atomic_store_n(&entry->tid, static_cast<u32>(tid), __ATOMIC_RELEASE);
+  __atomic_fetch_add(&in.words.control->nr_threads, u64{1}, __ATOMIC_RELEASE);
+  return tid;
+}
+
 i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept {
   if (!in.foreign) return tid;
   const u32 number = next_number(*in.words.control);

@@ -13,6 +13,7 @@
 #include "writer/layout.hpp"
 #include "writer/members.hpp"
 #include "writer/ring_file.hpp"
+#include "writer/sandbox.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -153,12 +154,15 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept;
 // Maps this piece of the table of threads, for ever. Null: it cannot be mapped. Signals are off.
 u8* map_threads(Opened& in, int dir, u64 n) noexcept;
 i32 noted_tid() noexcept;  // this thread's TID as the C library has noted it, without a system call; 0: unknown
+// The same without a system call: its TID, and its process's name. 0: nothing tells its number.
+i32 introduce_silently(Opened& in) noexcept;
 // The same for a thread of another process in this one's PID namespace, on behalf of which this one writes.
 i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept;
 
 // registry.cpp
 // The events declared so far are not registered in instances that are opened from now on.
 void forget_events() noexcept;
+void shut_rings() noexcept;  // every event comes to the slow path from now on
 void become_child_if_forked() noexcept;  // in a child that no fork handler ran in; signal-safe
 bool is_of_an_instance(std::string_view path);  // of one that this process has opened: its directory's, or a file's below it
 void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept;  // appends to saved_cmdlines, saved_tgids; signal-safe

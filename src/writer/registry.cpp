@@ -272,6 +272,7 @@ void say_limits(const Opened& in) noexcept {
 }
 
 void before_fork() {
+  if (no_system_calls()) return;
   const Inside inside;
   pthread_mutex_lock(&opening);
   // No fork while a seat is being taken either: the child would have its lock, too.
@@ -279,6 +280,7 @@ void before_fork() {
     for (int i = 0; i < 1000 && __atomic_load_n(&in->seating, __ATOMIC_ACQUIRE) == sys::this_process(); ++i) sched_yield();
 }
 void after_fork_parent() {
+  if (no_system_calls()) return;
   const Inside inside;
   pthread_mutex_unlock(&opening);
 }
@@ -292,6 +294,7 @@ void become_child() noexcept {
   next_epoch();
 }
 void after_fork_child() {
+  if (no_system_calls()) return;  // it inherits the sandbox; its events are refused
   const Inside inside;
   pthread_mutex_init(&opening, nullptr);
   if (process.tids_noted_in != 0) process.tids_noted_in = sys::this_process();
@@ -419,10 +422,23 @@ int open_locked(const char* name) {
     complain(std::string("not traced, the instance ") + name + " of RINGSIDE_INSTANCE cannot be opened", -done);
 }
 
+// First all threads stop writing as before, then the words that they would write change.
+void detach() noexcept {
+  __atomic_store_n(&process.opened, nullptr, __ATOMIC_RELEASE);
+  next_epoch();
+  __atomic_store_n(&detail::cpu_side, nullptr, __ATOMIC_RELEASE);
+  for (ringside_event* e = all_events; e != nullptr; e = e->next) {
+    static const u32 never = 0;
+    __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
+  }
+}
+
 }  // namespace
 
+void shut_rings() noexcept { next_epoch(); }
+
 void become_child_if_forked() noexcept {
-  if (__atomic_load_n(&process.epochs, __ATOMIC_RELAXED) != 0 && __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0)
+  if (!no_system_calls() && __atomic_load_n(&process.epochs, __ATOMIC_RELAXED) != 0 && __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0)
     become_child();
 }
 
@@ -511,6 +527,7 @@ static_assert(sizeof ringside_gate == largest_page);
 
 int ringside_register(ringside_event* event) {
   if (!fits(event->system) || !fits(event->name)) return -EINVAL;
+  if (no_system_calls()) return -EPERM;
   if (__atomic_load_n(&event->id, __ATOMIC_ACQUIRE) != 0) return 0;
   open_from_environment();
   const Opening opening_now;
@@ -521,25 +538,20 @@ int ringside_register(ringside_event* event) {
 }
 
 int ringside_open(const char* name) {
+  if (no_system_calls()) return -EPERM;
   const Opening opening_now;
   return open_locked(name);
 }
 
 void ringside_close(void) {
+  if (no_system_calls()) return detach();
   const Opening opening_now;
   const Opened* const in = process.opened;
   if (in == nullptr) return;
-  // First all threads stop writing as before, then the words that they would write change.
-  __atomic_store_n(&process.opened, nullptr, __ATOMIC_RELEASE);
-  next_epoch();
-  __atomic_store_n(&detail::cpu_side, nullptr, __ATOMIC_RELEASE);
+  detach();
   retire_this_thread();
   map_gate(-1);
-  for (ringside_event* e = all_events; e != nullptr; e = e->next) {
-    static const u32 never = 0;
-    __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
-    __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
-  }
+  for (ringside_event* e = all_events; e != nullptr; e = e->next) __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
   // The seat stays: other threads have rings in there until they end.
   if (const Member own = in->seat.member(); own != nobody)
     __atomic_fetch_and(&in->words.process(slot_of(own)).role, ~role::writer, __ATOMIC_RELAXED);

@@ -171,6 +171,7 @@ void release_all() noexcept {
 }
 
 void at_thread_end(void*) {  // later destructors may write: they get a ring once more
+  if (no_system_calls()) return;
   const SignalsOff off;
   const Inside inside;
   release_all();

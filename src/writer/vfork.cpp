@@ -24,6 +24,8 @@ struct Before {
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Before before{};
 
+constexpr u64 unchanged = ~u64{0};  // no mask: it would block SIGKILL
+
 void signals_on(u64 mask) noexcept {
   sigset_t set;
   sigemptyset(&set);
@@ -41,6 +43,7 @@ extern "C" {
   sigset_t all, set;
   u64 mask;
   int cancel;
+  if (ringside::no_system_calls()) return unchanged;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &set);
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
@@ -51,8 +54,11 @@ extern "C" {
   this_thread.on_cpus_at = not_attached;
   return mask;
 }
-[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_child(u64 mask) noexcept { signals_on(mask); }
+[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_child(u64 mask) noexcept {
+  if (mask != unchanged) signals_on(mask);
+}
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_ended(u64 mask) noexcept {
+  if (mask == unchanged) return;
   if (this_thread.borrowed == 1) {
     this_thread.inside = before.inside;
     ringside::take_up_own_rings();

@@ -28,7 +28,7 @@ void wake(void* context) noexcept {
   __atomic_store_n(&control->wait.any, u64{0}, __ATOMIC_RELAXED);
   __atomic_store_n(&control->wait.percent, u64{0}, __ATOMIC_RELAXED);
   __atomic_fetch_add(&control->wait.sequence, 1u, __ATOMIC_SEQ_CST);
-  sys::futex_wake_all(&control->wait.sequence);
+  if (!no_system_calls()) sys::futex_wake_all(&control->wait.sequence);
 }
 
 bool refuse_and_count() noexcept {
@@ -67,8 +67,10 @@ bool attach_at_once() noexcept {
       !is_mapped(*in->side, Rseq::cpu(in->side->area)) || !in->rejoin())
     return false;
   const int saved = errno;
-  const i32 tid = introduce_thread(*in, epoch).tid;
+  const Sandbox now = sandbox_now();
+  const i32 tid = now == Sandbox::none ? introduce_thread(*in, epoch).tid : now == Sandbox::ready ? introduce_silently(*in) : 0;
   errno = saved;
+  if (tid == 0) return false;
   i32 has = 0;
   if (__atomic_compare_exchange_n(&t.tid, &has, tid, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || has == tid)
     __atomic_store_n(&t.on_cpus_at, epoch, __ATOMIC_RELEASE);
@@ -88,7 +90,7 @@ void count_refused() noexcept {
 // Signals are off meanwhile, so that no handler meets half a ring.
 RINGSIDE_NOINLINE Attached attach(const u32* depth) noexcept {
   ThisThread& t = this_thread;
-  if (t.inside) return Attached::no;  // an event of the library's own system calls
+  if (t.inside || no_system_calls()) return Attached::no;  // inside: an event of the library's own system calls
   // A thread that finds no ring searches again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system
   // calls.
   if (const u64 now = __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE); refusals.epoch != now) refusals = {now, 0};
@@ -123,8 +125,9 @@ bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, 
   ThisThread& t = this_thread;
   for (int tries = 0; tries < 100; ++tries) {
     if (!t.on_cpus()) {
-      if (const Tried own = attach_at_once() ? Tried::not_here : write_to_own_ring(event, as, payload, size);
-          own != Tried::not_here)
+      const bool attached = attach_at_once();
+      if (!attached && no_system_calls()) return (__atomic_load_n(&event.id, __ATOMIC_RELAXED) & 0xFFFF) != 0 && refuse_and_count();
+      if (const Tried own = attached ? Tried::not_here : write_to_own_ring(event, as, payload, size); own != Tried::not_here)
         return own == Tried::written;
     } else if (wants_ring(why)) {
       if (attach(nullptr) == Attached::no && t.on_cpus()) return refuse_and_count();

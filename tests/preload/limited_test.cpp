@@ -31,6 +31,12 @@ struct Limited : test::BinaryTest {
 };
 
 constexpr u32 stranger = 65533;
+constexpr bool strict_has_no_clock =
+#if defined(__x86_64__)
+    true;
+#else
+    false;
+#endif
 
 // A program of root's that any user may start must not open what that user names: neither an instance nor a place for one.
 TEST_F(Limited, AProgramWithMoreRightsTakesNothingFromTheEnvironment) {
@@ -132,6 +138,58 @@ TEST_F(Limited, AThreadThatLosesItsRegistrationGoesOn) {
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.out, "200000 0\n");
   EXPECT_EQ(recorded("rec"), 200000u);
+}
+
+// A filter that kills for any call but its five: events go on in the memory that is there, without a call.
+TEST_F(Limited, AProgramInASandboxWritesOn) {
+  for (const char* way : {"filter", "threads"}) {
+    const u64 before = 100'000, attempts = way == std::string("threads") ? 6 * before : 2 * before;
+    const Outcome o = ringside("record -o rec -b 16M --rings cpu -- " + linked + way + " 100000");
+    if (o.code == 77) GTEST_SKIP() << "no seccomp here";
+    EXPECT_EQ(o.code, 0) << way << o.err;
+    EXPECT_EQ(o.out, std::to_string(attempts) + " 0 0\n") << way;
+    EXPECT_EQ(recorded("rec"), attempts) << way;
+    EXPECT_NE(o.err.find("; refused 0"), std::string::npos) << o.err;
+    fs::remove_all(dir + "/rec");
+  }
+}
+
+// Where that is not possible, each event is refused, and counted: in strict mode, with rings that are too large for the given
+// bytes, with rings of threads, in children.
+TEST_F(Limited, AProgramInASandboxCountsWhatItCannotWrite) {
+  struct Case {
+    const char *way, *rings;
+    u64 written, refused;
+    int answer;
+  };
+  for (const Case& c : {Case{"too-small", "cpu", 10'000, 10'000, -ENOSPC}, Case{"filter", "thread", 10'000, 10'000, -EOPNOTSUPP},
+                        Case{"strict", "cpu", 10'000, 10'000, 0}, Case{"strict", "thread", 10'000, 10'000, 0}, Case{"fork", "cpu", 20'000, 10'000, 0}}) {
+    const Outcome o = ringside(std::string("record -o rec --rings ") + c.rings + " -- " + linked + c.way + " 10000");
+    if (o.code == 77) GTEST_SKIP() << "no seccomp here";
+    EXPECT_EQ(o.code, 0) << c.way << o.err;
+    EXPECT_EQ(o.out, std::to_string(c.written) + " " + std::to_string(c.refused) + " " + std::to_string(c.answer) + "\n") << c.way;
+    EXPECT_EQ(recorded("rec"), c.written) << c.way;
+    EXPECT_NE(o.err.find("lost 10,000;"), std::string::npos) << c.way << o.err;
+    fs::remove_all(dir + "/rec");
+  }
+}
+
+// The same for a program that knows nothing of it.
+TEST_F(Limited, AnUnmodifiedProgramInASandboxIsRecorded) {
+  for (const char* options : {"", "--stack ", "--sample 1000 "})
+    for (const char* way : {"strict", "filter"})
+      for (const char* rings : {"cpu", "thread"}) {
+        const Outcome o = ringside(std::string("record -o rec --libc io ") + options + "--rings " + rings + " -- " + limited + way + " 1000");
+        if (o.code == 77) GTEST_SKIP() << "no seccomp here";
+        EXPECT_EQ(o.code, 0) << options << way << rings << o.err;
+        EXPECT_EQ(o.out, "done\n") << options << way << rings;
+        (void)recorded("rec");
+        const u64 calls = events("rec -e libc:read").size() + events("rec -e libc:write").size();
+        const bool goes_on = rings == std::string("cpu") && (way == std::string("filter") || !strict_has_no_clock);
+        EXPECT_EQ(calls, goes_on ? 4001u : 2000u) << options << way << rings;
+        EXPECT_NE(o.err.find(goes_on ? "lost 0;" : "lost 2,001;"), std::string::npos) << options << way << rings << o.err;
+        fs::remove_all(dir + "/rec");
+      }
 }
 
 // An event is declared before every static constructor of its program.
