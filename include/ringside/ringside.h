@@ -79,8 +79,9 @@ int ringside_register(struct ringside_event* event);
 // For a function that declares an event: before all constructors of the object, also those with a priority. The compilers keep
 // this priority for the implementation, and say so.
 #if !defined(__clang__)
-#define RINGSIDE_CONSTRUCTOR(priority) \
-  _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wprio-ctor-dtor\"") __attribute__((constructor(priority)))
+#define RINGSIDE_CONSTRUCTOR(priority)                                                   \
+  _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wprio-ctor-dtor\"") \
+      __attribute__((constructor(priority)))
 #define RINGSIDE_CONSTRUCTOR_END _Pragma("GCC diagnostic pop")
 #else
 #define RINGSIDE_CONSTRUCTOR(priority) __attribute__((constructor(100)))
@@ -110,14 +111,15 @@ int ringside_open(const char* name);
 // handlers.
 void ringside_close(void);
 
-// For a program that is about to forbid itself system calls, by seccomp: strict mode, or a filter. From here on the library makes
-// none in this process, and events go on: what would need one is done now. The memory of all rings is taken, `bytes` of it at
-// most (SIZE_MAX: any). 0: events do not go on, but are refused, and counted. Strict mode on x86-64 needs that, because it forbids
-// reading any clock, too. Returns 0, or a negative errno, and then events are refused, and counted: ENOSPC if the rings are
-// larger, ENOMEM, EOPNOTSUPP if the instance has rings of threads, EALREADY if it was called before. Refused, and counted, are
-// from here on also the events of children of fork, and those of a ring that is resized or makes room for a snapshot. Threads
-// that begin later have their process's name, and events no stacks. A reader that waits sees an event up to 10 ms late. There is
-// no way back. Not for signal handlers. docs/guide.md has the list of system calls.
+// For a program that is about to forbid itself system calls, by seccomp: strict mode, or a filter. From here on the library
+// makes none in this process, and events go on: what would need one is done now. The memory of the rings is taken, `bytes` of
+// it at most (SIZE_MAX: any). 0: events do not go on, but are refused, and counted; strict mode on x86-64 needs that, because it
+// forbids reading any clock, too. Returns 0, or a negative errno, and then events are refused, and counted: ENOSPC if the rings
+// are larger, ENOMEM, EALREADY if it was called before. Refused, and counted, are from here on also the events of children of
+// fork, and those of a ring that is resized or makes room for a snapshot; in an instance with rings of threads also those of
+// other threads, as far as their rings have no memory, and of handlers that interrupt an event. Threads that begin later have
+// their process's name, and events no stacks. A reader that waits sees an event up to 10 ms late. There is no way back. Not for
+// signal handlers. docs/guide.md has the list of system calls.
 int ringside_prepare_sandbox(size_t bytes);
 
 // ---------------------------------------------------------------------------------------------------------------------------

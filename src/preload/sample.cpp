@@ -285,7 +285,8 @@ bool ringside::preload::is_of_timer(const siginfo_t& info) noexcept {
 
 HOOK int sigaltstack(const stack_t* stack, stack_t* old) noexcept {
   const auto real = NEXT(sigaltstack);
-  if (stack == nullptr || interval_ns == 0 || ringside::no_system_calls() || ringside::detail::this_thread.borrowed != 0) return real(stack, old);
+  if (stack == nullptr || interval_ns == 0 || ringside::no_system_calls() || ringside::detail::this_thread.borrowed != 0)
+    return real(stack, old);
   const HoldBack off;  // no signal comes to the new stack before it is known to have room
   const int done = real(stack, old);
   fit_timer(off.before);

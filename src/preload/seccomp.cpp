@@ -1,5 +1,5 @@
-// A program that forbids itself system calls: from then on the library makes none in it (writer/sandbox.hpp). Programs do that by
-// prctl, or by syscall, as the C library has no call for seccomp. A filter is not read: any may end a program for any call.
+// A program that forbids itself system calls: from then on the library makes none in it (writer/sandbox.hpp). Programs do that
+// by prctl, or by syscall, as the C library has no call for seccomp. A filter is not read: any may end a program for any call.
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
@@ -19,13 +19,16 @@ namespace {
 long by_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept {
   register long r10 asm("r10") = d, r8 asm("r8") = e, r9 asm("r9") = f;
   long result;
-  asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
   return result;
 }
 #elif defined(__aarch64__)
 long by_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept {
   register long x8 asm("x8") = number, x0 asm("x0") = a, x1 asm("x1") = b, x2 asm("x2") = c, x3 asm("x3") = d, x4 asm("x4") = e,
-                x5 asm("x5") = f;
+                   x5 asm("x5") = f;
   asm volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
   return x0;
 }
@@ -91,7 +94,8 @@ HOOK int prctl(int option, ...) noexcept {
   return static_cast<int>(ringside_confining_call(SYS_prctl, option, more[0], more[1], more[2], more[3], 0));
 }
 
-// What the C library does, but for two numbers. A child that shares memory comes back here, too, so nothing is kept on the stack.
+// What the C library does, but for two numbers. A child that shares memory comes back here, too, so nothing is kept on the
+// stack.
 #if defined(__x86_64__)
 asm(R"(
   .pushsection .text

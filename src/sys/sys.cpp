@@ -33,7 +33,7 @@ struct Guarded {
   std::atomic<bool> cut{false};
 };
 constexpr u32 most_guarded = 1u << 17;  // more than a process may map (vm.max_map_count)
-Guarded* guarded = nullptr;               // [0] is unused; a program that only writes takes no 3 MiB of addresses for it
+Guarded* guarded = nullptr;             // [0] is unused; a program that only writes takes no 3 MiB of addresses for it
 u32 guarded_until = 1, guarded_next = 1;  // entries used so far; where to search for a free one
 std::mutex guarding;
 struct sigaction previous;
@@ -134,8 +134,8 @@ u64 page_bytes() noexcept { return static_cast<u64>(sysconf(_SC_PAGESIZE)); }
 void guard_mappings() {
   const std::lock_guard lock(guarding);
   if (armed) return;
-  void* const table = mmap(nullptr, most_guarded * sizeof(Guarded), PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const table =
+      mmap(nullptr, most_guarded * sizeof(Guarded), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (table == MAP_FAILED) return;
   guarded = static_cast<Guarded*>(table);  // zeros: no entry is in use
   armed = true;
@@ -152,8 +152,8 @@ result<Region> Region::map(int fd, u64 size, bool writable, const std::string& w
     return refuse(std::errc::invalid_argument, what + " is " + std::to_string(length) + " bytes long, but " +
                                                    std::to_string(offset + size) +
                                                    " are needed: it was truncated or is no ring of ringside");
-  void* at = writable ? map_shared(fd, size, offset)
-                      : mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));
+  void* at =
+      writable ? map_shared(fd, size, offset) : mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (at == nullptr || at == MAP_FAILED) return fail(errno, "cannot map " + what);
   Region region;
   region.base_ = static_cast<u8*>(at);

@@ -69,8 +69,8 @@ void guard_mappings();
 // Signal-safe.
 void* raw_mmap(void* at, size_t size, int flags, int fd) noexcept;
 
-// A part of a file, shared, to read and write; it costs memory only as it is used, also where mlockall() has all mappings of this
-// process locked. The offset is a multiple of the page. Null: errno has the reason. munmap() unmaps it. Signal-safe.
+// A part of a file, shared, to read and write; it costs memory only as it is used, also where mlockall() has all mappings of
+// this process locked. The offset is a multiple of the page. Null: errno has the reason. munmap() unmaps it. Signal-safe.
 void* map_shared(int fd, u64 size, u64 offset = 0) noexcept;
 
 // Opens a regular file to read. Anything else is refused, for example a FIFO, which would block.
@@ -97,7 +97,8 @@ bool may_grow_to(u64 size) noexcept;
 // ftruncate, pwrite and an append that ask that first. False: errno has the reason, and a part may be written. Signal-safe.
 bool set_size(int fd, u64 size) noexcept;
 bool write_at(int fd, const void* bytes, size_t size, u64 at) noexcept;
-bool append(int fd, const void* bytes, size_t size, u64 most) noexcept;  // errno EFBIG also: the file would be larger than `most`
+bool append(int fd, const void* bytes, size_t size,
+            u64 most) noexcept;  // errno EFBIG also: the file would be larger than `most`
 
 // Field 22 of /proc/PID/stat; 0: no such process. With tid != 0, the thread's. Signal-safe.
 u64 start_time(i32 pid, i32 tid = 0) noexcept;

@@ -102,8 +102,8 @@ u8* map_threads(Opened& in, int dir, u64 n) noexcept {
   const sys::Fd file = sys::open_owned(dir, "threads", O_RDWR);
   void* const made = file ? sys::map_shared(file.get(), size, n * threads_piece) : nullptr;
   u8* there = nullptr;
-  if (made == nullptr || __atomic_compare_exchange_n(&in.threads[n], &there, static_cast<u8*>(made), false, __ATOMIC_ACQ_REL,
-                                                     __ATOMIC_ACQUIRE))
+  if (made == nullptr ||
+      __atomic_compare_exchange_n(&in.threads[n], &there, static_cast<u8*>(made), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     return static_cast<u8*>(made);
   munmap(made, size);  // another thread was faster
   return there;

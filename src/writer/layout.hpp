@@ -38,7 +38,7 @@ struct WaitWords {
 namespace lacks {
 inline constexpr u64 fence = 1;  // membarrier: a closed gate and nest == 0 mean that no writer is inside
 inline constexpr u64 seat = 2;   // a seat (members.hpp): if there is none, no process writes
-inline constexpr u64 bell = 4;   // the right to wake readers (sandbox.hpp): who waits looks by itself
+inline constexpr u64 bell = 4;   // the right to wake readers (sandbox.hpp), which look by themselves
 }  // namespace lacks
 
 // Counters of rings whose memory was given back.
@@ -73,7 +73,7 @@ struct alignas(64) InstanceControl {
   u64 nr_events;
   u64 pid_namespace;  // of the creator
   u64 impaired;       // bits of `lacks`
-  u64 refused;  // events that found no ring: budget, no room, a sandbox, or written while a ring was being made
+  u64 refused;        // events that found no ring: budget, no room, a sandbox, or written while a ring was being made
   u64 cpu_rings;      // rings 0 to cpu_rings - 1 are those of the CPUs; 0: each thread has its own
   u64 boot;  // hash of the boot that it was made in: CPU numbers, PID namespaces and locks of other boots do not count; 0:
              // unknown

@@ -53,8 +53,7 @@ int lock_by_kernel(int flags) noexcept { return static_cast<int>(syscall(SYS_mlo
 
 int lock_all(int flags) noexcept {
   constexpr int later = MCL_FUTURE | MCL_ONFAULT;
-  if ((flags & MCL_CURRENT) == 0 || (flags & ~(MCL_CURRENT | later)) != 0 || opened_now() == nullptr ||
-      no_system_calls())
+  if ((flags & MCL_CURRENT) == 0 || (flags & ~(MCL_CURRENT | later)) != 0 || opened_now() == nullptr || no_system_calls())
     return lock_by_kernel(flags);
   try {
     const Inside inside;
@@ -71,7 +70,8 @@ int lock_all(int flags) noexcept {
     else if (lock_by_kernel(flags & later) != 0)
       return -1;
     // What has no memory to lock is refused, and the kernel's own call leaves it out, too.
-    for (const Mapping& one : own) (void)syscall(SYS_mlock2, one.start, one.size, (flags & MCL_ONFAULT) != 0 ? MLOCK_ONFAULT : 0);
+    for (const Mapping& one : own)
+      (void)syscall(SYS_mlock2, one.start, one.size, (flags & MCL_ONFAULT) != 0 ? MLOCK_ONFAULT : 0);
     return 0;
   } catch (const std::bad_alloc&) {
     return lock_by_kernel(flags);

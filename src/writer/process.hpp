@@ -1,20 +1,21 @@
 // This process as a writer of one instance.
 #pragma once
-#include <ringside/ring/recover.hpp>
-#include <ringside/ring/writer.hpp>
-#include <ringside/ringside.h>
-#include <ringside/thread.hpp>
 #include <pthread.h>
+#include <ringside/ringside.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <ringside/ring/recover.hpp>
+#include <ringside/ring/writer.hpp>
+#include <ringside/thread.hpp>
+
 #include "clock/clock.hpp"
+#include "sys/sys.hpp"
 #include "writer/layout.hpp"
 #include "writer/members.hpp"
 #include "writer/ring_file.hpp"
 #include "writer/sandbox.hpp"
-#include "sys/sys.hpp"
 
 namespace ringside {
 
@@ -79,16 +80,19 @@ class Inside {
   bool before_;
 };
 
-// While it lives, no signal handler runs in this thread, and no thread cancels it.
+// While it lives, no signal handler runs in this thread, and no thread cancels it. In a sandbox it does nothing: code that
+// depends on it does not come there.
 class SignalsOff {
  public:
-  SignalsOff() noexcept {
+  SignalsOff() noexcept : is_(!no_system_calls()) {
+    if (!is_) return;
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old_);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_);
   }
   ~SignalsOff() {
+    if (!is_) return;
     pthread_setcancelstate(cancel_, nullptr);
     pthread_sigmask(SIG_SETMASK, &old_, nullptr);
   }
@@ -96,6 +100,7 @@ class SignalsOff {
   SignalsOff& operator=(const SignalsOff&) = delete;
 
  private:
+  const bool is_;
   sigset_t old_;
   int cancel_ = 0;
 };
@@ -127,6 +132,9 @@ bool attach_to_own_ring(u32 depth) noexcept;
 void lay_own_rings_aside() noexcept;
 void take_up_own_rings() noexcept;
 void retire_this_thread() noexcept;
+// For a sandbox: gives this thread a ring of its own, and takes the ring's memory, `most` bytes at most. 0, or an errno.
+int back_own_ring(u64 most) noexcept;
+bool own_ring_is_ready() noexcept;         // an event can be written to it without a system call, unless its memory ends
 void forget_thread_after_fork() noexcept;  // in the child
 
 // The ring that this thread's next event most likely goes to, and how far it is. key 0: not known yet.
@@ -162,7 +170,7 @@ i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept;
 // registry.cpp
 // The events declared so far are not registered in instances that are opened from now on.
 void forget_events() noexcept;
-void shut_rings() noexcept;  // every event comes to the slow path from now on
+void shut_rings() noexcept;              // every event comes to the slow path from now on
 void become_child_if_forked() noexcept;  // in a child that no fork handler ran in; signal-safe
 bool is_of_an_instance(std::string_view path);  // of one that this process has opened: its directory's, or a file's below it
 void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept;  // appends to saved_cmdlines, saved_tgids; signal-safe

@@ -438,14 +438,16 @@ void detach() noexcept {
 void shut_rings() noexcept { next_epoch(); }
 
 void become_child_if_forked() noexcept {
-  if (!no_system_calls() && __atomic_load_n(&process.epochs, __ATOMIC_RELAXED) != 0 && __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0)
+  if (!no_system_calls() && __atomic_load_n(&process.epochs, __ATOMIC_RELAXED) != 0 &&
+      __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0)
     become_child();
 }
 
 bool is_of_an_instance(std::string_view path) {
   const Opening opening_now;
   for (const Opened* one = all_opened; one != nullptr; one = one->next)
-    if (path.starts_with(one->path) && (path.size() == std::strlen(one->path) || path[std::strlen(one->path)] == '/')) return true;
+    if (path.starts_with(one->path) && (path.size() == std::strlen(one->path) || path[std::strlen(one->path)] == '/'))
+      return true;
   return false;
 }
 

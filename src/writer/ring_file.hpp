@@ -2,9 +2,9 @@
 #pragma once
 #include <ringside/ring/control.hpp>
 
+#include "sys/sys.hpp"
 #include "writer/layout.hpp"
 #include "writer/sandbox.hpp"
-#include "sys/sys.hpp"
 
 namespace ringside {
 
@@ -32,7 +32,7 @@ class Backing {
   }
 
  private:
-  u16 all_since_ = 0;     // the same, for all
+  u16 all_since_ = 0;      // the same, for all
   u16 since_[known] = {};  // Control::punched + 1, before the memory was certainly there
 };
 

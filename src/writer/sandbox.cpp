@@ -21,14 +21,15 @@ void let_readers_look(InstanceControl& c) noexcept {
 
 // 0: everything is there that events need.
 int prepare(Opened& in, u64 most) noexcept {
-  if (in.side == nullptr) return EOPNOTSUPP;
+  const int failed = in.side == nullptr ? back_own_ring(most) : 0;
+  if (failed != 0) return failed;
   (void)attach(nullptr);  // this thread has its name then
   const SignalsOff off;
   const Inside inside;
   in.join();
   if (const Member own = in.seat.member(); own != nobody)
     __atomic_fetch_or(&in.words.process(slot_of(own)).role, role::sandboxed, __ATOMIC_SEQ_CST);
-  return back_cpu_rings(*in.side, most);
+  return in.side != nullptr ? back_cpu_rings(*in.side, most) : 0;
 }
 
 }  // namespace
@@ -54,6 +55,4 @@ void leave_sandbox() noexcept {
 
 }  // namespace ringside
 
-extern "C" int ringside_prepare_sandbox(size_t bytes) {
-  return -ringside::enter_sandbox(bytes);
-}
+extern "C" int ringside_prepare_sandbox(size_t bytes) { return -ringside::enter_sandbox(bytes); }

@@ -1,5 +1,5 @@
-// A program that forbids itself system calls (seccomp: strict mode, or a filter) must not be killed by one of the library's. From
-// when it says so on, the library makes none in this process. What needs them was done before, or is refused and counted.
+// A program that forbids itself system calls (seccomp: strict mode, or a filter) must not be killed by one of the library's.
+// From when it says so on, the library makes none in this process. What needs them was done before, or is refused and counted.
 #pragma once
 #include <ringside/base/types.hpp>
 

@@ -439,4 +439,20 @@ REAL_STACK [[gnu::noinline]] Tried write_to_own_ring(const ringside_event& event
   return write_marked(mark, event, as, payload, size);
 }
 
+int back_own_ring(u64 most) noexcept {
+  static constinit ringside_event none{};  // no instance knows it: it attaches the thread, and is not written
+  u64 common = 0;
+  (void)write_to_own_ring(none, 0, &common, sizeof common);
+  if (!own_ring_is_ready()) return ENOMEM;
+  Own& own = *these.own[0];
+  if (own.mapped.ring.geometry.data_size() > most) return ENOSPC;
+  return own.backing.back_all(own.mapped.ring) ? 0 : ENOMEM;
+}
+
+// Only where no event is open: whether it was left takes system calls to tell.
+bool own_ring_is_ready() noexcept {
+  const Own* const own = these.own[0];
+  return these.top == 0 && this_thread.borrowed == 0 && own != nullptr && own->attached_at == epoch_now() && !moved(*own);
+}
+
 }  // namespace ringside

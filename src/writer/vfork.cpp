@@ -40,17 +40,19 @@ extern "C" {
 // Returns the thread's signal mask. Signals are off until the child has returned, and in the parent until it has its rings
 // back: no handler comes in between, or leaves a part of it by longjmp.
 [[gnu::visibility("hidden"), gnu::used]] u64 ringside_vfork_begins() noexcept {
+  const bool silent = ringside::no_system_calls();  // then the child's events are refused
   sigset_t all, set;
-  u64 mask;
-  int cancel;
-  if (ringside::no_system_calls()) return unchanged;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &set);
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-  std::memcpy(&mask, &set, sizeof mask);
+  u64 mask = unchanged;
+  int cancel = 0;
+  if (!silent) {
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &set);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    std::memcpy(&mask, &set, sizeof mask);
+  }
   if (this_thread.borrowed++ != 0) return mask;  // a child of vfork calls it
   before = {this_thread.on_cpus_at, this_thread.tid, this_thread.inside, cancel};
-  ringside::lay_own_rings_aside();
+  if (!silent) ringside::lay_own_rings_aside();
   this_thread.on_cpus_at = not_attached;
   return mask;
 }
@@ -58,16 +60,15 @@ extern "C" {
   if (mask != unchanged) signals_on(mask);
 }
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_ended(u64 mask) noexcept {
-  if (mask == unchanged) return;
   if (this_thread.borrowed == 1) {
     this_thread.inside = before.inside;
-    ringside::take_up_own_rings();
+    if (mask != unchanged) ringside::take_up_own_rings();
     this_thread.tid = before.tid;
     this_thread.on_cpus_at = before.on_cpus_at;
-    pthread_setcancelstate(before.cancel, nullptr);
+    if (mask != unchanged) pthread_setcancelstate(before.cancel, nullptr);
   }
   --this_thread.borrowed;
-  signals_on(mask);
+  if (mask != unchanged) signals_on(mask);
 }
 [[gnu::visibility("hidden"), gnu::used]] long ringside_vfork_failed(long error) noexcept {
   errno = static_cast<int>(-error);

@@ -126,7 +126,8 @@ bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, 
   for (int tries = 0; tries < 100; ++tries) {
     if (!t.on_cpus()) {
       const bool attached = attach_at_once();
-      if (!attached && no_system_calls()) return (__atomic_load_n(&event.id, __ATOMIC_RELAXED) & 0xFFFF) != 0 && refuse_and_count();
+      if (!attached && no_system_calls() && (sandbox_now() == Sandbox::shut || !own_ring_is_ready()))
+        return (__atomic_load_n(&event.id, __ATOMIC_RELAXED) & 0xFFFF) != 0 && refuse_and_count();
       if (const Tried own = attached ? Tried::not_here : write_to_own_ring(event, as, payload, size); own != Tried::not_here)
         return own == Tried::written;
     } else if (wants_ring(why)) {

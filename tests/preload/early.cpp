@@ -1,5 +1,5 @@
-// Writes events in static constructors: of either priority, above the event's declaration in another file, from C, and in place.
-// Prints how many.
+// Writes events in static constructors: with and without a priority, above the event's declaration, in C, and declared in
+// place. Prints how many.
 #include <cstdio>
 #include <ringside/trace.hpp>
 

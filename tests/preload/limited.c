@@ -1,4 +1,5 @@
-// A program that knows nothing of ringside, under what it limits itself to. limited WAY [COUNT]; its exit code: 0, or what failed.
+// A program that knows nothing of ringside, under what it limits itself to. limited WAY [COUNT]; its exit code: 0, or what
+// failed.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -35,7 +36,8 @@ static int confine(const char* way) {
                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)};
   const struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
   // Questions that programs ask, and that confine nothing.
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL) != -1 || syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL) != -1) return 0;
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL) != -1 || syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL) != -1)
+    return 0;
   if (strcmp(way, "strict") == 0) return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0;
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
 }

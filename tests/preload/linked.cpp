@@ -49,8 +49,9 @@ bool confine(const std::string& way) {
   if (way == "strict") return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0;
   std::vector<sock_filter> filter{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   std::vector<unsigned> allowed{SYS_read, SYS_write, SYS_exit, SYS_rt_sigreturn, SYS_exit_group};
-  if (way == "threads") allowed.insert(allowed.end(), {SYS_futex, SYS_clone, SYS_clone3, SYS_mmap, SYS_mprotect, SYS_madvise,
-      SYS_munmap, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask, SYS_rt_sigaction});
+  if (way == "threads")
+    allowed.insert(allowed.end(), {SYS_futex, SYS_clone, SYS_clone3, SYS_mmap, SYS_mprotect, SYS_madvise, SYS_munmap,
+                                   SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask, SYS_rt_sigaction});
   if (way == "fork") allowed.insert(allowed.end(), {SYS_clone, SYS_set_robust_list, SYS_gettid, SYS_wait4});
   for (const unsigned number : allowed) {
     filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
@@ -66,6 +67,10 @@ int sandboxed(const std::string& way, unsigned long count) {
   write_events(count);
   const int done = ringside_prepare_sandbox(way == "too-small" ? 4096 : way == "strict" ? 0 : SIZE_MAX);
   if (!confine(way)) return 77;
+  if (way == "paused") {  // an event for each byte
+    for (char byte; ::read(0, &byte, 1) == 1;) write_events(1);
+    syscall(SYS_exit, refused == 0 ? 0 : 1);
+  }
   if (way == "threads")
     for (int i = 0; i < 4; ++i) std::thread(write_events, count).join();
   write_events(count);
@@ -104,7 +109,7 @@ int main(int argc, char** argv) {
     const rlimit none{0, RLIM_INFINITY};
     if (setrlimit(RLIMIT_FSIZE, &none) != 0) return 3;
     for (int i = 0; i < 4; ++i) std::thread(write_events, count).join();
-  } else if (way == "strict" || way == "filter" || way == "threads" || way == "too-small" || way == "fork") {
+  } else if (way == "strict" || way == "filter" || way == "threads" || way == "too-small" || way == "fork" || way == "paused") {
     return sandboxed(way, count);
   } else {
     return 2;
