@@ -27,29 +27,32 @@ u32 next_number(InstanceControl& c) noexcept {
   return static_cast<u32>(most_threads + __atomic_fetch_add(&c.nr_foreign, u64{1}, __ATOMIC_RELAXED) % most);
 }
 
-u8* threads_piece_at(Opened& in, u64 n) noexcept {
-  if (u8* const there = __atomic_load_n(&in.threads[n], __ATOMIC_ACQUIRE); there != nullptr || !in.has_threads) return there;
-  const SignalsOff off;
-  const Inside inside;
-  const sys::Fd dir = in.directory();
-  return dir ? map_threads(in, dir.get(), n) : nullptr;
+// An entry of the table of threads. Null: the table has none, or the file system has no memory for it. The kernel is asked for
+// memory once for each page: nothing takes it back, and the TIDs of a program's threads are near each other.
+RINGSIDE_NOINLINE u8* ready_entry(Opened& in, u64 at, u64 size) noexcept {
+  if (!in.has_threads) return nullptr;
+  const SignalsOff off;  // no handler leaves open what it opens
+  const Inside inside;   // madvise() may be the program's, and traced
+  u8* piece = __atomic_load_n(&in.threads[at / threads_piece], __ATOMIC_ACQUIRE);
+  if (piece == nullptr) {
+    const sys::Fd dir = in.directory();
+    piece = dir ? map_threads(in, dir.get(), at / threads_piece) : nullptr;
+  }
+  if (piece == nullptr || !sys::populate(piece + at % threads_piece, size)) return nullptr;
+  return piece + at % threads_piece;
 }
 
-// Null: the table has no such entry, or the file system has no memory for it. The kernel is asked for memory once for each
-// page: nothing takes it back, and the TIDs of a program's threads are near each other.
 template <class Entry>
 Entry* entry_at(Opened& in, u64 table, u64 place) noexcept {
   const u64 at = table + place * sizeof(Entry);
-  u8* const piece = threads_piece_at(in, at / threads_piece);
-  if (piece == nullptr) return nullptr;
-  auto* const entry = reinterpret_cast<Entry*>(piece + at % threads_piece);
-  const u64 first = reinterpret_cast<u64>(entry) / page_size, last = (reinterpret_cast<u64>(entry + 1) - 1) / page_size;
-  if (first == last && __atomic_load_n(&in.backed_page, __ATOMIC_RELAXED) == first) return entry;
-  const SignalsOff off;  // no handler leaves open what it opens
-  const Inside inside;   // madvise() may be the program's, and traced
-  if (!sys::populate(entry, sizeof *entry)) return nullptr;
-  __atomic_store_n(&in.backed_page, last, __ATOMIC_RELAXED);
-  return entry;
+  const auto page_of = [](const u8* byte) { return reinterpret_cast<u64>(byte) / page_size; };
+  u8* entry = __atomic_load_n(&in.threads[at / threads_piece], __ATOMIC_ACQUIRE);
+  if (entry != nullptr) entry += at % threads_piece;
+  const bool backed = entry != nullptr && page_of(entry) == page_of(entry + sizeof(Entry) - 1) &&
+                      page_of(entry) == __atomic_load_n(&in.backed_page, __ATOMIC_RELAXED);
+  if (!backed) entry = ready_entry(in, at, sizeof(Entry));
+  if (!backed && entry != nullptr) __atomic_store_n(&in.backed_page, page_of(entry + sizeof(Entry) - 1), __ATOMIC_RELAXED);
+  return reinterpret_cast<Entry*>(entry);
 }
 ForeignEntry* foreign_entry(Opened& in, u32 number) noexcept {
   return entry_at<ForeignEntry>(in, foreign_table_at, foreign_place(number));
@@ -97,9 +100,10 @@ void write_foreign(Opened& in, const Foreign& who) noexcept {
 
 }  // namespace
 
+// The file was judged when the instance was opened, and no other user may write in its directory.
 u8* map_threads(Opened& in, int dir, u64 n) noexcept {
   constexpr u64 size = threads_piece + largest_page;
-  const sys::Fd file = sys::open_owned(dir, "threads", O_RDWR);
+  const sys::Fd file(openat(dir, "threads", O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   void* const made = file ? sys::map_shared(file.get(), size, n * threads_piece) : nullptr;
   u8* there = nullptr;
   if (made == nullptr ||

@@ -71,7 +71,8 @@ int lock_all(int flags) noexcept {
       return -1;
     // What has no memory to lock is refused, and the kernel's own call leaves it out, too.
     for (const Mapping& one : own)
-      (void)syscall(SYS_mlock2, one.start, one.size, (flags & MCL_ONFAULT) != 0 ? MLOCK_ONFAULT : 0);
+      (void)syscall(SYS_mlock2, static_cast<size_t>(one.start), static_cast<size_t>(one.size),
+                    (flags & MCL_ONFAULT) != 0 ? MLOCK_ONFAULT : 0);
     return 0;
   } catch (const std::bad_alloc&) {
     return lock_by_kernel(flags);
