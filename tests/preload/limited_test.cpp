@@ -206,7 +206,8 @@ TEST_F(Limited, AnUnmodifiedProgramInASandboxIsRecorded) {
         EXPECT_EQ(o.code, 0) << options << way << rings << o.err;
         EXPECT_EQ(o.out, "done\n") << options << way << rings;
         (void)recorded("rec");
-        const u64 calls = events("rec -e libc:read").size() + events("rec -e libc:write").size();
+        u64 calls = 0;
+        for (const json& event : events("rec")) calls += event["event"] == "libc:read" || event["event"] == "libc:write";
         const bool goes_on = way == std::string("filter") || !strict_has_no_clock;
         EXPECT_EQ(calls, goes_on ? 4001u : 2000u) << options << way << rings;
         EXPECT_NE(o.err.find(goes_on ? "lost 0;" : "lost 2,001;"), std::string::npos) << options << way << rings << o.err;
