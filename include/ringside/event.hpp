@@ -300,7 +300,9 @@ struct DeclaredHere {
 };
 template <class Here, class... T>
 struct EventHere : Event<DeclaredHere<Here, T...>> {
-  static inline const int registered = ringside_register(&EventHere::event);
+  // GCC forgets a priority that does not depend on the template.
+  RINGSIDE_CONSTRUCTOR(sizeof(Here) * 0 + 100) static void declare() { ringside_register(&EventHere::event); }
+  RINGSIDE_CONSTRUCTOR_END
 };
 
 // The type of the field that holds such a value.

@@ -74,9 +74,22 @@ struct ringside_event {
   struct ringside_event* next;       // the library's
 };
 
-// Makes the event known; declarations do it by themselves before main, or when their object is loaded. Returns 0 or a negative
-// errno. Idempotent; may be called before the library's own constructors ran. Not for signal handlers.
+// Makes the event known; declarations do it by themselves when their object is loaded, before its static constructors. Returns
+// 0 or a negative errno. Idempotent; may be called before the library's own constructors ran: the first call opens the instance
+// that the environment names. Not for signal handlers.
 int ringside_register(struct ringside_event* event);
+
+// For a function that declares an event: before all constructors of the object, also those with a priority. The compilers keep
+// this priority for the implementation, and say so.
+#if !defined(__clang__)
+#define RINGSIDE_CONSTRUCTOR(priority)                                                   \
+  _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wprio-ctor-dtor\"") \
+      __attribute__((constructor(priority)))
+#define RINGSIDE_CONSTRUCTOR_END _Pragma("GCC diagnostic pop")
+#else
+#define RINGSIDE_CONSTRUCTOR(priority) __attribute__((constructor(100)))
+#define RINGSIDE_CONSTRUCTOR_END
+#endif
 
 // Writes the event: `size` bytes from `payload`, of which the first 8, the common ones, are the library's to fill in. Whole or
 // not at all; false: refused, and counted, as is a size below 8 or above 4,000. From any thread and any signal handler.
@@ -109,6 +122,17 @@ int ringside_open(const char* name);
 // Detaches this process. Events are disabled until the next ringside_open; events written before stay readable. Not for signal
 // handlers.
 void ringside_close(void);
+
+// For a program that is about to forbid itself system calls, by seccomp: strict mode, or a filter. From here on the library
+// makes none in this process, and events go on: what would need one is done now. The memory of the rings is taken, `bytes` of
+// it at most (SIZE_MAX: any). 0: events do not go on, but are refused, and counted; strict mode on x86-64 needs that, because it
+// forbids reading any clock, too. Returns 0, or a negative errno, and then events are refused, and counted: ENOSPC if the rings
+// are larger, ENOMEM, EALREADY if it was called before. Refused, and counted, are from here on also the events of children of
+// fork, and those of a ring that is resized or makes room for a snapshot; in an instance with rings of threads also those of
+// other threads, as far as their rings have no memory, and of handlers that interrupt an event. Threads that begin later have
+// their process's name, and events no stacks. A reader that waits sees an event up to 10 ms late. There is no way back. Not for
+// signal handlers. docs/guide.md has the list of system calls.
+int ringside_prepare_sandbox(size_t bytes);
 
 // ---------------------------------------------------------------------------------------------------------------------------
 // What an event looks like: shared by C (at start-up) and C++ (at compile time)
@@ -430,10 +454,11 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
         RINGSIDE_EACH(RINGSIDE_FIELD, __VA_ARGS__){NULL, 0, 0, 0, RINGSIDE_FIXED(id)}};                                      \
     return fields;                                                                                                           \
   }                                                                                                                          \
-  __attribute__((constructor)) static void ringside_register_##id(void) {                                                    \
+  RINGSIDE_CONSTRUCTOR(100) static void ringside_register_##id(void) {                                                       \
     static char room[64 + sizeof #system_ + sizeof #name_ RINGSIDE_EACH(RINGSIDE_ROOM, __VA_ARGS__)];                        \
     ringside_prepare(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__), print, room); \
   }                                                                                                                          \
+  RINGSIDE_CONSTRUCTOR_END                                                                                                   \
   __attribute__((noinline, unused)) static void ringside_write_##id RINGSIDE_PARAMETERS(__VA_ARGS__) {                       \
     const void* const ringside_sources[] = {RINGSIDE_EACH(RINGSIDE_SOURCE, __VA_ARGS__) NULL};                               \
     if (ringside_wanted(&ringside_event_##id))                                                                               \

@@ -12,7 +12,8 @@
 //
 // Where the events go: to the instance that the environment's RINGSIDE_INSTANCE names when the program starts; `ringside record
 // ./program` sets it. It is read before main. A program that chooses its instance itself, or sets the variable in main, calls
-// ringside_open(name), or ringside_open(nullptr) for the variable's (ringside.h). Without either nothing is written.
+// ringside_open(name), or ringside_open(nullptr) for the variable's (ringside.h). Without either nothing is written. A program
+// that is about to forbid itself system calls (seccomp) calls ringside_prepare_sandbox(bytes) before (ringside.h).
 //
 // Cost while disabled: one load and a predicted branch at the call. Arguments are evaluated but not converted (those of
 // RINGSIDE_TRACE are not evaluated); guard costly ones with `if (net::packet_in.enabled())`. Safety: every call may be made
@@ -81,7 +82,8 @@
           this->write(RINGSIDE_LIST(RINGSIDE_NAME_ONLY, __VA_ARGS__));                                           \
       }                                                                                                          \
     };                                                                                                           \
-    inline const int registered = ::ringside_register(&Call::event);                                             \
+    RINGSIDE_CONSTRUCTOR(100) static void declare() { ::ringside_register(&Call::event); }                       \
+    RINGSIDE_CONSTRUCTOR_END                                                                                     \
   }                                                                                                              \
   inline constexpr ringside_##name::Call name{};
 
@@ -100,7 +102,7 @@
       }                                                                                                               \
     };                                                                                                                \
     using RingsideEvent = decltype(::ringside::detail::event_here<RingsideHere>(RINGSIDE_LIST(RINGSIDE_VALUE, __VA_ARGS__))); \
-    (void)&RingsideEvent::registered;                                                                                 \
+    (void)&RingsideEvent::declare;                                                                                    \
     if (RINGSIDE_UNLIKELY(RingsideEvent::gate_open())) RingsideEvent::write(RINGSIDE_LIST(RINGSIDE_VALUE, __VA_ARGS__));    \
   } while (0)
 #define RINGSIDE_VALUE(name, ...) (__VA_ARGS__)

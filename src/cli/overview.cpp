@@ -14,7 +14,9 @@ constexpr const char* environment_variables =
     "write\n"
     "there. Root works on another user's instance if it is named by its path: ringside list. RINGSIDE_INSTANCE: what a "
     "program\n"
-    "that uses the library writes to. NO_COLOR: no colours.\n";
+    "that uses the library writes to; one that has more rights than its caller (setuid) takes nothing from the "
+    "environment.\n"
+    "NO_COLOR: no colours.\n";
 constexpr const char* codes =
     "0 fine, 1 failure (also: something could not be read, or not be recorded), 2 wrong usage, 3 events lost with\n"
     "--fail-on-loss, 4 never triggered; record, syscalls: their command's code.";

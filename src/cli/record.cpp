@@ -400,10 +400,11 @@ void say_incomplete(const Instance& instance) {
   if (const u64 homeless = instance.refused(); homeless != 0)
     say(format_count(homeless) +
         " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of "
-        "reach, or a ring was given up (ringside stat)");
+        "reach, a ring was given up (ringside stat), or the program had forbidden itself system calls (seccomp)");
   if (const u64 without = instance.without_stack(); without != 0)
     say(counted(without, "event has", "events have") +
-        " no stack: a signal handler interrupted the walk over one, twice, or there was no memory for it");
+        " no stack: a signal handler interrupted the walk over one, twice, there was no memory for it, or the program had "
+        "forbidden itself system calls (seccomp)");
   if (const u64 threads = instance.threads_without_samples(); threads != 0)
     say(counted(threads, "thread has", "threads have") +
         " no samples: the kernel gave no timer; ulimit -i bounds all timers and pending signals of a user");

@@ -183,8 +183,9 @@ result<Stat> stat_instance(const std::string& name) {
         fmt::format("{} not traced, because the processor does not have the clock {}; an instance of the clock mono is for all",
                     counted(instance.without_clock(), "process is", "processes are"), clock));
   if (instance.refused() != 0)
-    s.remarks.push_back(counted(instance.refused(), "event") +
-                        " found no ring (budget, no room for another ring, or a ring that was given up)");
+    s.remarks.push_back(
+        counted(instance.refused(), "event") +
+        " found no ring (budget, no room for another ring, a ring that was given up, or a program in a sandbox)");
   s.facts = {{"instance", instance.path()},
              {"live", writers != Presence::none},
              {"tracing_on", instance.tracing_on()},

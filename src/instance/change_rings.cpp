@@ -303,7 +303,7 @@ u64 Instance::trim(bool idle) {
   u64 bytes = 0;
   for (const RingInfo& r : rings()) {
     if (r.counters.unread != 0) continue;
-    if (r.live && !idle) continue;
+    if (r.live && (!idle || members_->judge().any(role::sandboxed))) continue;
     if (r.live) {
       // Under the reader's lock: a consumer may still be walking the events that it was handed.
       if (auto ring = view_ring(r.name.ring); ring && ring->lock()) {

@@ -457,13 +457,14 @@ u32 Instance::ask(int percent) {
     __atomic_store_n(&w.any, u64{1}, __ATOMIC_SEQ_CST);
   else
     ask_for(w.percent, static_cast<u64>(percent));
-  fenced_ = sys::fence_heavy() && (words_.control->impaired & lacks::fence) == 0;  // pairs: WAKE
+  fenced_ = sys::fence_heavy() && (words_.control->impaired & (lacks::fence | lacks::bell)) == 0;  // pairs: WAKE
   return sequence;
 }
 
 bool Instance::sleep(u32 asked, std::chrono::nanoseconds timeout) {
   i64 ns = timeout.count();
-  if (!fenced_) ns = std::min<i64>(ns, 10'000'000);  // no membarrier: a wake-up may be missed for this long
+  // No membarrier, or a writer in a sandbox: a wake-up may be missed for this long.
+  if (!fenced_) ns = ns < 0 ? 10'000'000 : std::min<i64>(ns, 10'000'000);
   return sys::futex_wait(&words_.control->wait.sequence, asked, ns);
 }
 

@@ -26,7 +26,7 @@ namespace {
   dlerror();  // the program must not see that one is missing
   if (MappedObject mine; find_object(reinterpret_cast<u64>(&groups), mine))
     leave_out(mine.start, mine.end);  // stacks begin at the program's call
-  const char* list = std::getenv("RINGSIDE_LIBC");
+  const char* list = sys::environment("RINGSIDE_LIBC");
   if (list == nullptr) return;
   groups = {strstr(list, "malloc") != nullptr, strstr(list, "io") != nullptr, strstr(list, "mutex") != nullptr};
 }

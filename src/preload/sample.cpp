@@ -119,6 +119,7 @@ bool make_timer() noexcept {
 }
 
 void end_timer(void* number) noexcept {
+  if (ringside::no_system_calls()) return;
   syscall(SYS_timer_delete, static_cast<int>(reinterpret_cast<uintptr_t>(number) - 1));
   mine.number = -1;
 }
@@ -160,6 +161,7 @@ sigset_t mask_now() noexcept {
 }
 
 void start_timer() noexcept {
+  if (ringside::no_system_calls()) return;
   const int left = errno;
   const sigset_t mask = mask_now();
   attach_thread();
@@ -181,26 +183,34 @@ void start_timer() noexcept {
 // A child has none of its parent's timers.
 void after_fork() { start_timer(); }
 
+// 0: no samples.
+u64 wanted_hz() noexcept {
+  const char* const rate = ringside::sys::environment("RINGSIDE_SAMPLE");
+  const u64 hz = rate != nullptr ? std::strtoull(rate, nullptr, 10) : 0;
+  return hz <= 1'000'000 ? hz : 0;
+}
+
 // Before the library's own constructors open the instance: the event is registered there.
 [[gnu::constructor(102)]] void start() {
-  const char* const rate = std::getenv("RINGSIDE_SAMPLE");
-  const u64 hz = rate != nullptr ? std::strtoull(rate, nullptr, 10) : 0;
-  if (hz == 0 || hz > 1'000'000 || pthread_key_create(&timer_key, end_timer) != 0) return;
+  const u64 hz = wanted_hz();
+  if (hz == 0 || pthread_key_create(&timer_key, end_timer) != 0) return;
   ringside_register(&sample_event);
 }
 
-[[gnu::constructor]] void begin() {
-  const char* const rate = std::getenv("RINGSIDE_SAMPLE");
-  const u64 hz = rate != nullptr ? std::strtoull(rate, nullptr, 10) : 0;
-  if (hz == 0 || hz > 1'000'000) return;
-  // The constructor that opens it runs later, and says why it cannot.
-  const char* const instance = std::getenv("RINGSIDE_INSTANCE");
-  if (instance != nullptr && *instance != 0) (void)ringside_open(nullptr);
-  interval_ns = 1'000'000'000 / hz;
+bool handle_samples(struct sigaction* before) noexcept {
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;  // a coroutine's stack may be small
-  if (NEXT(sigaction)(sample_signal, &action, &the_programs.action) != 0) {
+  return NEXT(sigaction)(sample_signal, &action, before) == 0;
+}
+
+[[gnu::constructor]] void begin() {
+  const u64 hz = wanted_hz();
+  if (hz == 0) return;
+  // The constructor that opens it runs later, and says why it cannot.
+  if (ringside::sys::environment("RINGSIDE_INSTANCE") != nullptr) (void)ringside_open(nullptr);
+  interval_ns = 1'000'000'000 / hz;
+  if (!handle_samples(&the_programs.action)) {
     interval_ns = 0;
     return;
   }
@@ -226,7 +236,7 @@ struct Started {
 Started begin_thread(void* from) noexcept {
   const Started started = *static_cast<Started*>(from);
   NEXT(free)(from);
-  take_over_mask(started.hidden);
+  if (!ringside::no_system_calls()) take_over_mask(started.hidden);
   start_timer();
   return started;
 }
@@ -243,8 +253,20 @@ int run_sampled_c11(void* from) {
 
 }  // namespace
 
+// Of other threads, too, unless the program has a handler of its own, which must not get the timers' signals.
+void ringside::preload::pause_samples() noexcept {
+  if (interval_ns == 0) return;
+  if (mine.number >= 0 && mine.runs) disarm();
+  if (!the_programs.is_wanted()) NEXT(sigaction)(sample_signal, &the_programs.action, nullptr);
+}
+void ringside::preload::resume_samples() noexcept {
+  if (interval_ns == 0) return;
+  (void)handle_samples(nullptr);
+  fit_timer(mask_now());
+}
+
 void ringside::preload::fit_timer(const sigset_t& mask) noexcept {
-  if (mine.number < 0) return;
+  if (mine.number < 0 || no_system_calls()) return;
   const int left = errno;
   const bool small = alternate_stack_is_too_small(), runs = !small && sigismember(&mask, sample_signal) == 0;
   if (small && !std::exchange(mine.small, true)) count(&ringside::InstanceControl::threads_without_room);
@@ -263,7 +285,8 @@ bool ringside::preload::is_of_timer(const siginfo_t& info) noexcept {
 
 HOOK int sigaltstack(const stack_t* stack, stack_t* old) noexcept {
   const auto real = NEXT(sigaltstack);
-  if (stack == nullptr || interval_ns == 0 || ringside::detail::this_thread.borrowed != 0) return real(stack, old);
+  if (stack == nullptr || interval_ns == 0 || ringside::no_system_calls() || ringside::detail::this_thread.borrowed != 0)
+    return real(stack, old);
   const HoldBack off;  // no signal comes to the new stack before it is known to have room
   const int done = real(stack, old);
   fit_timer(off.before);
@@ -272,7 +295,7 @@ HOOK int sigaltstack(const stack_t* stack, stack_t* old) noexcept {
 
 HOOK int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*routine)(void*), void* argument) noexcept {
   const auto real = NEXT(pthread_create);
-  if (interval_ns == 0) return real(thread, attributes, routine, argument);
+  if (interval_ns == 0 || ringside::no_system_calls()) return real(thread, attributes, routine, argument);
   Started* const started = Started::make(routine, nullptr, argument);
   if (started == nullptr) return EAGAIN;
   const int done = real(thread, attributes, run_sampled, started);
@@ -282,7 +305,7 @@ HOOK int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, voi
 
 HOOK int thrd_create(thrd_t* thread, thrd_start_t routine, void* argument) {
   const auto real = NEXT(thrd_create);
-  if (interval_ns == 0) return real(thread, routine, argument);
+  if (interval_ns == 0 || ringside::no_system_calls()) return real(thread, routine, argument);
   Started* const started = Started::make(nullptr, routine, argument);
   if (started == nullptr) return thrd_nomem;
   const int done = real(thread, run_sampled_c11, started);

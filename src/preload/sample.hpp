@@ -8,6 +8,9 @@ namespace ringside::preload {
 
 inline constexpr int sample_signal = SIGURG;
 extern constinit u64 interval_ns;  // 0: no samples are wanted
+// Samples end where the program forbids itself system calls, and the handler's end is one.
+void pause_samples() noexcept;
+void resume_samples() noexcept;
 
 // What the program wants for the signal.
 struct SignalUse {

@@ -33,7 +33,9 @@ sighandler_t __sysv_signal(int number, sighandler_t handler) noexcept;
 namespace {
 
 // A child of vfork shares memory with its parent, but not handlers, and has no timer.
-bool samples() noexcept { return interval_ns != 0 && ringside::detail::this_thread.borrowed == 0; }
+bool samples() noexcept {
+  return interval_ns != 0 && !ringside::no_system_calls() && ringside::detail::this_thread.borrowed == 0;
+}
 bool is_ours(int number) noexcept { return number == sample_signal && samples(); }
 
 bool has(const sigset_t* set) noexcept { return sigismember(set, sample_signal) == 1; }

@@ -264,7 +264,7 @@ result<void> copy_owned(int from, const char* file, int to, const char* copy) {
   const Fd out = open_owned(to, copy, O_WRONLY | O_CREAT | O_EXCL);
   if (!out) return fail_beneath(errno, std::string("cannot make ") + copy);
   const off_t size = lseek(in.get(), 0, SEEK_END);
-  if (size < 0 || ftruncate(out.get(), size) != 0) return fail(errno, std::string("cannot size ") + copy);
+  if (size < 0 || !set_size(out.get(), static_cast<u64>(size))) return fail(errno, std::string("cannot size ") + copy);
   for (off_t at = 0; at < size;) {
     const off_t data = lseek(in.get(), at, SEEK_DATA);
     if (data < 0) break;  // ENXIO: holes to the end

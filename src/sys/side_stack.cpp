@@ -8,6 +8,7 @@
 #include <atomic>
 #include <ringside/base/sanitizers.hpp>
 
+#include "sys/sandbox.hpp"
 #include "sys/sys.hpp"
 
 // ringside_switch_stack(step, context, top): calls step(context) with the stack pointer `top`, a multiple of 16, and comes back
@@ -162,6 +163,7 @@ bool run_on(u8* memory, void (*step)(void*) noexcept, void* context) noexcept {
 }  // namespace
 
 bool run_on_side_stack(void (*step)(void*) noexcept, void* context) noexcept {
+  if (no_system_calls()) return false;
   const u64 own = this_process();
   for (Kept& one : kept) {
     u64 holder = one.holder.load(std::memory_order_relaxed);
@@ -181,6 +183,7 @@ bool run_on_side_stack(void (*step)(void*) noexcept, void* context) noexcept {
 }
 #else
 bool run_on_side_stack(void (*step)(void*) noexcept, void* context) noexcept {
+  if (no_system_calls()) return false;
   step(context);
   return true;
 }

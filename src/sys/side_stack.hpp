@@ -9,7 +9,8 @@
 
 namespace ringside::sys {
 
-// Runs step(context) on such a stack. False: there is no memory for one, and it did not run. Signals are off (SignalsOff), so
+// Runs step(context) on such a stack. False: there is no memory for one, or the program
+// has forbidden itself system calls, and it did not run. Signals are off (SignalsOff), so
 // nothing leaves it by longjmp; the step throws nothing. Built with a sanitizer, which takes a stack for its thread's, it runs
 // where it is called.
 bool run_on_side_stack(void (*step)(void*) noexcept, void* context) noexcept;

@@ -35,11 +35,11 @@ struct Guarded {
   std::atomic<bool> cut{false};
 };
 constexpr u32 most_guarded = 1u << 17;  // more than a process may map (vm.max_map_count)
-Guarded guarded[most_guarded];          // [0] is unused
+Guarded* guarded = nullptr;             // [0] is unused; a program that only writes takes no 3 MiB of addresses for it
 u32 guarded_until = 1, guarded_next = 1;  // entries used so far; where to search for a free one
 std::mutex guarding;
 struct sigaction previous;
-std::atomic<u32> armed{0};  // of four bytes: exchanging one byte takes a library on riscv64
+std::atomic<bool> armed{false};
 
 u32 free_guard() {
   u32 at = guarded_next;
@@ -135,7 +135,12 @@ u64 page_bytes() noexcept { return static_cast<u64>(sysconf(_SC_PAGESIZE)); }
 
 void guard_mappings() {
   const std::lock_guard lock(guarding);
-  if (armed.exchange(1) != 0) return;
+  if (armed) return;
+  void* const table =
+      mmap(nullptr, most_guarded * sizeof(Guarded), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (table == MAP_FAILED) return;
+  guarded = static_cast<Guarded*>(table);  // zeros: no entry is in use
+  armed = true;
   struct sigaction action {};
   action.sa_sigaction = on_sigbus;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
@@ -149,8 +154,9 @@ result<Region> Region::map(int fd, u64 size, bool writable, const std::string& w
     return refuse(std::errc::invalid_argument, what + " is " + std::to_string(length) + " bytes long, but " +
                                                    std::to_string(offset + size) +
                                                    " are needed: it was truncated or is no ring of ringside");
-  void* const at = mmap(nullptr, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, static_cast<off_t>(offset));
-  if (at == MAP_FAILED) return fail(errno, "cannot map " + what);
+  void* at =
+      writable ? map_shared(fd, size, offset) : mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));
+  if (at == nullptr || at == MAP_FAILED) return fail(errno, "cannot map " + what);
   Region region;
   region.base_ = static_cast<u8*>(at);
   region.size_ = size;
@@ -191,6 +197,11 @@ u64 Region::resident_bytes() const noexcept {
 }
 
 void Region::punch(u64 offset, u64 size) const noexcept { madvise(base_ + offset, size, MADV_REMOVE); }
+
+const char* environment(const char* name) noexcept {
+  const char* const value = secure_getenv(name);
+  return value != nullptr && *value != 0 ? value : nullptr;
+}
 
 std::string boot_id() {
   auto text = read_file("/proc/sys/kernel/random/boot_id");
@@ -289,6 +300,22 @@ bool may_grow_to(u64 size) noexcept {
   return false;
 }
 
+bool set_size(int fd, u64 size) noexcept { return may_grow_to(size) && ftruncate(fd, static_cast<off_t>(size)) == 0; }
+
+bool write_at(int fd, const void* bytes, size_t size, u64 at) noexcept {
+  if (!may_grow_to(at + size)) return false;
+  const ssize_t done = pwrite(fd, bytes, size, static_cast<off_t>(at));
+  if (done >= 0 && static_cast<size_t>(done) != size) errno = ENOSPC;
+  return done >= 0 && static_cast<size_t>(done) == size;
+}
+
+bool append(int fd, const void* bytes, size_t size, u64 most) noexcept {
+  const off_t end = lseek(fd, 0, SEEK_END);
+  if (end < 0) return false;
+  if (static_cast<u64>(end) + size > most) errno = EFBIG;
+  return static_cast<u64>(end) + size <= most && write_at(fd, bytes, size, static_cast<u64>(end));
+}
+
 namespace {
 // A field of the text of a file "stat", from the fourth on; 0: there is none.
 u64 stat_field(const char* text, int wanted) noexcept {
@@ -337,6 +364,22 @@ void* raw_mmap(void* at, size_t size, int flags, int fd) noexcept {
 #endif
   // Every argument is as wide as the system call takes it.
   return reinterpret_cast<void*>(syscall(mmap_of_all, at, size, long{PROT_READ | PROT_WRITE}, long{flags}, long{fd}, 0L));
+}
+
+// A new mapping is locked, and filled, if the process has asked for that; one that grows stays as it is.
+void* map_shared(int fd, u64 size, u64 offset) noexcept {
+  const u64 page = page_bytes();
+  void* const first = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  if (first == MAP_FAILED) return nullptr;
+  const int saved = errno;
+  (void)munlock(first, page);
+  errno = saved;
+  void* const all = size > page ? mremap(first, page, size, MREMAP_MAYMOVE) : first;
+  if (all != MAP_FAILED) return all;
+  const int error = errno;
+  munmap(first, page);
+  errno = error;
+  return nullptr;
 }
 
 i32 gettid() noexcept { return static_cast<i32>(syscall(SYS_gettid)); }

@@ -69,6 +69,10 @@ void guard_mappings();
 // Signal-safe.
 void* raw_mmap(void* at, size_t size, int flags, int fd) noexcept;
 
+// A part of a file, shared, to read and write; it costs memory only as it is used, also where mlockall() has all mappings of
+// this process locked. The offset is a multiple of the page. Null: errno has the reason. munmap() unmaps it. Signal-safe.
+void* map_shared(int fd, u64 size, u64 offset = 0) noexcept;
+
 // Opens a regular file to read. Anything else is refused, for example a FIFO, which would block.
 result<Fd> open_regular(const std::string& path);
 result<std::string> read_file(const std::string& path);
@@ -90,6 +94,11 @@ void survive_broken_pipes();
 
 // False, errno EFBIG: `size` is beyond the process's RLIMIT_FSIZE, where the kernel would kill it with SIGXFSZ. Signal-safe.
 bool may_grow_to(u64 size) noexcept;
+// ftruncate, pwrite and an append that ask that first. False: errno has the reason, and a part may be written. Signal-safe.
+bool set_size(int fd, u64 size) noexcept;
+bool write_at(int fd, const void* bytes, size_t size, u64 at) noexcept;
+bool append(int fd, const void* bytes, size_t size,
+            u64 most) noexcept;  // errno EFBIG also: the file would be larger than `most`
 
 // Field 22 of /proc/PID/stat; 0: no such process. With tid != 0, the thread's. Signal-safe.
 u64 start_time(i32 pid, i32 tid = 0) noexcept;
@@ -153,6 +162,11 @@ constexpr u64 hash(std::string_view bytes, u64 so_far = fnv_basis) noexcept {
   for (const char c : bytes) so_far = (so_far ^ static_cast<u8>(c)) * 1099511628211u;
   return so_far;
 }
+
+// What the environment says; null: nothing, or an empty text, or this program runs with more rights than the process that
+// started it (setuid, setgid, capabilities of its file), which must not choose what such a program opens. The writing side asks
+// nothing else: `tools/check_environment`.
+const char* environment(const char* name) noexcept;
 
 std::string boot_id();  // identifies this boot of the machine; empty: unknown
 u64 boot_hash() noexcept;  // its hash; 0: unknown; signal-safe

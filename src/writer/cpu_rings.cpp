@@ -298,4 +298,18 @@ bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept {
   return is_open(*was);
 }
 
+int back_cpu_rings(const detail::CpuSide& side, u64 most) noexcept {
+  u64 bytes = 0;
+  for (u32 cpu = 0; cpu < side.rings->nr; ++cpu) {
+    if (!map_cpu_ring(side, cpu)) return errno != 0 ? errno : ENOMEM;
+    bytes += place_in(*side.rings, cpu).ring.geometry.data_size();
+  }
+  if (bytes > most) return ENOSPC;
+  for (u32 cpu = 0; cpu < side.rings->nr; ++cpu) {
+    const auto& place = static_cast<const MappedPlace&>(place_in(*side.rings, cpu));
+    if (!place.backing.back_all(place.ring)) return ENOMEM;
+  }
+  return 0;
+}
+
 }  // namespace ringside

@@ -32,4 +32,7 @@ bool is_mapped(const detail::CpuSide& side, u32 cpu) noexcept;  // and not moved
 // Signal-safe. False: the ring is not available.
 bool map_cpu_ring(const detail::CpuSide& side, u32 cpu) noexcept;
 
+// Maps the rings of all CPUs and takes their memory. 0, or an errno; ENOSPC: it is more than `most` bytes.
+int back_cpu_rings(const detail::CpuSide& side, u64 most) noexcept;
+
 }  // namespace ringside

@@ -1,7 +1,9 @@
 // How a thread is identified: its common_pid in events, and where its names are found. A TID is unique in its PID namespace
 // only, and all containers that share an instance have a thread 7. So events of the creator's namespace carry TIDs, like the
 // kernel's; events of all other namespaces carry numbers that the instance hands out (ForeignEntry). Signal-safe.
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -9,6 +11,7 @@
 
 #include <cstring>
 
+#include "sys/beneath.hpp"
 #include "writer/process.hpp"
 
 namespace ringside {
@@ -21,19 +24,32 @@ u32 next_number(InstanceControl& c) noexcept {
   return static_cast<u32>(most_threads + __atomic_fetch_add(&c.nr_foreign, u64{1}, __ATOMIC_RELAXED) % most);
 }
 
-// Null: the table has no such entry, or the file system has no memory for it. The kernel is asked for memory once for each
-// page: nothing takes it back, and the TIDs of a program's threads are near each other.
-template <class Entry>
-Entry* entry_at(Opened& in, u64 table, u64 place) noexcept {
-  if (in.threads == nullptr) return nullptr;
-  auto* const entry = reinterpret_cast<Entry*>(reinterpret_cast<u8*>(in.threads) + table) + place;
-  const u64 first = reinterpret_cast<u64>(entry) / page_size, last = (reinterpret_cast<u64>(entry + 1) - 1) / page_size;
-  if (first == last && __atomic_load_n(&in.backed_page, __ATOMIC_RELAXED) == first) return entry;
+// An entry of the table of threads. Null: the table has none, or the file system has no memory for it. The kernel is asked for
+// memory once for each page: nothing takes it back, and the TIDs of a program's threads are near each other.
+RINGSIDE_NOINLINE u8* ready_entry(Opened& in, u64 at, u64 size) noexcept {
+  if (!in.has_threads) return nullptr;
   const SignalsOff off;  // no handler leaves open what it opens
   const Inside inside;   // madvise() may be the program's, and traced
-  if (!sys::populate(entry, sizeof *entry)) return nullptr;
-  __atomic_store_n(&in.backed_page, last, __ATOMIC_RELAXED);
-  return entry;
+  u8* piece = __atomic_load_n(&in.threads[at / threads_piece], __ATOMIC_ACQUIRE);
+  if (piece == nullptr) {
+    const sys::Fd dir = in.directory();
+    piece = dir ? map_threads(in, dir.get(), at / threads_piece) : nullptr;
+  }
+  if (piece == nullptr || !sys::populate(piece + at % threads_piece, size)) return nullptr;
+  return piece + at % threads_piece;
+}
+
+template <class Entry>
+Entry* entry_at(Opened& in, u64 table, u64 place) noexcept {
+  const u64 at = table + place * sizeof(Entry);
+  const auto page_of = [](const u8* byte) { return reinterpret_cast<u64>(byte) / page_size; };
+  u8* entry = __atomic_load_n(&in.threads[at / threads_piece], __ATOMIC_ACQUIRE);
+  if (entry != nullptr) entry += at % threads_piece;
+  const bool backed = entry != nullptr && page_of(entry) == page_of(entry + sizeof(Entry) - 1) &&
+                      page_of(entry) == __atomic_load_n(&in.backed_page, __ATOMIC_RELAXED);
+  if (!backed) entry = ready_entry(in, at, sizeof(Entry));
+  if (!backed && entry != nullptr) __atomic_store_n(&in.backed_page, page_of(entry + sizeof(Entry) - 1), __ATOMIC_RELAXED);
+  return reinterpret_cast<Entry*>(entry);
 }
 ForeignEntry* foreign_entry(Opened& in, u32 number) noexcept {
   return entry_at<ForeignEntry>(in, foreign_table_at, foreign_place(number));
@@ -80,6 +96,19 @@ void write_foreign(Opened& in, const Foreign& who) noexcept {
 }
 
 }  // namespace
+
+// The file was judged when the instance was opened, and no other user may write in its directory.
+u8* map_threads(Opened& in, int dir, u64 n) noexcept {
+  constexpr u64 size = threads_piece + largest_page;
+  const sys::Fd file(openat(dir, "threads", O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  void* const made = file ? sys::map_shared(file.get(), size, n * threads_piece) : nullptr;
+  u8* there = nullptr;
+  if (made == nullptr ||
+      __atomic_compare_exchange_n(&in.threads[n], &there, static_cast<u8*>(made), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    return static_cast<u8*>(made);
+  munmap(made, size);  // another thread was faster
+  return there;
+}
 
 // The number of the clock of a thread's CPU time contains its TID.
 i32 noted_tid() noexcept {
@@ -134,6 +163,22 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
   write_foreign(in, {number, group, tid, pid, here, start, me.task});
   this_thread.numbered_at = epoch;
   return numbered(static_cast<i32>(number), static_cast<i32>(group));
+}
+
+i32 introduce_silently(Opened& in) noexcept {
+  if (in.foreign || process.tids_noted_in == 0 || process.tids_noted_in != sys::this_process()) return 0;
+  const i32 tid = noted_tid();
+  const u64 at = static_cast<u32>(tid) % most_threads * sizeof(ThreadEntry);
+  u8* const piece = __atomic_load_n(&in.threads[at / threads_piece], __ATOMIC_ACQUIRE);
+  auto* const entry = reinterpret_cast<ThreadEntry*>(piece + at % threads_piece);
+  const u64 page = reinterpret_cast<u64>(entry) / page_size, last = (reinterpret_cast<u64>(entry + 1) - 1) / page_size;
+  if (piece == nullptr || page != last || page != __atomic_load_n(&in.backed_page, __ATOMIC_RELAXED)) return tid;
+  if (__atomic_load_n(&entry->tid, __ATOMIC_ACQUIRE) != 0) return tid;
+  entry->pid = static_cast<u32>(process.pid);
+  for (char* name : {entry->task, entry->process}) std::memcpy(name, process.comm, sizeof process.comm);
+  __atomic_store_n(&entry->tid, static_cast<u32>(tid), __ATOMIC_RELEASE);
+  __atomic_fetch_add(&in.words.control->nr_threads, u64{1}, __ATOMIC_RELEASE);
+  return tid;
 }
 
 i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept {

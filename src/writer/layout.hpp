@@ -38,6 +38,7 @@ struct WaitWords {
 namespace lacks {
 inline constexpr u64 fence = 1;  // membarrier: a closed gate and nest == 0 mean that no writer is inside
 inline constexpr u64 seat = 2;   // a seat (members.hpp): if there is none, no process writes
+inline constexpr u64 bell = 4;   // the right to wake readers (sandbox.hpp), which look by themselves
 }  // namespace lacks
 
 // Counters of rings whose memory was given back.
@@ -72,7 +73,7 @@ struct alignas(64) InstanceControl {
   u64 nr_events;
   u64 pid_namespace;  // of the creator
   u64 impaired;       // bits of `lacks`
-  u64 refused;  // events that found no ring: budget, no room, or written while a ring was being made
+  u64 refused;        // events that found no ring: budget, no room, a sandbox, or written while a ring was being made
   u64 cpu_rings;      // rings 0 to cpu_rings - 1 are those of the CPUs; 0: each thread has its own
   u64 boot;  // hash of the boot that it was made in: CPU numbers, PID namespaces and locks of other boots do not count; 0:
              // unknown
@@ -177,6 +178,7 @@ namespace role {
 inline constexpr u32 writer = 1;
 inline constexpr u32 reader = 2;  // consumes
 inline constexpr u32 maker = 4;   // of the instance
+inline constexpr u32 sandboxed = 8;  // a writer that can ask for no memory: what it has stays
 }  // namespace role
 
 // The process that has the entry, or had it last. The entry's lock tells whether it lives (members.hpp).
@@ -215,6 +217,9 @@ constexpr bool is_foreign(i32 number) noexcept { return number >= static_cast<i3
 
 inline constexpr u64 foreign_table_at = u64{most_threads} * sizeof(ThreadEntry);
 inline constexpr u64 threads_file_size = foreign_table_at + u64{most_foreign} * sizeof(ForeignEntry);
+// A process maps the pieces of the file in which its threads stand, each with a page of the next piece, which may hold the end
+// of its last entry.
+inline constexpr u64 threads_piece = 256 << 10, nr_threads_pieces = (threads_file_size + threads_piece - 1) / threads_piece;
 constexpr u64 foreign_place(u32 number) noexcept { return (number - most_threads) % most_foreign; }
 
 inline constexpr u64 ring_table_at = 4096;

@@ -23,9 +23,9 @@ namespace {
 // Chooses the rings of a new instance. Refused: rings of CPUs are asked for, and something speaks against them.
 result<RingsBecause> choose_rings(const InstanceOptions& o, const Geometry& geometry) {
   Rings wanted = o.rings;
-  if (const char* say = std::getenv("RINGSIDE_RINGS"); say != nullptr && wanted == Rings::automatic) {
+  if (const char* say = sys::environment("RINGSIDE_RINGS"); say != nullptr && wanted == Rings::automatic) {
     wanted = std::strcmp(say, "cpu") == 0 ? Rings::cpu : std::strcmp(say, "thread") == 0 ? Rings::thread : Rings::automatic;
-    if (wanted == Rings::automatic && *say != 0 && std::strcmp(say, "auto") != 0)
+    if (wanted == Rings::automatic && std::strcmp(say, "auto") != 0)
       return refuse(std::errc::invalid_argument, std::string("RINGSIDE_RINGS is \"") + say + "\": use cpu, thread or auto");
   }
   if (wanted == Rings::thread) return RingsBecause::asked;
@@ -81,7 +81,7 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
   const std::string file = path + "/instance";
   const sys::Fd fd = sys::open_owned(dir, "instance", O_RDWR | O_CREAT);
   if (!fd) return fail(errno, "cannot make " + file);
-  if (ftruncate(fd.get(), static_cast<off_t>(instance_file_size)) != 0) return fail(errno, "cannot size " + file);
+  if (!sys::set_size(fd.get(), instance_file_size)) return fail(errno, "cannot size " + file);
   auto region = RS_TRY(sys::Region::map(fd.get(), instance_file_size, true, file));
   if (!sys::populate(region.data(), sizeof(InstanceControl))) return fail(ENOSPC, "cannot make " + file);
   auto& c = *reinterpret_cast<InstanceControl*>(region.data());
@@ -100,7 +100,7 @@ result<std::shared_ptr<Members>> fill_instance(int dir, const std::string& path,
   // Without it, threads that write to CPUs' rings and threads of other PID namespaces have no names; RLIMIT_FSIZE may forbid
   // it.
   const sys::Fd threads = sys::open_owned(dir, "threads", O_RDWR | O_CREAT);
-  if (threads && sys::may_grow_to(threads_file_size)) (void)!ftruncate(threads.get(), static_cast<off_t>(threads_file_size));
+  if (threads) (void)sys::set_size(threads.get(), threads_file_size);
   if (because == RingsBecause::can)
     RS_TRY(make_cpu_rings(dir, path, {&c}, geometry_of(c)));
   auto members = Members::open(dir);

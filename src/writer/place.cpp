@@ -60,9 +60,8 @@ bool is_named(int parent, const std::string& name, int dir) noexcept {
 const char* const never_finished = " was never finished (the process that made it died or found no space): `ringside rm -f ";
 
 std::string instances_root() {
-  if (const char* given = std::getenv("RINGSIDE_ROOT"); given != nullptr && *given != 0) return given;
-  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime != 0)
-    return std::string(runtime) + "/ringside";
+  if (const char* const given = sys::environment("RINGSIDE_ROOT")) return given;
+  if (const char* const runtime = sys::environment("XDG_RUNTIME_DIR")) return std::string(runtime) + "/ringside";
   return "/dev/shm/ringside-" + std::to_string(geteuid());
 }
 

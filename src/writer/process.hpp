@@ -1,20 +1,21 @@
 // This process as a writer of one instance.
 #pragma once
-#include <ringside/ring/recover.hpp>
-#include <ringside/ring/writer.hpp>
-#include <ringside/ringside.h>
-#include <ringside/thread.hpp>
 #include <pthread.h>
+#include <ringside/ringside.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <ringside/ring/recover.hpp>
+#include <ringside/ring/writer.hpp>
+#include <ringside/thread.hpp>
+
 #include "clock/clock.hpp"
+#include "sys/sys.hpp"
 #include "writer/layout.hpp"
 #include "writer/members.hpp"
 #include "writer/ring_file.hpp"
 #include "sys/signals_off.hpp"
-#include "sys/sys.hpp"
 
 namespace ringside {
 
@@ -23,7 +24,8 @@ namespace ringside {
 struct Opened {
   InstanceWords words;
   ClockInfo clock;
-  ThreadEntry* threads = nullptr;           // the table of writing threads; null: the instance has no such file
+  bool has_threads = false;                 // the table of writing threads
+  u8* threads[nr_threads_pieces] = {};      // what is mapped of it
   u64 backed_page = 0;                      // a page of it that has memory, by its address / page_size
   bool other_kernel = false;                // another kernel than the one that the instance was made under
   bool foreign = false;                     // of another PID namespace than the creator's: the instance numbers its threads
@@ -107,6 +109,9 @@ bool attach_to_own_ring(u32 depth) noexcept;
 void lay_own_rings_aside() noexcept;
 void take_up_own_rings() noexcept;
 void retire_this_thread() noexcept;
+// For a sandbox: gives this thread a ring of its own, and takes the ring's memory, `most` bytes at most. 0, or an errno.
+int back_own_ring(u64 most) noexcept;
+bool own_ring_is_ready() noexcept;         // an event can be written to it without a system call, unless its memory ends
 void forget_thread_after_fork() noexcept;  // in the child
 
 // The ring that this thread's next event most likely goes to, and how far it is. key 0: not known yet.
@@ -131,14 +136,20 @@ struct Numbers {
 // instance's. Signals are off, or the process is not foreign. epoch: loaded before `in`; the thread keeps its numbers until the
 // next one.
 Numbers introduce_thread(Opened& in, u64 epoch) noexcept;
+// Maps this piece of the table of threads, for ever. Null: it cannot be mapped. Signals are off.
+u8* map_threads(Opened& in, int dir, u64 n) noexcept;
 i32 noted_tid() noexcept;  // this thread's TID as the C library has noted it, without a system call; 0: unknown
+// The same without a system call: its TID, and its process's name. 0: nothing tells its number.
+i32 introduce_silently(Opened& in) noexcept;
 // The same for a thread of another process in this one's PID namespace, on behalf of which this one writes.
 i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept;
 
 // registry.cpp
 // The events declared so far are not registered in instances that are opened from now on.
 void forget_events() noexcept;
+void shut_rings() noexcept;              // every event comes to the slow path from now on
 void become_child_if_forked() noexcept;  // in a child that no fork handler ran in; signal-safe
+bool is_of_an_instance(std::string_view path);  // of one that this process has opened: its directory's, or a file's below it
 void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept;  // appends to saved_cmdlines, saved_tgids; signal-safe
 
 }  // namespace ringside

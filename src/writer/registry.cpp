@@ -75,7 +75,7 @@ StackChoice stacks_of(int dir) {
     depth = static_cast<u32>(std::strtoul(line.c_str() + 6, nullptr, 10));
     return true;
   });
-  if (const char* const here = std::getenv("RINGSIDE_STACK"); here != nullptr && *here != 0) {
+  if (const char* const here = sys::environment("RINGSIDE_STACK"); here != nullptr) {
     if (auto some = EventPatterns::parse(std::strcmp(here, "1") == 0 ? "*:*" : here))
       for (const EventPattern& one : *some) lines.push_back(one.text());
   }
@@ -125,16 +125,17 @@ bool fits(const char* name) noexcept {
 void complain(const std::string& sentence, int error) {
   const std::string line = std::string("ringside: ") + program_invocation_short_name + " (" + std::to_string(getpid()) +
                            "): " + sentence + ": " + std::strerror(error) + "\n";
-  // If no reader is there, this is a SIGPIPE, which would hit the program.
-  sigset_t pipe, before, pending;
-  sigemptyset(&pipe);
-  sigaddset(&pipe, SIGPIPE);
-  pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  // A pipe that nobody reads, a file that may not grow: a signal, which would hit the program.
+  sigset_t ours, before, pending;
+  sigemptyset(&ours);
+  for (const int one : {SIGPIPE, SIGXFSZ}) sigaddset(&ours, one);
+  pthread_sigmask(SIG_BLOCK, &ours, &before);
   sigpending(&pending);
-  const bool theirs = sigismember(&pending, SIGPIPE) == 1;
-  if (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EPIPE && !theirs) {
+  for (const int one : {SIGPIPE, SIGXFSZ})
+    if (sigismember(&pending, one) == 1) sigdelset(&ours, one);  // the program's
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0 && (errno == EPIPE || errno == EFBIG)) {
     const timespec none{};
-    sigtimedwait(&pipe, nullptr, &none);
+    sigtimedwait(&ours, nullptr, &none);
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -277,6 +278,7 @@ void say_limits(const Opened& in) noexcept {
 }
 
 void before_fork() {
+  if (no_system_calls()) return;
   const Inside inside;
   pthread_mutex_lock(&opening);
   // No fork while a seat is being taken either: the child would have its lock, too.
@@ -284,6 +286,7 @@ void before_fork() {
     for (int i = 0; i < 1000 && __atomic_load_n(&in->seating, __ATOMIC_ACQUIRE) == sys::this_process(); ++i) sched_yield();
 }
 void after_fork_parent() {
+  if (no_system_calls()) return;
   const Inside inside;
   pthread_mutex_unlock(&opening);
 }
@@ -297,19 +300,17 @@ void become_child() noexcept {
   next_epoch();
 }
 void after_fork_child() {
+  if (no_system_calls()) return;  // it inherits the sandbox; its events are refused
   const Inside inside;
   pthread_mutex_init(&opening, nullptr);
   if (process.tids_noted_in != 0) process.tids_noted_in = sys::this_process();
   become_child();
 }
 
-// The table of threads that wrote; null if the instance has none.
-ThreadEntry* map_threads(int dir) noexcept {
+bool has_thread_table(int dir) noexcept {
   const sys::Fd fd = sys::open_owned(dir, "threads", O_RDWR);
   struct stat st {};
-  if (!fd || fstat(fd.get(), &st) != 0 || static_cast<u64>(st.st_size) < threads_file_size) return nullptr;
-  void* const at = mmap(nullptr, threads_file_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
-  return at == MAP_FAILED ? nullptr : static_cast<ThreadEntry*>(at);  // kept, like control regions
+  return fd && fstat(fd.get(), &st) == 0 && static_cast<u64>(st.st_size) >= threads_file_size;
 }
 
 void register_all(const Opened& in) noexcept {
@@ -341,8 +342,12 @@ Opened* look_up(int dir, const char* path) {
   auto* const made = new Opened;
   made->words.control = control;
   made->clock = clock_of(*made->words.control);
-  made->threads = map_threads(dir);
+  made->has_threads = has_thread_table(dir);
   made->other_kernel = made->words.control->boot != sys::boot_hash();
+  // A thread that begins later maps its own piece, unless the process has dropped the right to.
+  for (const u32 later : {u32{0}, u32{threads_piece / sizeof(ThreadEntry)}})
+    if (made->has_threads)
+      (void)map_threads(*made, dir, (static_cast<u32>(getpid()) + later) % most_threads * sizeof(ThreadEntry) / threads_piece);
   made->device = st.st_dev;
   made->inode = st.st_ino;
   know_place(*made);
@@ -360,11 +365,7 @@ bool map_gate(int file) noexcept {
   return sys::raw_mmap(ringside_gate, gate_bytes, how | MAP_FIXED, file) != MAP_FAILED;
 }
 
-// Null: not set, or empty.
-const char* name_in_environment() noexcept {
-  const char* const name = std::getenv("RINGSIDE_INSTANCE");
-  return name != nullptr && *name != '\0' ? name : nullptr;
-}
+const char* name_in_environment() noexcept { return sys::environment("RINGSIDE_INSTANCE"); }
 
 int open_locked(const char* name) {
   const char* const from_environment = name_in_environment();
@@ -412,27 +413,34 @@ int open_locked(const char* name) {
   return 0;
 }
 
-void close_locked() noexcept {
-  const Opened* const in = process.opened;
-  if (in == nullptr) return;
-  // First all threads stop writing as before, then the words that they would write change.
+// First all threads stop writing as before, then the words that they would write change.
+void detach() noexcept {
   __atomic_store_n(&process.opened, nullptr, __ATOMIC_RELEASE);
   next_epoch();
   __atomic_store_n(&detail::cpu_side, nullptr, __ATOMIC_RELEASE);
-  retire_this_thread();
-  map_gate(-1);
   for (ringside_event* e = all_events; e != nullptr; e = e->next) {
     static const u32 never = 0;
     __atomic_store_n(&e->enabled, &never, __ATOMIC_RELEASE);
-    __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
   }
+}
+
+void close_locked() noexcept {
+  const Opened* const in = process.opened;
+  if (in == nullptr) return;
+  detach();
+  retire_this_thread();
+  map_gate(-1);
+  for (ringside_event* e = all_events; e != nullptr; e = e->next) __atomic_store_n(&e->id, 0u, __ATOMIC_RELEASE);
   // The seat stays: other threads have rings in there until they end.
   if (const Member own = in->seat.member(); own != nobody)
     __atomic_fetch_and(&in->words.process(slot_of(own)).role, ~role::writer, __ATOMIC_RELAXED);
 }
 
-// With RINGSIDE_INSTANCE in the environment a program that uses the library is traced from its start.
+// With RINGSIDE_INSTANCE in the environment a program that uses the library is traced from its start: from the declaration of
+// its first event, which comes before its static constructors.
 [[gnu::constructor]] void open_from_environment() {
+  static constinit bool done_before = false;
+  if (__atomic_exchange_n(&done_before, true, __ATOMIC_RELAXED)) return;
   const char* const name = name_in_environment();
   const int done = name != nullptr ? ringside_open(nullptr) : 0;
   if (done == -EOPNOTSUPP)
@@ -445,9 +453,21 @@ void close_locked() noexcept {
 
 }  // namespace
 
+void shut_rings() noexcept { next_epoch(); }
+
 void become_child_if_forked() noexcept {
-  if (__atomic_load_n(&process.epochs, __ATOMIC_RELAXED) != 0 && __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0)
+  if (!no_system_calls() && __atomic_load_n(&process.epochs, __ATOMIC_RELAXED) != 0 &&
+      __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE) == 0)
     become_child();
+}
+
+bool is_of_an_instance(std::string_view path) {
+  return opening_step([&] {
+           for (const Opened* one = all_opened; one != nullptr; one = one->next)
+             if (path.starts_with(one->path) && (path.size() == std::strlen(one->path) || path[std::strlen(one->path)] == '/'))
+               return 1;
+           return 0;
+         }) == 1;
 }
 
 void forget_events() noexcept {
@@ -512,9 +532,7 @@ void save_names(int dir, i32 tid, i32 pid, const char* task) noexcept {
     std::memcpy(at, text, size);
     at += size;
     *at++ = '\n';
-    const auto length = static_cast<size_t>(at - line);
-    const off_t end = fd ? lseek(fd.get(), 0, SEEK_END) : -1;
-    if (end >= 0 && end < (4 << 20) && sys::may_grow_to(static_cast<u64>(end) + length)) (void)!::write(fd.get(), line, length);
+    if (fd) (void)sys::append(fd.get(), line, static_cast<size_t>(at - line), 4 << 20);
   };
   append("saved_cmdlines", tid, task, strnlen(task, 16));
   char text[12];
@@ -532,7 +550,9 @@ static_assert(sizeof ringside_gate == largest_page);
 
 int ringside_register(ringside_event* event) {
   if (!fits(event->system) || !fits(event->name)) return -EINVAL;
+  if (no_system_calls()) return -EPERM;
   if (__atomic_load_n(&event->id, __ATOMIC_ACQUIRE) != 0) return 0;
+  open_from_environment();
   return opening_step([&] {
     pin(*event);
     list(*event);
@@ -541,10 +561,12 @@ int ringside_register(ringside_event* event) {
 }
 
 int ringside_open(const char* name) {
+  if (no_system_calls()) return -EPERM;
   return opening_step([&] { return open_locked(name); });
 }
 
 void ringside_close(void) {
+  if (no_system_calls()) return detach();
   opening_step([] {
     close_locked();
     return 0;

@@ -28,15 +28,13 @@ sys::Fd open_sized(int dir, const char* path, u64 size, Files files) noexcept {
   if (static_cast<u64>(st.st_size) >= size) return fd;
   // Two processes that extend it at a time might shorten it, under the mapping of one of them.
   if (files != Files::ours) return errno = EINVAL, sys::Fd();
-  if (!sys::may_grow_to(size) || ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return {};
+  if (!sys::set_size(fd.get(), size)) return {};
   return fd;
 }
 
 void* map_sized(int dir, const char* path, u64 size, Files files) noexcept {
   const sys::Fd fd = open_sized(dir, path, size, files);
-  if (!fd) return nullptr;
-  void* const at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  return at == MAP_FAILED ? nullptr : at;
+  return fd ? sys::map_shared(fd.get(), size) : nullptr;
 }
 
 sys::Fd open_control(int dir, u32 n) noexcept {
@@ -70,7 +68,7 @@ bool clear_page(const sys::Fd& fd) noexcept {
   struct stat st {};
   if (fstat(fd.get(), &st) != 0) return false;
   const ssize_t size = std::min<ssize_t>(st.st_size, page_size);
-  return pwrite(fd.get(), zeros, static_cast<size_t>(size), 0) == size;
+  return sys::write_at(fd.get(), zeros, static_cast<size_t>(size), 0);
 }
 
 }  // namespace
@@ -223,7 +221,7 @@ bool clear_ring(int dir, u32 n) noexcept {
   // was killed in here.
   const bool marked = head.magic == control_magic;
   head.magic = 0;
-  if (pwrite(control.get(), &head.magic, sizeof head.magic, offsetof(Control, magic)) != sizeof head.magic) return false;
+  if (!sys::write_at(control.get(), &head.magic, sizeof head.magic, offsetof(Control, magic))) return false;
   // Threads may still map a CPU's ring that was moved aside and load its gate: zeros are there, not a hole.
   const bool gate_stays = !marked || kind_of(head) == RingKind::cpu;
   if ((gate_stays && !clear_page(control)) || !punch(control, gate_stays ? page_size : 0)) return false;

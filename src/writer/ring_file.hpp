@@ -2,8 +2,9 @@
 #pragma once
 #include <ringside/ring/control.hpp>
 
-#include "writer/layout.hpp"
 #include "sys/sys.hpp"
+#include "writer/layout.hpp"
+#include "writer/sandbox.hpp"
 
 namespace ringside {
 
@@ -17,12 +18,21 @@ class Backing {
   bool back(const Ring& ring, u32 id) noexcept {
     const auto now = static_cast<u16>(__atomic_load_n(&ring.control->punched, __ATOMIC_ACQUIRE) + 1);
     if (id < known && now != 0 && __atomic_load_n(&since_[id], __ATOMIC_RELAXED) == now) return true;
-    if (!sys::populate(ring.subbuf(id), ring.geometry.subbuf_size())) return false;
+    if (now != 0 && __atomic_load_n(&all_since_, __ATOMIC_RELAXED) == now) return true;
+    if (no_system_calls() || !sys::populate(ring.subbuf(id), ring.geometry.subbuf_size())) return false;
     if (id < known) __atomic_store_n(&since_[id], now, __ATOMIC_RELAXED);
+    return true;
+  }
+  // The same for all of them.
+  bool back_all(const Ring& ring) noexcept {
+    const auto now = static_cast<u16>(__atomic_load_n(&ring.control->punched, __ATOMIC_ACQUIRE) + 1);
+    if (now == 0 || !sys::populate(ring.subbuf(0), u64{ring.geometry.nr_subbufs()} * ring.geometry.subbuf_size())) return false;
+    __atomic_store_n(&all_since_, now, __ATOMIC_RELEASE);
     return true;
   }
 
  private:
+  u16 all_since_ = 0;      // the same, for all
   u16 since_[known] = {};  // Control::punched + 1, before the memory was certainly there
 };
 

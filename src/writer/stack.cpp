@@ -338,7 +338,7 @@ u64 stack_of(const From& from) noexcept {
   const Opened* const in = opened_now();
   if (in == nullptr || detail::this_thread.inside) return 0;
   const WalkMemory memory;
-  StackWalk* const walk = memory.get();
+  StackWalk* const walk = no_system_calls() ? nullptr : memory.get();
   if (walk == nullptr || __atomic_load_n(&written_stacks, __ATOMIC_RELAXED) == nullptr) {
     __atomic_fetch_add(&in->words.control->without_stack, u64{1}, __ATOMIC_RELAXED);
     return 0;

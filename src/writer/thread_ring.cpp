@@ -175,6 +175,7 @@ void release_all() noexcept {
 }
 
 void end_thread(bool for_ever) noexcept {
+  if (no_system_calls()) return;
   const SignalsOff off;
   const Inside inside;
   release_all();
@@ -184,6 +185,7 @@ void at_thread_end(void*) { end_thread(true); }  // later destructors may write:
 
 // False: there is no memory.
 [[gnu::noinline]] bool make_thread_rings() noexcept {
+  if (no_system_calls()) return false;
   const SignalsOff off;
   if (these) return true;  // a handler has made them
   const int saved = errno;
@@ -247,7 +249,7 @@ void introduce(Own& own, const Numbers& me) noexcept {
   words.owner = static_cast<u64>(own.tid);
   words.owner_start = entry.tid_start;
   words.unfenced = process.fenced ? 0 : 1;
-  if (own.in->threads == nullptr) save_names(own.in->directory().get(), own.tid, me.pid, entry.task);
+  if (!own.in->has_threads) save_names(own.in->directory().get(), own.tid, me.pid, entry.task);
   own.live = pack_state(RingState::live, static_cast<u32>(own.tid)) | state_tag(sys::now_ns());
   __atomic_store_n(&entry.state, own.live, __ATOMIC_SEQ_CST);
   // A controller that switches recording or the mode, or resizes, stores that first and then goes through the live rings:
@@ -462,6 +464,22 @@ CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void*
 REAL_STACK [[gnu::noinline]] Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
   alignas(depth_bits + 1) u32 mark;
   return write_marked(mark, event, as, payload, size);
+}
+
+int back_own_ring(u64 most) noexcept {
+  static constinit ringside_event none{};  // no instance knows it: it attaches the thread, and is not written
+  u64 common = 0;
+  (void)write_to_own_ring(none, 0, &common, sizeof common);
+  if (!own_ring_is_ready()) return ENOMEM;
+  Own& own = *these->own[0];
+  if (own.mapped.ring.geometry.data_size() > most) return ENOSPC;
+  return own.backing.back_all(own.mapped.ring) ? 0 : ENOMEM;
+}
+
+// Only where no event is open: whether it was left takes system calls to tell.
+bool own_ring_is_ready() noexcept {
+  const Own* const own = these ? these->own[0] : nullptr;
+  return own != nullptr && these->top == 0 && this_thread.borrowed == 0 && own->attached_at == epoch_now() && !moved(*own);
 }
 
 }  // namespace ringside

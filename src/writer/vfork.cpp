@@ -13,14 +13,11 @@ namespace {
 
 using ringside::u64;
 using ringside::u8;
+using ringside::sys::set_signal_mask;
 using ringside::detail::not_attached;
 using ringside::detail::this_thread;
 
-u64 set_mask(u64 mask) noexcept {
-  u64 before = 0;
-  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, &before, sizeof before);
-  return before;
-}
+constexpr u64 unchanged = ~u64{0};  // no mask: it would block SIGKILL
 
 }  // namespace
 
@@ -29,30 +26,33 @@ extern "C" {
 // Returns the thread's signal mask. Signals are off until the child has returned, and in the parent until it has its rings
 // back: no handler comes in between, or leaves a part of it by longjmp.
 [[gnu::visibility("hidden"), gnu::used]] u64 ringside_vfork_begins() noexcept {
-  const u64 mask = set_mask(~u64{0});
-  int cancel;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+  const bool silent = ringside::no_system_calls();  // then the child's events are refused
+  const u64 mask = silent ? unchanged : set_signal_mask(~u64{0});
+  int cancel = 0;
+  if (!silent) pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
   if (this_thread.borrowed++ != 0) return mask;  // a child of vfork calls it
   // The child may die anywhere, also inside of the library.
   this_thread.on_cpus_before = this_thread.on_cpus_at;
   this_thread.tid_before = this_thread.tid;
   this_thread.inside_before = this_thread.inside;
   this_thread.cancel_before = static_cast<u8>(cancel);
-  ringside::lay_own_rings_aside();
+  if (!silent) ringside::lay_own_rings_aside();
   this_thread.on_cpus_at = not_attached;
   return mask;
 }
-[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_child(u64 mask) noexcept { set_mask(mask); }
+[[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_child(u64 mask) noexcept {
+  if (mask != unchanged) set_signal_mask(mask);
+}
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_ended(u64 mask) noexcept {
   if (this_thread.borrowed == 1) {
     this_thread.inside = this_thread.inside_before;
-    ringside::take_up_own_rings();
+    if (mask != unchanged) ringside::take_up_own_rings();
     this_thread.tid = this_thread.tid_before;
     this_thread.on_cpus_at = this_thread.on_cpus_before;
-    pthread_setcancelstate(this_thread.cancel_before, nullptr);
+    if (mask != unchanged) pthread_setcancelstate(this_thread.cancel_before, nullptr);
   }
   --this_thread.borrowed;
-  set_mask(mask);
+  if (mask != unchanged) set_signal_mask(mask);
 }
 [[gnu::visibility("hidden"), gnu::used]] long ringside_vfork_failed(long error) noexcept {
   errno = static_cast<int>(-error);

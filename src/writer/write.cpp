@@ -25,7 +25,7 @@ void wake(void* context) noexcept {
   __atomic_store_n(&control->wait.any, u64{0}, __ATOMIC_RELAXED);
   __atomic_store_n(&control->wait.percent, u64{0}, __ATOMIC_RELAXED);
   __atomic_fetch_add(&control->wait.sequence, 1u, __ATOMIC_SEQ_CST);
-  sys::futex_wake_all(&control->wait.sequence);
+  if (!no_system_calls()) sys::futex_wake_all(&control->wait.sequence);
 }
 
 bool refuse_and_count() noexcept {
@@ -42,7 +42,8 @@ bool attach_to_cpus() noexcept {
   if (in == nullptr || in->side == nullptr || epoch == 0) return false;
   const detail::CpuSide* const side = in->side;
   const u32 cpu = Rseq::cpu(side->area);
-  if (cpu >= side->rings->nr) return false;  // not registered, or a CPU that was not possible at the start
+  // Not registered, or no longer, or a CPU that was not possible at the start: a ring of its own, until that changes.
+  if (cpu >= side->rings->nr) return t.on_cpus_at = detail::not_attached, false;
   if (!t.on_cpus()) {
     in->join();
     t.tid = introduce_thread(*in, epoch).tid;
@@ -63,8 +64,10 @@ bool attach_at_once() noexcept {
       !is_mapped(*in->side, Rseq::cpu(in->side->area)) || !in->rejoin())
     return false;
   const int saved = errno;
-  const i32 tid = introduce_thread(*in, epoch).tid;
+  const Sandbox now = sandbox_now();
+  const i32 tid = now == Sandbox::none ? introduce_thread(*in, epoch).tid : now == Sandbox::ready ? introduce_silently(*in) : 0;
   errno = saved;
+  if (tid == 0) return false;
   i32 has = 0;
   if (__atomic_compare_exchange_n(&t.tid, &has, tid, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || has == tid)
     __atomic_store_n(&t.on_cpus_at, epoch, __ATOMIC_RELEASE);
@@ -84,7 +87,7 @@ void count_refused() noexcept {
 // Signals are off meanwhile, so that no handler meets half a ring.
 RINGSIDE_NOINLINE Attached attach(const u32* depth) noexcept {
   ThisThread& t = this_thread;
-  if (t.inside) return Attached::no;  // an event of the library's own system calls
+  if (t.inside || no_system_calls()) return Attached::no;  // inside: an event of the library's own system calls
   // A thread that finds no ring searches again at its 1st, 2nd, 4th, 8th ... and each 1,024th event: the search takes system
   // calls.
   if (const auto now = static_cast<u32>(__atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE)); t.refused_at != now) {
@@ -121,6 +124,14 @@ Doorbell bell_of(const InstanceWords& words) noexcept {
   return Doorbell{&words.control->wait.any, &words.control->wait.percent, wake, words.control};
 }
 
+// In a sandbox: only if that takes no system call.
+RINGSIDE_INLINE Tried try_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
+  if (RINGSIDE_LIKELY(!no_system_calls()) || (sandbox_now() == Sandbox::ready && own_ring_is_ready()))
+    return write_to_own_ring(event, as, payload, size);
+  if ((__atomic_load_n(&event.id, __ATOMIC_RELAXED) & 0xFFFF) != 0) count_refused();
+  return Tried::refused;
+}
+
 // Apart from write_slowly, which takes little stack where the thread has a ring of its own.
 // just_attached: nothing was tried since.
 RINGSIDE_NOINLINE static bool write_to_cpus_in_full(const ringside_event& event, void* payload, u32 size, Refused why, i32 as,
@@ -129,8 +140,8 @@ RINGSIDE_NOINLINE static bool write_to_cpus_in_full(const ringside_event& event,
   for (int tries = 0; tries < 100; ++tries) {
     if (std::exchange(just_attached, false)) {
     } else if (!t.on_cpus()) {
-      if (const Tried own = attach_at_once() ? Tried::not_here : write_to_own_ring(event, as, payload, size);
-          own != Tried::not_here)
+      const bool attached = attach_at_once();
+      if (const Tried own = attached ? Tried::not_here : try_own_ring(event, as, payload, size); own != Tried::not_here)
         return own == Tried::written;
     } else if (wants_ring(why)) {
       if (attach(nullptr) == Attached::no && t.on_cpus()) return refuse_and_count();
@@ -147,7 +158,7 @@ RINGSIDE_NOINLINE static bool write_to_cpus_in_full(const ringside_event& event,
 bool detail::write_slowly(const ringside_event& event, void* payload, u32 size, Refused why, i32 as) noexcept {
   const bool was_on_cpus = this_thread.on_cpus();
   if (!was_on_cpus && !attach_at_once())
-    if (const Tried own = write_to_own_ring(event, as, payload, size); own != Tried::not_here) return own == Tried::written;
+    if (const Tried own = try_own_ring(event, as, payload, size); own != Tried::not_here) return own == Tried::written;
   return write_to_cpus_in_full(event, payload, size, why, as, !was_on_cpus);
 }
 

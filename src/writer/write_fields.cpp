@@ -112,5 +112,6 @@ extern "C" bool ringside_write_fields(ringside_event* event, const ringside_fiel
   }
   if (wants_stack) parts.stack = ringside_stack_of(caller);
   const u32 size = parts.put(nullptr, RINGSIDE_PAYLOAD_MAX);
-  return size <= most_on_stack ? write_small(*event, parts, size) : write_large(*event, parts);
+  // In a sandbox a large payload stands on the caller's stack, too: to take other memory may need a system call.
+  return size <= most_on_stack || no_system_calls() ? write_small(*event, parts, size) : write_large(*event, parts);
 }

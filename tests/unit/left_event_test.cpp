@@ -750,6 +750,15 @@ INSTANTIATE_TEST_SUITE_P(Rings, LeftEvent, testing::Bool(), [](const auto& at) {
 }  // namespace
 }  // namespace ringside::test::left_event_test
 
+namespace ringside::sys {
+u64 set_signal_mask(u64 mask) noexcept {
+  sigset_t wanted{}, before{};
+  std::memcpy(&wanted, &mask, sizeof mask);
+  (void)test::set_mask(SIG_SETMASK, &wanted, &before);
+  std::memcpy(&mask, &before, sizeof mask);
+  return mask;
+}
+}  // namespace ringside::sys
 extern "C" int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
   return ringside::test::set_mask(how, set, old);
 }

@@ -61,10 +61,11 @@ struct ProcessEvent {
 };
 
 // The path at which a writer of this name is found without being named: `ringside mount` shows it as remotes/NAME. Makes the
-// directory. Empty if that is impossible, because another user made it or may write there.
+// directory. Empty if that is impossible, because another user made it or may write there. A program that runs with more rights
+// than the process that started it (setuid) takes no directory from the environment.
 inline std::string announced_path(const std::string& name) {
   const auto given = [](const char* variable) {
-    const char* const value = std::getenv(variable);
+    const char* const value = secure_getenv(variable);
     return std::string(value != nullptr ? value : "");
   };
   std::string root = given("RINGSIDE_ROOT");

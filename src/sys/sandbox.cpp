@@ -1,0 +1,7 @@
+#include "sys/sandbox.hpp"
+
+namespace ringside {
+
+constinit Sandbox sandbox = Sandbox::none;
+
+}  // namespace ringside

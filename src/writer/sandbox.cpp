@@ -1,0 +1,56 @@
+#include "writer/sandbox.hpp"
+
+#include <errno.h>
+#include <ringside/ringside.h>
+
+#include "writer/cpu_rings.hpp"
+#include "writer/process.hpp"
+
+namespace ringside {
+
+namespace {
+
+// Readers must not wait for this process to wake them: from now on they look by themselves, and those that wait are told.
+void let_readers_look(InstanceControl& c) noexcept {
+  __atomic_fetch_or(&c.impaired, lacks::bell, __ATOMIC_SEQ_CST);
+  const Doorbell bell = bell_of({&c});
+  bell.ring(bell.context);
+}
+
+// 0: everything is there that events need.
+int prepare(Opened& in, u64 most) noexcept {
+  const int failed = in.side == nullptr ? back_own_ring(most) : 0;
+  if (failed != 0) return failed;
+  (void)attach(nullptr);  // this thread has its name then
+  const SignalsOff off;
+  const Inside inside;
+  in.join();
+  if (const Member own = in.seat.member(); own != nobody)
+    __atomic_fetch_or(&in.words.process(slot_of(own)).role, role::sandboxed, __ATOMIC_SEQ_CST);
+  return in.side != nullptr ? back_cpu_rings(*in.side, most) : 0;
+}
+
+}  // namespace
+
+int enter_sandbox(u64 most) noexcept {
+  if (no_system_calls()) return EALREADY;
+  const int saved = errno;
+  Opened* const in = opened_now();
+  const int failed = in != nullptr && most != 0 ? prepare(*in, most) : 0;
+  const bool ready = failed == 0 && most != 0;
+  if (in != nullptr && ready) let_readers_look(*in->words.control);
+  __atomic_store_n(&sandbox, ready ? Sandbox::ready : Sandbox::shut, __ATOMIC_SEQ_CST);
+  if (!ready) shut_rings();
+  errno = saved;
+  return failed;
+}
+
+void leave_sandbox() noexcept {
+  __atomic_store_n(&sandbox, Sandbox::none, __ATOMIC_SEQ_CST);
+  if (const Opened* const in = opened_now(); in != nullptr && in->seat.member() != nobody)
+    __atomic_fetch_and(&in->words.process(slot_of(in->seat.member())).role, ~role::sandboxed, __ATOMIC_SEQ_CST);
+}
+
+}  // namespace ringside
+
+extern "C" int ringside_prepare_sandbox(size_t bytes) { return -ringside::enter_sandbox(bytes); }

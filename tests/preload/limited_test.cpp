@@ -1,0 +1,263 @@
+// Programs that limit themselves, or run with more rights than the process that started them, while they are traced.
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "binary.hpp"
+#include "instance/instance.hpp"
+#include "instance/ring_source.hpp"
+#include "own_root.hpp"
+#include "seen.hpp"
+
+namespace ringside::limited_test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::Outcome;
+
+struct Limited : test::BinaryTest {
+  const std::string linked = RINGSIDE_BUILD_DIR "/tests/linked ", limited = RINGSIDE_BUILD_DIR "/tests/preload_limited ";
+
+  // The events of the recording, by its books; all were read.
+  u64 recorded(const std::string& recording) const {
+    const json stat = json::parse(ringside("stat " + recording + " --json").out);
+    EXPECT_EQ(stat["adds_up"], true);
+    EXPECT_EQ(stat["total"]["written"], stat["total"]["read"]) << stat.dump();
+    return stat["total"]["written"];
+  }
+  static std::pair<long, long> two_numbers(const std::string& text) {
+    std::pair<long, long> two{-1, -1};
+    std::istringstream(text) >> two.first >> two.second;
+    return two;
+  }
+};
+
+constexpr u32 stranger = 65533;
+constexpr bool strict_has_no_clock =
+#if defined(__x86_64__)
+    true;
+#else
+    false;
+#endif
+
+// A program of root's that any user may start must not open what that user names: neither an instance nor a place for one.
+TEST_F(Limited, AProgramWithMoreRightsTakesNothingFromTheEnvironment) {
+  struct statvfs on {};
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to make a setuid program";
+  if (statvfs(dir.c_str(), &on) != 0 || (on.f_flag & ST_NOSUID) != 0)
+    GTEST_SKIP() << dir << " is on a file system without setuid";
+  const std::string as_stranger =
+      "setpriv --reuid " + std::to_string(stranger) + " --regid " + std::to_string(stranger) + " --clear-groups ";
+  fs::create_directory(dir + "/theirs");
+  ASSERT_EQ(chown((dir + "/theirs").c_str(), stranger, stranger), 0);
+  fs::create_directory(dir + "/planted");
+  fs::permissions(dir + "/planted", fs::perms::owner_all);
+  for (const auto& [name, mode] : {std::pair{"suid", "4755"}, {"sgid", "2755"}, {"plain", "0755"}}) {
+    ASSERT_EQ(run("cp " + linked + name + " && chmod " + mode + " " + name).code, 0);
+    const bool has_more = mode[0] != '0';
+    // An instance of the stranger's: not even the one that it may write to.
+    const std::string theirs = dir + "/theirs/" + name;
+    ASSERT_EQ(run(as_stranger + "cp " RINGSIDE_BUILD_DIR "/ringside theirs/tool && " + as_stranger +
+                  "theirs/tool record -q -i " + theirs + " -o theirs/none -- true")
+                  .code,
+              0);
+    const Outcome in_theirs = run("RINGSIDE_INSTANCE=" + theirs + " " + as_stranger + "./" + name + " write 100");
+    EXPECT_EQ(in_theirs.code, 0);
+    EXPECT_EQ(two_numbers(in_theirs.out), (has_more ? std::pair{0l, 0l} : std::pair{100l, 0l})) << name << in_theirs.err;
+    // A directory of root's.
+    const Outcome planted =
+        run("RINGSIDE_ROOT=" + dir + "/planted RINGSIDE_INSTANCE=x " + as_stranger + "./" + name + " write 100");
+    EXPECT_EQ(planted.code, 0);
+    EXPECT_EQ(planted.out, "0 0\n");
+    EXPECT_TRUE(fs::is_empty(dir + "/planted")) << name;
+    // The other places.
+    const Outcome runtime = run("unset RINGSIDE_ROOT; XDG_RUNTIME_DIR=" + dir + "/planted RINGSIDE_INSTANCE=x " + as_stranger +
+                                "./" + name + " write 1");
+    EXPECT_EQ(runtime.code, 0);
+    EXPECT_TRUE(fs::is_empty(dir + "/planted")) << name;
+  }
+}
+
+// What makes the instance, and what writes to it, asks before a file grows: SIGXFSZ would end the program.
+TEST_F(Limited, AFileSizeLimitRefusesAndKillsNoProgram) {
+  for (const char* limit : {"0", "4096", "1024000", "8000000"}) {
+    const std::string few = std::string("prlimit --fsize=") + limit + " ";
+    const auto piped = [](const std::string& command) { return "bash -o pipefail -c '" + command + " | cat'"; };
+    const Outcome alone = run("RINGSIDE_INSTANCE=new " + piped(few + linked + "write 100 2> /dev/null"));
+    EXPECT_EQ(alone.code, 0) << limit << alone.err;
+    EXPECT_TRUE(alone.out == "0 0\n" || fs::exists(dir + "/root/new")) << limit << alone.out;
+    (void)ringside("rm -f new");
+    for (const char* rings : {"cpu", "thread"}) {
+      const Outcome traced =
+          ringside(std::string("record -o rec --rings ") + rings + " -- " + piped(few + linked + "write 100"));
+      EXPECT_TRUE(traced.code == 0 || traced.code == 3) << traced.code << traced.err;
+      EXPECT_EQ(recorded("rec"), static_cast<u64>(two_numbers(traced.out).first)) << limit << rings;
+      fs::remove_all(dir + "/rec");
+    }
+  }
+  const Outcome said = run("RINGSIDE_INSTANCE=new prlimit --fsize=1024000 " + linked + "write 1");
+  EXPECT_NE(said.err.find("not traced, the instance new of RINGSIDE_INSTANCE cannot be opened: File too large"),
+            std::string::npos)
+      << said.err;
+  // Standard error is a file that may not grow.
+  const Outcome full =
+      run("head -c 2000000 /dev/zero > full; RINGSIDE_INSTANCE=new prlimit --fsize=1024000 " + linked + "write 1 2>> full");
+  EXPECT_EQ(full.code, 0);
+  // The limit comes down in the middle.
+  const Outcome later = ringside("record -o rec --rings thread -- " + linked + "fsize 100 | cat");
+  EXPECT_EQ(recorded("rec"), static_cast<u64>(two_numbers(later.out).first)) << later.err;
+}
+
+// A real-time program locks its memory. That neither fills the rings, nor counts them against its limit.
+TEST_F(Limited, LockedMemoryIsWhatTheProgramUses) {
+  const std::string in_memory = "RINGSIDE_ROOT=/dev/shm/ringside-limited-" + std::to_string(getpid());
+  for (const char* rings : {"cpu", "thread"})
+    for (const std::string& user : {std::string("0"), std::to_string(stranger)}) {
+      if (user != "0" && geteuid() != 0) continue;
+      const Outcome alone = run(limited + "mlockall " + user);
+      if (alone.code == 4 && user == "0") GTEST_SKIP() << "memory cannot be locked here";
+      ASSERT_EQ(alone.code, 0);
+      const Outcome o =
+          run("export " + in_memory +
+              "; mkdir -p -m 700 $RINGSIDE_ROOT; " RINGSIDE_BUILD_DIR "/ringside record -b 64M --rings " + std::string(rings) +
+              " --libc malloc -o rec -- " + limited + "mlockall " + user + "; code=$?; rm -rf $RINGSIDE_ROOT; exit $code");
+      EXPECT_EQ(o.code, 0) << rings << user << o.err;
+      const auto [locked, shared] = two_numbers(o.out);
+      EXPECT_LT(locked, two_numbers(alone.out).first + 4096) << rings << user;
+      EXPECT_LT(shared, 4096) << "KiB of rings are filled";
+      // A program that is another user by now gets no ring of its own from an instance of root's: refused, and counted.
+      EXPECT_GE(recorded("rec"), user == "0" || rings == std::string("cpu") ? 400u : 0u);
+      fs::remove_all(dir + "/rec");
+    }
+}
+
+// 300 MiB of addresses are enough for the threads that start in them untraced.
+TEST_F(Limited, AddressesAreTakenAsTheyAreUsed) {
+  const auto [alone, size] = two_numbers(run(limited + "threads 20").out);
+  ASSERT_EQ(alone, 20);
+  for (const char* rings : {"cpu", "thread"}) {
+    const Outcome traced =
+        ringside(std::string("record --libc malloc -o rec --rings ") + rings + " -- " + limited + "threads 20");
+    const auto [started, traced_size] = two_numbers(traced.out);
+    EXPECT_EQ(started, 20) << rings << traced.err;
+    EXPECT_GE(recorded("rec"), 20u * 200u);
+    fs::remove_all(dir + "/rec");
+  }
+}
+
+// Its events go to a ring of its own from then on.
+TEST_F(Limited, AThreadThatLosesItsRegistrationGoesOn) {
+  const Outcome o = ringside("record -o rec --rings cpu -- " + linked + "unregistered 100000");
+  if (o.code == 77) GTEST_SKIP() << "no restartable sequences here";
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, "200000 0\n");
+  EXPECT_EQ(recorded("rec"), 200000u);
+}
+
+// A filter that kills for any call but its five: events go on in the memory that is there, without a call.
+TEST_F(Limited, AProgramInASandboxWritesOn) {
+  for (const auto& [way, rings] : {std::pair{"filter", "cpu"}, {"threads", "cpu"}, {"filter", "thread"}}) {
+    const u64 before = 100'000, attempts = way == std::string("threads") ? 6 * before : 2 * before;
+    const Outcome o = ringside(std::string("record -o rec -b 16M --rings ") + rings + " -- " + linked + way + " 100000");
+    if (o.code == 77) GTEST_SKIP() << "no seccomp here";
+    EXPECT_EQ(o.code, 0) << way << o.err;
+    EXPECT_EQ(o.out, std::to_string(attempts) + " 0 0\n") << way;
+    EXPECT_EQ(recorded("rec"), attempts) << way;
+    EXPECT_NE(o.err.find("; refused 0"), std::string::npos) << o.err;
+    fs::remove_all(dir + "/rec");
+  }
+}
+
+// Where that is not possible, each event is refused, and counted: in strict mode, with rings that are too large for the given
+// bytes, in threads that have no ring, in children.
+TEST_F(Limited, AProgramInASandboxCountsWhatItCannotWrite) {
+  struct Case {
+    const char *way, *rings;
+    u64 written, refused;
+    int answer;
+  };
+  for (const Case& c : {Case{"too-small", "cpu", 10'000, 10'000, -ENOSPC}, Case{"too-small", "thread", 10'000, 10'000, -ENOSPC},
+                        Case{"strict", "cpu", 10'000, 10'000, 0}, Case{"strict", "thread", 10'000, 10'000, 0},
+                        Case{"threads", "thread", 20'000, 40'000, 0}, Case{"fork", "cpu", 20'000, 10'000, 0},
+                        Case{"fork", "thread", 20'000, 10'000, 0}}) {
+    const Outcome o = ringside(std::string("record -o rec --rings ") + c.rings + " -- " + linked + c.way + " 10000");
+    if (o.code == 77) GTEST_SKIP() << "no seccomp here";
+    EXPECT_EQ(o.code, 0) << c.way << o.err;
+    EXPECT_EQ(o.out, std::to_string(c.written) + " " + std::to_string(c.refused) + " " + std::to_string(c.answer) + "\n")
+        << c.way;
+    EXPECT_EQ(recorded("rec"), c.written) << c.way;
+    EXPECT_NE(o.err.find("lost " + std::to_string(c.refused / 1000) + ",000;"), std::string::npos) << c.way << o.err;
+    fs::remove_all(dir + "/rec");
+  }
+}
+
+// The same for a program that knows nothing of it.
+TEST_F(Limited, AnUnmodifiedProgramInASandboxIsRecorded) {
+  for (const char* options : {"", "--stack ", "--sample 1000 "})
+    for (const char* way : {"strict", "filter"})
+      for (const char* rings : {"cpu", "thread"}) {
+        const Outcome o =
+            ringside(std::string("record -o rec --libc io ") + options + "--rings " + rings + " -- " + limited + way + " 1000");
+        if (o.code == 77) GTEST_SKIP() << "no seccomp here";
+        EXPECT_EQ(o.code, 0) << options << way << rings << o.err;
+        EXPECT_EQ(o.out, "done\n") << options << way << rings;
+        (void)recorded("rec");
+        u64 calls = 0;
+        for (const json& event : events("rec")) calls += event["event"] == "libc:read" || event["event"] == "libc:write";
+        const bool goes_on = way == std::string("filter") || !strict_has_no_clock;
+        EXPECT_EQ(calls, goes_on ? 4001u : 2000u) << options << way << rings;
+        EXPECT_NE(o.err.find(goes_on ? "lost 0;" : "lost 2,001;"), std::string::npos) << options << way << rings << o.err;
+        fs::remove_all(dir + "/rec");
+      }
+}
+
+// A reader that waits is not woken from a sandbox: it looks by itself, also if it has begun to wait before.
+TEST_F(Limited, AReaderThatWaitsGetsTheEventsOfASandbox) {
+  const test::OwnRoot root;
+  InstanceOptions make;
+  make.name = "web";
+  make.rings = Rings::cpu;
+  const auto instance = Instance::create(make);
+  if (!instance) GTEST_SKIP() << instance.error().sentence;
+  FILE* const writer = popen(("RINGSIDE_INSTANCE=web " + linked + "paused 1").c_str(), "w");
+  ASSERT_NE(writer, nullptr);
+  u64 seen = 0;
+  for (u64 sent = 1; sent <= 20; ++sent) {  // the first comes before the sandbox
+    if (sent > 1) {
+      ASSERT_EQ(fputc('x', writer), 'x');
+      ASSERT_EQ(fflush(writer), 0);
+    }
+    while (seen < sent) {
+      ASSERT_TRUE(must((*instance)->wait(0, std::chrono::minutes(2)))) << sent;
+      test::Seen events;
+      for (const RingInfo& ring : (*instance)->rings()) {
+        const auto source = must((*instance)->source(ring.name.ring));
+        test::read_all(*source, events);
+      }
+      ASSERT_EQ(events.error, "");
+      seen += events.numbers.size();
+    }
+  }
+  const int status = pclose(writer);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp here";
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(seen, 20u);
+}
+
+// An event is declared before every static constructor of its program.
+TEST_F(Limited, StaticConstructorsWriteEvents) {
+  for (const char* program : {"early", "early_shared"}) {
+    const Outcome o = ringside(std::string("record -o rec -- " RINGSIDE_BUILD_DIR "/tests/") + program);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(o.out, "21\n");
+    EXPECT_EQ(recorded("rec"), 21u) << program << ringside("report rec").out;
+    fs::remove_all(dir + "/rec");
+  }
+}
+
+}  // namespace
+}  // namespace ringside::limited_test
