@@ -122,8 +122,8 @@ void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& b
   append(out, "{\"ts\":");
   append_integer(static_cast<i64>(time), false, out);
   append(out, ",\"cpu\":null,\"ring\":null");
-  append(out, fmt::format(",\"lost\":{},\"refused\":{},\"unrecorded\":{},\"doubts\":[",
-                          missing.refused + missing.unrecorded, missing.refused, missing.unrecorded));
+  append(out, fmt::format(",\"lost\":{},\"refused\":{},\"refused_off\":{},\"unrecorded\":{},\"doubts\":[",
+                          missing.refused + missing.unrecorded, missing.refused, missing.off, missing.unrecorded));
   bool first = true;
   for (const std::string& reason : missing.reasons()) {
     if (!std::exchange(first, false)) out.push_back(',');

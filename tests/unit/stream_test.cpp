@@ -287,12 +287,12 @@ TEST(Streams, AHelloMayComeAgainWithOtherAbilities) {
   FrameReader frames;
   StreamContent content;
   u32 sequence = 0;
-  const auto hello = [&](const StreamHello& hello) {
-    FrameHeader h{frame_sync, FrameKind::hello, 0, sequence++, sizeof hello, 0, 0,
-                  crc32(reinterpret_cast<const u8*>(&hello), sizeof hello), 0, 0};
+  const auto hello = [&](const StreamHello& its) {
+    FrameHeader h{frame_sync, FrameKind::hello, 0, sequence++, sizeof its, 0, 0,
+                  crc32(reinterpret_cast<const u8*>(&its), sizeof its), 0, 0};
     h.header_check = crc32(reinterpret_cast<const u8*>(&h), sizeof h - 4);
     frames.feed(reinterpret_cast<const u8*>(&h), sizeof h);
-    frames.feed(reinterpret_cast<const u8*>(&hello), sizeof hello);
+    frames.feed(reinterpret_cast<const u8*>(&its), sizeof its);
     Frame f;
     EXPECT_TRUE(frames.next(f));
     return content.take(f).has_value();
