@@ -10,7 +10,6 @@
 #include <cstring>
 #include <thread>
 
-#include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "cli/child.hpp"
 #include "cli/command_file.hpp"
@@ -19,6 +18,7 @@
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
 #include "cli/record_options.hpp"
+#include "cli/record_remarks.hpp"
 #include "export/recording_as_dat.hpp"
 #include "export/units.hpp"
 #include "instance/borrowed.hpp"
@@ -115,10 +115,6 @@ result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bo
   return !made && made.error().code == std::errc::file_exists ? Instance::open(options.instance) : std::move(made);
 }
 
-bool follows_command(const RecordOptions& options) {
-  return !options.command.empty() && !options.all_processes && options.pids.empty();
-}
-
 // Null: no events of the kernel are wanted.
 result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, const ClockInfo& clock) {
   if (!options.wants_kernel()) return nullptr;
@@ -162,97 +158,6 @@ struct Others {
   std::unique_ptr<KernelFeed> kernel;
   std::unique_ptr<SampleFeed> samples;
 };
-
-std::string joined(const EventPatterns& patterns) {
-  std::string out;
-  for (const EventPattern& one : patterns) out += (out.empty() ? "" : ",") + one.text();
-  return out;
-}
-
-// A sentence for each pattern of -u that matches no event that was declared.
-std::vector<std::string> unmatched_user(const RecordOptions& options, const Instance& instance) {
-  std::vector<std::string> declared, sentences;
-  for (const EventInfo& e : instance.events()) declared.push_back(e.system + ":" + e.name);
-  for (const EventPattern& pattern : options.user) {
-    if (std::any_of(declared.begin(), declared.end(),
-                    [&](const std::string& e) { return pattern.matches(e.substr(0, e.find(':')), e.substr(e.find(':') + 1)); }))
-      continue;
-    std::string near = near_events(pattern, declared);
-    if (near.empty()) near = declared.empty() ? "; none was declared at all" : "; declared were " + short_list(declared);
-    sentences.push_back("-u " + pattern.text() + ": no program declared such an event" + near);
-  }
-  return sentences;
-}
-
-// cpu_ns: what the command used.
-std::string why_no_samples(const RecordOptions& options, const std::string& preload_fails, u64 cpu_ns) {
-  const std::string& name = options.command.front();
-  if (!preload_fails.empty()) return "--sample saw nothing: " + preload_fails + "; -a --sample, as root, samples by the kernel";
-  if (cpu_ns < 2 * (1'000'000'000 / options.sample_hz) + 20'000'000)
-    return fmt::format("{} used {:.3f} s of CPU time: no thread came to a sample, which is due after 1/{} s of a thread's "
-                       "time, and taken at the kernel's next tick",
-                       name, static_cast<double>(cpu_ns) / 1e9, options.sample_hz);
-  return fmt::format("{} used {:.2f} s of CPU time and has no samples: it may block SIGURG, the signal that takes them, or, by "
-                     "system calls of its own, replace its handler, or start programs that cannot be preloaded; "
-                     "-a --sample, as root, or -p PID --sample samples by the kernel",
-                     name, static_cast<double>(cpu_ns) / 1e9);
-}
-
-// Calls of --libc that the program defines itself. Empty: all go to the C library, as far as its file tells.
-std::string unseen_calls(const RecordOptions& options, const std::string& command) {
-  std::vector<std::string> wanted;
-  for (const std::string& call : options.libc.empty() || command.empty() ? std::vector<std::string>() : libc_calls())
-    if (("," + options.libc + ",").find("," + libc_list(call) + ",") != std::string::npos) wanted.push_back(call);
-  const std::vector<std::string> own = calls_of_its_own(command, wanted);
-  return own.empty() ? ""
-                     : command + " defines " + short_list(own) + " itself (its dynamic symbols have " +
-                           (own.size() == 1 ? "it" : "them") + "): --libc sees none of its calls of " +
-                           (own.size() == 1 ? "it" : "these");
-}
-
-// Says why nothing of a program was recorded, and what to try.
-void say_why_empty(const RecordOptions& options, const Instance& instance, const std::string& command, bool nothing_at_all,
-                   int code, u64 cpu_ns) {
-  const std::string name = options.command.empty() ? "" : options.command.front();
-  const auto events = instance.events();
-  const bool enabled = std::any_of(events.begin(), events.end(), [](const EventInfo& e) { return e.enabled; });
-  if (!instance.tracing_on()) {
-    say("recording is off in " + instance.name() + ": echo 1 > tracing_on in its mount turns it on");
-  } else if (!events.empty() && !enabled) {
-    say("no event of a program is enabled" +
-        (options.user.empty()
-             ? "; try -u PATTERN, or ringside enable -i " + instance.name() + " PATTERN"
-             : ": none of the " + std::to_string(events.size()) + " that were declared matches -u " + joined(options.user)));
-  } else if (const std::string reason = command.empty() ? "" : why_preload_fails(command);
-             !options.libc.empty() && !reason.empty()) {
-    say("--libc saw nothing: " + reason + "; try events of the kernel, as root: -e 'syscalls:*'");
-  } else if (const std::string ended = code == exit_ok || command.empty() ? "" : why_sanitizer_ends(command);
-             (!options.libc.empty() || (options.sample_hz != 0 && !options.kernel_samples())) && !ended.empty()) {
-    say(name + " ended with code " + std::to_string(code) + ": " + ended);
-  } else if (!options.libc.empty()) {
-    if (nothing_at_all && unseen_calls(options, command).empty())
-      say(name + " made none of the calls that --libc " + options.libc + " traces");
-  } else if (nothing_at_all && options.sample_hz != 0 && !options.kernel_samples()) {
-    if (instance.threads_without_samples() + instance.samples_without_room() + instance.threads_without_room() == 0)
-      say(why_no_samples(options, reason, cpu_ns));  // else that is said
-  } else if (nothing_at_all && events.empty() && !options.command.empty()) {
-    say(name + " wrote no events of its own" +
-        (reason.empty() ? "; try --libc malloc,io or, as root, "
-                        : ", and --libc would not see its calls: " + reason + "; try, as root, ") +
-        "-e 'sched:*'");
-  } else if (nothing_at_all && events.empty() && !options.instance.empty()) {
-    say("no program has declared an event in " + instance.name() + " yet: start one with RINGSIDE_INSTANCE=" + instance.name());
-  } else if (nothing_at_all && !events.empty()) {
-    say(counted(events.size(), "event was", "events were") + " declared, and none was written in this time");
-  }
-  if (!options.stacks.empty() && options.kernel_stacks.empty() && options.wants_kernel() && !nothing_at_all)
-    say("--stack is about events of programs, and none was written; -g records the calls that led to events of the kernel, "
-        "too");
-  if (nothing_at_all && options.wants_kernel())
-    say((options.kernel.empty() ? "none of the probes" : "none of the kernel's events " + joined(options.kernel)) +
-        " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
-        (options.pids.empty() && !follows_command(options) ? "" : " in these processes; -a records all processes"));
-}
 
 // Without an error the recording goes on, and the file is made of it at its end.
 void advance(std::unique_ptr<GrowingExport>& file, RecordingRun& run, const RecordOptions& options) {
@@ -396,34 +301,6 @@ struct Parts {
   }
 };
 
-// Events that --stack names and that were declared before they could have one.
-void say_without_stack(const RecordOptions& options, const Instance& instance) {
-  for (const EventInfo& e : instance.events()) {
-    if (is_about_stacks(e) || !options.stacks.matches(e.system, e.name) || has_stack(e)) continue;
-    say("--stack: " + e.system + ":" + e.name + " was declared without a stack and stays so; a new instance has it with one");
-  }
-}
-
-// What the writers could not do.
-void say_incomplete(const Instance& instance) {
-  if (const u64 homeless = instance.refused_without_ring(); homeless != 0)
-    say(format_count(homeless) +
-        " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of "
-        "reach, or a ring was given up (ringside stat)");
-  if (const u64 without = instance.without_stack(); without != 0)
-    say(counted(without, "event has", "events have") +
-        " no stack: a signal handler interrupted the walk over one, twice, or there was no memory for it");
-  if (const u64 threads = instance.threads_without_samples(); threads != 0)
-    say(counted(threads, "thread has", "threads have") +
-        " no samples: the kernel gave no timer; ulimit -i bounds all timers and pending signals of a user");
-  if (const u64 without = instance.samples_without_room(); without != 0)
-    say(counted(without, "sample was", "samples were") +
-        " not taken: the thread's alternate signal stack was too small; 8 KiB are enough");
-  if (const u64 threads = instance.threads_without_room(); threads != 0)
-    say(counted(threads, "thread has", "threads have") +
-        " no samples, or not all: the alternate signal stack was too small for the kernel's signal frame; 8 KiB are enough");
-}
-
 // Events of the kernel begin when the child executes the command: what it does before is none of its events.
 bool begins_with_command(const RecordOptions& options) { return !options.command.empty() && options.pids.empty(); }
 
@@ -443,28 +320,6 @@ result<Child> start_command(Parts& parts, const Child::Environment& environment)
   });
   if (child) RS_TRY(kernel->has_executed());
   return child;
-}
-
-// A system of the kernel's and one of the program's may have the same name.
-void say_of_both(const RecordOptions& options, const Instance& instance) {
-  if (!options.user.empty()) return;
-  const auto events = instance.events();
-  for (const EventPattern& pattern : options.kernel) {
-    if (std::any_of(events.begin(), events.end(), [&](const EventInfo& e) { return pattern.matches(e.system, e.name); }))
-      say("-e " + pattern.text() + " means the kernel's events; " + instance.name() + " has some of this name, too: -u " +
-          pattern.text() + " records only these of it");
-  }
-}
-
-// What others have enabled in their instance, or left in its rings, is taken with the rest: then it is recorded, too.
-void say_of_the_rest(const RecordOptions& options, const Instance& instance) {
-  std::vector<std::string> names;
-  for (const EventInfo& e : instance.events())
-    if (e.enabled && !options.user.matches(e.system, e.name) && !is_about_stacks(e)) names.push_back(e.system + ":" + e.name);
-  if (!names.empty())
-    say(instance.name() + " has other events enabled, too: " + short_list(names) +
-        ". They are taken from its rings with yours, and all are recorded; ringside report -e " + joined(options.user) +
-        " shows yours alone");
 }
 
 // A program's events are known only when it runs: patterns that match none are told at the end, or now, if there is no program
@@ -527,7 +382,7 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, int c
     say_incomplete(instance);
     if (parts.program->events_so_far() == 0 && parts.earlier_events == 0 && all_read)
       say_why_empty(options, instance, command, run.events() == 0, code, child ? child->cpu_ns() : 0);
-    if (const std::string unseen = unseen_calls(options, command); !unseen.empty()) say(unseen);
+    say_unseen_calls(options, command);
   }
   if (!followed) failed(followed.error());
   if (!finished && !run.failed()) failed(finished.error());  // else it is among the doubts

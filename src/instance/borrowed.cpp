@@ -114,10 +114,7 @@ result<void> Borrowed::enable(const EventPatterns& patterns) {
 result<void> Borrowed::stacks(const EventPatterns& patterns, u32 depth) {
   RS_TRY(can_be_lines(patterns));
   return instance_.replace("set_stack", [&](const std::string& before) -> result<std::string> {
-    std::string now = "depth=" + std::to_string(depth) + "\n";
-    for (const std::string& line : lines_of(before))
-      if (line.rfind("depth=", 0) != 0) now += line + "\n";
-    for (const EventPattern& one : patterns) now += one.text() + "\n";
+    const std::string now = with_stacks(before, patterns, depth);
     json note = parsed(note_);
     note["set_stack"] = {{"before", before}, {"now", now}};
     RS_TRY(write_note(instance_, note, note_));

@@ -90,7 +90,10 @@ class Instance {
   result<u32> enable(const std::string& list, bool on);
   // Changes the text of set_event, which then holds for all events, or set_stack, while no other process does.
   result<void> replace(const char* file, const std::function<result<std::string>(const std::string& before)>& change);
-  // Events that match, and are declared from now on, get the stack of their caller as a field, or no longer.
+  // Events that match, and are declared from now on, get the stack of their caller as a field, of at most `depth` frames; so do
+  // those that were chosen before.
+  result<void> stacks(const EventPatterns& patterns, u32 depth);
+  // The same, added to or taken from what was chosen before.
   result<void> choose_stacks(const EventPatterns& patterns, bool on);
   u64 threads_without_samples() const { return __atomic_load_n(&control().threads_without_samples, __ATOMIC_RELAXED); }
   u64 samples_without_room() const { return __atomic_load_n(&control().samples_without_room, __ATOMIC_RELAXED); }

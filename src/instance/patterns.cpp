@@ -27,6 +27,14 @@ std::string with_pattern(const std::string& text, const std::string& pattern, bo
   return kept + (on ? "" : "!") + pattern + "\n";
 }
 
+std::string with_stacks(const std::string& text, const EventPatterns& patterns, u32 depth) {
+  std::string now = "depth=" + std::to_string(depth) + "\n";
+  for (const std::string& line : lines_of(text))
+    if (line.rfind("depth=", 0) != 0) now += line + "\n";
+  for (const EventPattern& one : patterns) now += one.text() + "\n";
+  return now;
+}
+
 result<void> can_be_lines(const EventPatterns& patterns) {
   for (const EventPattern& one : patterns)
     if (one.text().front() == '!' || one.text().find('\n') != std::string::npos)
@@ -68,6 +76,11 @@ std::string with_all(std::string text, const EventPatterns& patterns, bool on, b
 }
 
 }  // namespace
+
+result<void> Instance::stacks(const EventPatterns& patterns, u32 depth) {
+  RS_TRY(can_be_lines(patterns));
+  return replace("set_stack", [&](const std::string& before) { return with_stacks(before, patterns, depth); });
+}
 
 result<void> Instance::choose_stacks(const EventPatterns& patterns, bool on) {
   RS_TRY(can_be_lines(patterns));
