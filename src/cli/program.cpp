@@ -59,7 +59,7 @@ std::string processes_with(const Instance& instance) {
     names.push_back(fmt::format("{} ({})", std::string(comm, strnlen(comm, sizeof comm)), pid));
     return false;
   });
-  return names.empty() ? "processes" : short_list(names);
+  return names.empty() ? "some processes" : short_list(names);
 }
 
 // A process that was just started with the instance in its environment may be about to open it: a daemon that a script starts
@@ -78,7 +78,7 @@ bool one_may_come(const Instance& instance) {
 
 bool LeftBehind::awaited() {
   if (!wait_) return false;
-  if (instance_.writers() != Presence::some) return one_may_come(instance_);
+  if (instance_.users() != Presence::some) return one_may_come(instance_);
   if (!std::exchange(said_, true))
     say("the command has ended and left " + processes_with(instance_) +
         " with its instance open: this goes on until they end; Ctrl-C ends it here, --no-wait does not wait");
@@ -109,7 +109,7 @@ result<std::unique_ptr<Instance>> make_private_instance(const std::string& prefi
 PrivateInstance::~PrivateInstance() {
   if (instance_ == nullptr) return;
   const std::string name = instance_->name();
-  const bool open = instance_->has_writers();
+  const bool open = instance_->users() != Presence::none;
   const u64 unread = open || !read_out_ ? 0 : instance_->unread();
   if (!open && unread == 0 && Instance::remove(instance_->path())) return;
   instance_->keep();

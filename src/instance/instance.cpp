@@ -124,9 +124,11 @@ result<void> Instance::remove(const std::string& name, bool force) {
   }
   if (!force) {
     if (auto opened = open(name); opened) {
-      if ((*opened)->has_writers())
+      if ((*opened)->users() != Presence::none)
         return refuse(std::errc::device_or_resource_busy,
-                      "the instance " + name + " is being written to (--force removes it all the same)");
+                      "the instance " + name +
+                          ((*opened)->has_writers() ? " is being written to" : " is open in a process, which may write to it") +
+                          " (--force removes it all the same)");
       RS_TRY((*opened)->unmapped("it cannot be removed"));
     }
   }
@@ -203,9 +205,9 @@ std::vector<RingName> Instance::ring_names() {
   return all;
 }
 
-Presence Instance::writers() {
+Presence Instance::present(u32 roles) {
   const Judge judge = members_->judge();
-  if (judge.any(role::writer | role::opener)) return Presence::some;
+  if (judge.any(roles)) return Presence::some;
   const u32 n = words_.nr_rings();
   Presence found = (words_.control->impaired & lacks::seat) != 0 ? Presence::unknown : Presence::none;
   for (u32 i = 0; i < n; ++i) {

@@ -103,8 +103,10 @@ class Instance {
   std::vector<RingInfo> rings();
   // The names of the rings alone: their files are not opened.
   std::vector<RingName> ring_names();
-  // Does a process have it open to write, or hold a ring? unknown: there was a writer, and nothing can tell whether it lives.
-  Presence writers();
+  // Does a process write, or hold a ring? unknown: there was a writer, and nothing can tell whether it lives.
+  Presence writers() { return present(role::writer); }
+  // The same, or has it open: it may be about to write its first event.
+  Presence users() { return present(role::writer | role::opener); }
   bool has_writers() { return writers() != Presence::none; }  // or it may have them
   bool maker_lives() const;  // or may live
   bool of_one_command() const { return words_.control->one_command != 0; }
@@ -185,6 +187,7 @@ class Instance {
   result<void> put_aside(const RingName& ring, const Geometry& geometry);
   result<InstanceLock> lock();
   result<void> apply_events();
+  Presence present(u32 roles);
   void switch_gates();
   void switch_gate_of(const RingName& ring);
   u64 claim_retired(u32 n);
