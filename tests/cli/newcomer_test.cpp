@@ -156,7 +156,8 @@ TEST_F(NewcomerAsRoot, UserEventsNeverMeanTheKernels) {
   make_web();
   const Outcome o = ringside("record -i web -u 'net:*' --duration 10ms");
   EXPECT_EQ(o.code, 0) << o.err;
-  EXPECT_EQ(names(), names("ringside.data -e 'net:*,libc:*'"));
+  for (const std::string& name : names())
+    EXPECT_TRUE(name.starts_with("net:") || name.starts_with("libc:") || name.starts_with("ringside:")) << name;
   EXPECT_EQ(names("ringside.data -e 'net:*'").size(), 2u);
   EXPECT_THAT(run("ls ringside.data").out, Not(HasSubstr("cpu0.raw")));
 }
