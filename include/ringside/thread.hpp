@@ -92,7 +92,7 @@ RINGSIDE_INLINE Refused write_to_cpus(const ThisThread& t, const ringside_event&
   const u32 id = put_common(event, as != 0 ? as : __atomic_load_n(&t.tid, __ATOMIC_RELAXED), payload);
   const CpuSide* const side = __atomic_load_n(&cpu_side, __ATOMIC_ACQUIRE);
   if (RINGSIDE_UNLIKELY(at != __atomic_load_n(&epoch.now, __ATOMIC_RELAXED))) return Refused::no_ring;
-  if (RINGSIDE_UNLIKELY(id == 0)) return Refused::disabled;
+  if (RINGSIDE_UNLIKELY(id == 0)) return Refused::not_wanted;
   if (way != Way::slow && append_usually<Rseq, Hardware, known>(*side->rings, side->area, payload, size)) return Refused::no;
   return way != Way::usual ? append_slowly(*side, payload, size) : Refused::moved;
 }

@@ -6,9 +6,11 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include "stacks/judged.hpp"
 #include "sys/sys.hpp"
@@ -44,6 +46,48 @@ Binary binary_of(int fd) {
   return b;
 }
 
+// What the dynamic linker reads of a file: the libraries that it names, and the symbols that it defines for others.
+struct Linked {
+  std::vector<std::string> needed;
+  std::set<std::string> defined;
+};
+
+Linked linked_in(int fd) {
+  constexpr u64 most = 64 << 20;
+  Linked out;
+  Elf64_Ehdr header{};
+  if (!binary_of(fd).elf || !read_at(fd, 0, header)) return out;
+  const auto section = [&](u32 n, Elf64_Shdr& s) { return read_at(fd, header.e_shoff + u64{n} * header.e_shentsize, s); };
+  const auto bytes_of = [&](const Elf64_Shdr& s) {
+    std::string bytes(std::min<u64>(s.sh_size, most), 0);
+    const ssize_t got = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(s.sh_offset));
+    bytes.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    return bytes;
+  };
+  const auto each = [](const std::string& bytes, auto entry, const auto& use) {
+    for (size_t at = 0; at + sizeof entry <= bytes.size(); at += sizeof entry) {
+      std::memcpy(&entry, bytes.data() + at, sizeof entry);
+      use(entry);
+    }
+  };
+  for (u32 n = 0; n < header.e_shnum; ++n) {
+    Elf64_Shdr here{}, of_names{};
+    if (!section(n, here)) break;
+    if ((here.sh_type != SHT_DYNAMIC && here.sh_type != SHT_DYNSYM) || !section(here.sh_link, of_names)) continue;
+    const std::string names = bytes_of(of_names), bytes = bytes_of(here);
+    const auto name = [&](u64 at) { return at < names.size() ? std::string(names.c_str() + at) : std::string(); };
+    if (here.sh_type == SHT_DYNAMIC)
+      each(bytes, Elf64_Dyn{}, [&](const Elf64_Dyn& d) {
+        if (d.d_tag == DT_NEEDED) out.needed.push_back(name(d.d_un.d_val));
+      });
+    else
+      each(bytes, Elf64_Sym{}, [&](const Elf64_Sym& symbol) {
+        if (symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC) out.defined.insert(name(symbol.st_name));
+      });
+  }
+  return out;
+}
+
 // The interpreter of a script; empty: it is none.
 std::string interpreter_of(int fd) {
   char line[256] = {};
@@ -61,7 +105,43 @@ bool gains_rights(int fd, const struct stat& st) {
   return geteuid() != 0 && fgetxattr(fd, "security.capability", nullptr, 0) > 0;
 }
 
+// The program that the kernel starts for this file: of a script, its interpreter. Empty: it cannot be told.
+sys::Fd program_of(const std::string& path) {
+  std::string file = path;
+  for (int depth = 0; depth < 2; ++depth) {
+    sys::Fd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat st {};
+    if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return {};
+    if (binary_of(fd.get()).elf) return fd;
+    file = interpreter_of(fd.get());
+    if (file.empty()) return {};
+  }
+  return {};
+}
+
 }  // namespace
+
+std::vector<std::string> calls_of_its_own(const std::string& path, const std::vector<std::string>& calls) {
+  const sys::Fd program = program_of(path);
+  const Linked linked = program ? linked_in(program.get()) : Linked{};
+  std::vector<std::string> own;
+  for (const std::string& call : calls)
+    if (linked.defined.count(call) != 0) own.push_back(call);
+  return own;
+}
+
+std::string why_sanitizer_ends(const std::string& path) {
+  const char* const options = std::getenv("ASAN_OPTIONS");
+  if (options != nullptr && std::strstr(options, "verify_asan_link_order=0") != nullptr) return "";
+  const sys::Fd program = program_of(path);
+  for (const std::string& library : program ? linked_in(program.get()).needed : std::vector<std::string>())
+    if (library.starts_with("libasan.so"))
+      return path + " is built with AddressSanitizer (" + library +
+             "), which ends a program before main where another library is preloaded: with "
+             "ASAN_OPTIONS=verify_asan_link_order=0 in "
+             "the environment it goes on";
+  return "";
+}
 
 result<std::string> find_command(const std::string& name) {
   const auto missing = [&] {

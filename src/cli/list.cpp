@@ -123,7 +123,7 @@ result<std::vector<Found>> instances_of_others(const std::string& only) {
 // waiting: the process that made it lives, as a recorder does whose program has not begun, or has ended.
 enum class State { live, waiting, stale, unknown };
 State state_of(Instance& instance) {
-  switch (instance.writers()) {
+  switch (instance.users()) {
     case Presence::some: return State::live;
     case Presence::unknown: return State::unknown;
     case Presence::none: break;

@@ -18,14 +18,16 @@
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
 #include "cli/record_options.hpp"
-#include "watch/signals.hpp"
+#include "cli/record_remarks.hpp"
 #include "export/recording_as_dat.hpp"
 #include "export/units.hpp"
+#include "instance/borrowed.hpp"
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
 #include "record/sample_feed.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
+#include "watch/signals.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -113,20 +115,6 @@ result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bo
   return !made && made.error().code == std::errc::file_exists ? Instance::open(options.instance) : std::move(made);
 }
 
-bool follows_command(const RecordOptions& options) {
-  return !options.command.empty() && !options.all_processes && options.pids.empty();
-}
-
-// What others had chosen for their instance holds again when its recording ends.
-struct StacksPutBack {
-  Instance* instance;
-  std::optional<StackChoice> choice{};
-  ~StacksPutBack() {
-    if (instance == nullptr || !choice) return;
-    if (auto done = instance->put_back(*choice); !done) say(done.error().sentence);
-  }
-};
-
 // Null: no events of the kernel are wanted.
 result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, const ClockInfo& clock) {
   if (!options.wants_kernel()) return nullptr;
@@ -171,81 +159,6 @@ struct Others {
   std::unique_ptr<SampleFeed> samples;
 };
 
-std::string joined(const EventPatterns& patterns) {
-  std::string out;
-  for (const EventPattern& one : patterns) out += (out.empty() ? "" : ",") + one.text();
-  return out;
-}
-
-// A sentence for each pattern of -u that matches no event that was declared.
-std::vector<std::string> unmatched_user(const RecordOptions& options, const Instance& instance) {
-  std::vector<std::string> declared, sentences;
-  for (const EventInfo& e : instance.events()) declared.push_back(e.system + ":" + e.name);
-  for (const EventPattern& pattern : options.user) {
-    if (std::any_of(declared.begin(), declared.end(),
-                    [&](const std::string& e) { return pattern.matches(e.substr(0, e.find(':')), e.substr(e.find(':') + 1)); }))
-      continue;
-    std::string near = near_events(pattern, declared);
-    if (near.empty()) near = declared.empty() ? "; none was declared at all" : "; declared were " + short_list(declared);
-    sentences.push_back("-u " + pattern.text() + ": no program declared such an event" + near);
-  }
-  return sentences;
-}
-
-// cpu_ns: what the command used.
-std::string why_no_samples(const RecordOptions& options, const std::string& preload_fails, u64 cpu_ns) {
-  const std::string& name = options.command.front();
-  if (!preload_fails.empty()) return "--sample saw nothing: " + preload_fails + "; -a --sample, as root, samples by the kernel";
-  if (cpu_ns < 2 * (1'000'000'000 / options.sample_hz) + 20'000'000)
-    return fmt::format("{} used {:.3f} s of CPU time: no thread came to a sample, which is due after 1/{} s of a thread's "
-                       "time, and taken at the kernel's next tick",
-                       name, static_cast<double>(cpu_ns) / 1e9, options.sample_hz);
-  return fmt::format("{} used {:.2f} s of CPU time and has no samples: it may block SIGURG, the signal that takes them, or, by "
-                     "system calls of its own, replace its handler, or start programs that cannot be preloaded; "
-                     "-a --sample, as root, or -p PID --sample samples by the kernel",
-                     name, static_cast<double>(cpu_ns) / 1e9);
-}
-
-// Says why nothing of a program was recorded, and what to try.
-void say_why_empty(const RecordOptions& options, const Instance& instance, const std::string& command, bool nothing_at_all,
-                   u64 cpu_ns) {
-  const std::string name = options.command.empty() ? "" : options.command.front();
-  const auto events = instance.events();
-  const bool enabled = std::any_of(events.begin(), events.end(), [](const EventInfo& e) { return e.enabled; });
-  if (!instance.tracing_on()) {
-    say("recording is off in " + instance.name() + ": echo 1 > tracing_on in its mount turns it on");
-  } else if (!events.empty() && !enabled) {
-    say("no event of a program is enabled" +
-        (options.user.empty()
-             ? "; try -u PATTERN, or ringside enable -i " + instance.name() + " PATTERN"
-             : ": none of the " + std::to_string(events.size()) + " that were declared matches -u " + joined(options.user)));
-  } else if (const std::string reason = command.empty() ? "" : why_preload_fails(command);
-             !options.libc.empty() && !reason.empty()) {
-    say("--libc saw nothing: " + reason + "; try events of the kernel, as root: -e 'syscalls:*'");
-  } else if (!options.libc.empty()) {
-    if (nothing_at_all) say(name + " made none of the calls that --libc " + options.libc + " traces");
-  } else if (nothing_at_all && options.sample_hz != 0 && !options.kernel_samples()) {
-    if (instance.threads_without_samples() + instance.samples_without_room() + instance.threads_without_room() == 0)
-      say(why_no_samples(options, reason, cpu_ns));  // else that is said
-  } else if (nothing_at_all && events.empty() && !options.command.empty()) {
-    say(name + " wrote no events of its own" +
-        (reason.empty() ? "; try --libc malloc,io or, as root, "
-                        : ", and --libc would not see its calls: " + reason + "; try, as root, ") +
-        "-e 'sched:*'");
-  } else if (nothing_at_all && events.empty() && !options.instance.empty()) {
-    say("no program has declared an event in " + instance.name() + " yet: start one with RINGSIDE_INSTANCE=" + instance.name());
-  } else if (nothing_at_all && !events.empty()) {
-    say(counted(events.size(), "event was", "events were") + " declared, and none was written in this time");
-  }
-  if (!options.stacks.empty() && options.kernel_stacks.empty() && options.wants_kernel() && !nothing_at_all)
-    say("--stack is about events of programs, and none was written; -g records the calls that led to events of the kernel, "
-        "too");
-  if (nothing_at_all && options.wants_kernel())
-    say((options.kernel.empty() ? "none of the probes" : "none of the kernel's events " + joined(options.kernel)) +
-        " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
-        (options.pids.empty() && !follows_command(options) ? "" : " in these processes; -a records all processes"));
-}
-
 // Without an error the recording goes on, and the file is made of it at its end.
 void advance(std::unique_ptr<GrowingExport>& file, RecordingRun& run, const RecordOptions& options) {
   const auto done = file->advance(run.described(), run.taken_until());
@@ -273,10 +186,11 @@ class Watched {
   std::vector<pollfd> polled_;
 };
 
-// Follows the writers until the command ends, or without one the processes of --pid, the time is up or Ctrl-C. A full disk ends
-// the recording, and the command goes on: it is only observed. True: the next part of the recording is due.
-result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, const RecordOptions& options, u64 start,
-                    std::unique_ptr<GrowingExport>& file, Watched& watched) {
+// Follows the writers until the command ends with what it has left behind, or without one the processes of --pid, the time is
+// up or Ctrl-C. A full disk ends the recording, and the command goes on: it is only observed. True: the next part of the
+// recording is due.
+result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, LeftBehind& left,
+                    const RecordOptions& options, u64 start, std::unique_ptr<GrowingExport>& file, Watched& watched) {
   const u64 limit_ns = options.duration_ns, begun = sys::now_ns();
   bool said = false;
   Progress progress(options.quiet);
@@ -287,18 +201,19 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
       said = true;
       progress.clear();
       say(run.faults().failure()->sentence +
-          (child ? "; the recording ends here, the command goes on" : "; the recording ends here"));
+          (child && !child->ended() ? "; the recording ends here, the command goes on" : "; the recording ends here"));
     }
     progress.update([&](double seconds) {
       return fmt::format("{}, {}, {} s{}", counted(run.events(), "event"), format_size(run.bytes()), static_cast<u64>(seconds),
-                         child ? "" : "; Ctrl-C ends");
+                         child && !child->ended() ? "" : "; Ctrl-C ends");
     });
-    if (child ? child->ended().has_value() : run.failed() || watched.have_ended()) return false;
+    const bool runs = child && !child->ended();
+    if (child ? !runs && (run.failed() || !left.awaited()) : run.failed() || watched.have_ended()) return false;
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return false;
     if (!run.failed() && options.rotation.due(run.bytes(), sys::now_ns() - begun)) return true;
     if (asked_to_stop()) {
       // The command may still finish its work: wait until it ends.
-      if (!child) return false;
+      if (!runs) return false;
       child->pass_on_stop();
     }
     if (run.failed()) {  // nothing reads its rings: they would wake this process all the time
@@ -340,9 +255,8 @@ void observe(std::optional<Child>& child) {
 struct Parts {
   RecordOptions& options;
   Instance& instance;
-  const EventPatterns only;  // these events of the instance's programs; none: all
   Others others;
-  std::unique_ptr<InstanceFeed> program = std::make_unique<InstanceFeed>(instance, only);
+  std::unique_ptr<InstanceFeed> program = std::make_unique<InstanceFeed>(instance);
   std::unique_ptr<RecordingRun> run{};
   u64 earlier_events = 0;      // of the parts before this one
   int earlier_code = exit_ok;  // and how they ended
@@ -381,40 +295,11 @@ struct Parts {
     }
     const Accounted accounted = program->accounted();
     run = nullptr;
-    program = std::make_unique<InstanceFeed>(instance, only);
+    program = std::make_unique<InstanceFeed>(instance);
     program->go_on_from(accounted);
     return begin(true);
   }
 };
-
-// Events that --stack names and that were declared before they could have one.
-void say_without_stack(const RecordOptions& options, const Instance& instance) {
-  for (const EventInfo& e : instance.events()) {
-    if (is_about_stacks(e) || !options.stacks.matches(e.system, e.name) || has_stack(e)) continue;
-    say("--stack: " + e.system + ":" + e.name + " was declared without a stack and stays so; a new instance has it with one");
-  }
-}
-
-// What the writers could not do.
-void say_incomplete(const Instance& instance) {
-  if (const u64 homeless = instance.refused(); homeless != 0)
-    say(format_count(homeless) +
-        " of the lost events found no ring: the memory for rings is used up (-b makes them smaller), the instance was out of "
-        "reach, a ring was given up (ringside stat), or the program had forbidden itself system calls (seccomp)");
-  if (const u64 without = instance.without_stack(); without != 0)
-    say(counted(without, "event has", "events have") +
-        " no stack: a signal handler interrupted the walk over one, twice, there was no memory for it, or the program had "
-        "forbidden itself system calls (seccomp)");
-  if (const u64 threads = instance.threads_without_samples(); threads != 0)
-    say(counted(threads, "thread has", "threads have") +
-        " no samples: the kernel gave no timer; ulimit -i bounds all timers and pending signals of a user");
-  if (const u64 without = instance.samples_without_room(); without != 0)
-    say(counted(without, "sample was", "samples were") +
-        " not taken: the thread's alternate signal stack was too small; 8 KiB are enough");
-  if (const u64 threads = instance.threads_without_room(); threads != 0)
-    say(counted(threads, "thread has", "threads have") +
-        " no samples, or not all: the alternate signal stack was too small for the kernel's signal frame; 8 KiB are enough");
-}
 
 // Events of the kernel begin when the child executes the command: what it does before is none of its events.
 bool begins_with_command(const RecordOptions& options) { return !options.command.empty() && options.pids.empty(); }
@@ -435,17 +320,6 @@ result<Child> start_command(Parts& parts, const Child::Environment& environment)
   });
   if (child) RS_TRY(kernel->has_executed());
   return child;
-}
-
-// A system of the kernel's and one of the program's may have the same name.
-void say_of_both(const RecordOptions& options, const Instance& instance) {
-  if (!options.user.empty()) return;
-  const auto events = instance.events();
-  for (const EventPattern& pattern : options.kernel) {
-    if (std::any_of(events.begin(), events.end(), [&](const EventInfo& e) { return pattern.matches(e.system, e.name); }))
-      say("-e " + pattern.text() + " means the kernel's events; " + instance.name() + " has some of this name, too: -u " +
-          pattern.text() + " records only these of it");
-  }
 }
 
 // A program's events are known only when it runs: patterns that match none are told at the end, or now, if there is no program
@@ -470,17 +344,26 @@ result<Others> make_others(const RecordOptions& options, const Instance& instanc
   return others;
 }
 
+// --duration is over: the command is to end, and what it still writes is recorded. One that does not end goes on.
+void end_command(Child& child, Instance& instance, RecordingRun& run) {
+  constexpr u64 patience_ns = 1'000'000'000;
+  child.pass_on(SIGTERM);
+  for (const u64 start = sys::now_ns(); !child.ended() && sys::now_ns() - start < patience_ns;) {
+    (void)instance.wait(wake_percent, tick);
+    run.poll();
+  }
+}
+
 // The command's own code comes first, then the parts' before the last.
-int exit_code_of(std::optional<Child>& child, bool succeeded, int earlier, int last) {
-  const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
+int exit_code_of(int code, bool succeeded, int earlier, int last) {
   if (code != exit_ok) return code;
   if (!succeeded) return exit_failure;
   return earlier == exit_failure || last == exit_ok ? earlier : last;
 }
 
-// Finishes the last part and tells how the recording ended. ours: the instance is this command's. command: its path, or "".
-// followed: how following the writers ended.
-int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, bool ours, const std::string& command,
+// Finishes the last part and tells how the recording ended. code: the command's. ours: the instance is this command's. command:
+// its path, or "". followed: how following the writers ended.
+int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, int code, bool ours, const std::string& command,
            const result<bool>& followed) {
   RecordOptions& options = parts.options;
   const Instance& instance = parts.instance;
@@ -498,13 +381,13 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, bool 
           " when this began, written and not yet read; they came first");
     say_incomplete(instance);
     if (parts.program->events_so_far() == 0 && parts.earlier_events == 0 && all_read)
-      say_why_empty(options, instance, command, run.events() == 0, child ? child->cpu_ns() : 0);
+      say_why_empty(options, instance, command, run.events() == 0, code, child ? child->cpu_ns() : 0);
+    say_unseen_calls(options, command);
   }
-  if (child && !child->ended()) child->pass_on(SIGTERM);
   if (!followed) failed(followed.error());
   if (!finished && !run.failed()) failed(finished.error());  // else it is among the doubts
   if (!assembled) failed(assembled.error());
-  return exit_code_of(child, followed && finished && assembled, parts.earlier_code, exit_code(run, options.fail_on_loss));
+  return exit_code_of(code, followed && finished && assembled, parts.earlier_code, exit_code(run, options.fail_on_loss));
 }
 
 result<int> run_record(RecordOptions options) {
@@ -523,14 +406,15 @@ result<int> run_record(RecordOptions options) {
   bool ours = false;
   const auto opened = RS_TRY(make_instance(options, ours));
   Instance& instance = *opened;
-  InstanceCleanup cleanup{ours ? instance.path() : ""};
-  EventPatterns only;  // of an instance that others use, too
-  if (!ours) only = events_of_program(options);
+  PrivateInstance cleanup(ours ? &instance : nullptr, true);
   if (!ours && options.command.empty()) refuse_unmatched(options, instance);
-  if (!only.empty()) RS_TRY(instance.enable(only, true));
-  StacksPutBack stacks{ours ? nullptr : &instance};
+  const auto borrowed = RS_TRY(Borrowed::take(instance, "ringside record"));
+  if (!ours && !options.user.empty()) {
+    say_of_the_rest(options, instance);
+    RS_TRY(borrowed->enable(events_of_program(options)));
+  }
   if (!options.stacks.empty() || options.depth != 64 || own_samples != 0)
-    stacks.choice = RS_TRY(instance.stacks(options.stacks, options.depth));
+    RS_TRY(borrowed->stacks(options.stacks, options.depth));
   if (!ours) say_without_stack(options, instance);
   if (!ours) say_of_both(options, instance);
   Others others = RS_TRY(make_others(options, instance));
@@ -538,7 +422,7 @@ result<int> run_record(RecordOptions options) {
     say("stopped before the recording began: nothing was recorded or replaced");
     return exit_signal + stop_signal();
   }
-  Parts parts{options, instance, only, std::move(others)};
+  Parts parts{options, instance, std::move(others)};
   RS_TRY(set_aside(options.out));
   RS_TRY(parts.begin(!begins_with_command(options)));
   if (!ours) parts.waited = parts.program->unread_at_begin();
@@ -551,20 +435,21 @@ result<int> run_record(RecordOptions options) {
     child = std::move(*started);
   }
   const u64 start = sys::now_ns();
-  auto due = follow(instance, *parts.run, child, options, start, file, watched);
+  LeftBehind left(instance, options.wait && ours);
+  auto due = follow(instance, *parts.run, child, left, options, start, file, watched);
   while (due && *due) {
     if (const auto next = parts.next(); !next) {
       failed(next.error());
       observe(child);
-      return exit_code_of(child, false, parts.earlier_code, exit_failure);
+      cleanup.leave_unread();
+      return exit_code_of(child ? child->ended().value_or(exit_ok) : exit_ok, false, parts.earlier_code, exit_failure);
     }
-    due = follow(instance, *parts.run, child, options, start, file, watched);
+    due = follow(instance, *parts.run, child, left, options, start, file, watched);
   }
-  if (ours && instance.has_writers()) {
-    say("some of the command's processes are still running; what they write from here on is not recorded");
-    if (auto off = instance.tracing(false); !off) say(off.error().sentence);
-  }
-  return finish(parts, file.get(), child, ours, command, due);
+  const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
+  if (child && !child->ended()) end_command(*child, instance, *parts.run);
+  if (parts.run->failed()) cleanup.leave_unread();
+  return finish(parts, file.get(), child, code, ours, command, due);
 }
 
 }  // namespace

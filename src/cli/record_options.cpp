@@ -153,7 +153,11 @@ result<void> check(RecordOptions& options) {
 void add_options(CLI::App& app, RecordOptions& options) {
   app.add_option("-i,--instance", options.instance, "instance to record; made if it is not there (default: a private one)");
   add_events(app, options.kernel_events, "events of the kernel", "-e,--event", true);
-  add_events(app, options.user_events, "of the program's events only these (default: all)", "-u,--user");
+  add_events(
+      app, options.user_events,
+      "of the program's events only these (default: all); with -i they are enabled for this time, and what else is enabled "
+      "there is recorded, too",
+      "-u,--user");
   app.add_option("-f,--filter", options.filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
   app.add_option("-p,-P,--pid", options.pids,
                  "kernel events and samples of this process and what it starts; may be repeated, or have commas. Without a "
@@ -221,6 +225,7 @@ void add_options(CLI::App& app, RecordOptions& options) {
   options.rotation.add_options(app);
   add_duration(app, options.duration_ns, "stop after this time");
   app.add_flag("--fail-on-loss", options.fail_on_loss, "exit with 3 when events were lost");
+  add_wait(app, options.wait);
   app.add_flag("-q,--quiet", options.quiet, "no summary");
   app.add_option("COMMAND", options.command, "what to run; options before it are ringside's")->type_name("");
   app.footer(

@@ -182,16 +182,20 @@ result<Stat> stat_instance(const std::string& name) {
     s.remarks.push_back(
         fmt::format("{} not traced, because the processor does not have the clock {}; an instance of the clock mono is for all",
                     counted(instance.without_clock(), "process is", "processes are"), clock));
-  if (instance.refused() != 0)
-    s.remarks.push_back(
-        counted(instance.refused(), "event") +
-        " found no ring (budget, no room for another ring, a ring that was given up, or a program in a sandbox)");
+  const u64 off = instance.refused_off(), homeless = instance.refused_without_ring();
+  if (off != 0)
+    s.remarks.push_back(counted(off, "event was", "events were") +
+                        " refused while recording was off, or while a ring stood still for a snapshot");
+  if (homeless != 0)
+    s.remarks.push_back(counted(homeless, "event") +
+                        " found no ring (budget, no room for another ring, a ring that was given up, or a program in a sandbox)");
   s.facts = {{"instance", instance.path()},
              {"live", writers != Presence::none},
              {"tracing_on", instance.tracing_on()},
              {"rings_of", cpus ? "cpu" : "thread"},
              {"rings_because", to_string(instance.rings_because())},
-             {"refused_without_ring", instance.refused()},
+             {"refused_without_ring", homeless},
+             {"refused_off", off},
              {"processes_without_clock", instance.without_clock()},
              {"past", counters_json(s.past)}};
   return s;

@@ -4,7 +4,6 @@
 // The condition is checked elsewhere: in a second instance of the kernel's with only those of its events that can meet it, and
 // by peeking at the program's rings, which consumes nothing.
 #include <fmt/format.h>
-#include <ringside/consumer.hpp>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <ringside/consumer.hpp>
 #include <set>
 
 #include "analysis/mistyped.hpp"
@@ -24,12 +24,13 @@
 #include "cli/progress.hpp"
 #include "cli/recording.hpp"
 #include "cli/trigger_condition.hpp"
-#include "watch/signals.hpp"
+#include "export/text.hpp"
 #include "export/units.hpp"
+#include "instance/borrowed.hpp"
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
-#include "export/text.hpp"
 #include "sys/try.hpp"
+#include "watch/signals.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -41,7 +42,7 @@ struct TriggerOptions {
   std::optional<KernelWay> source;
   u64 count = 1, after_ns = 0, duration_ns = 0, look_ahead_ns = 100'000'000;
   u64 buffer_size = 4 << 20, subbuf_size = 16384;
-  bool quiet = false;
+  bool quiet = false, wait = true;
 };
 
 constexpr u64 watch_every_ns = 2'000'000;
@@ -303,16 +304,6 @@ result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const Ker
   return watched;
 }
 
-// Restores another party's instance.
-struct Restore {
-  Instance* instance;
-  bool on;
-  ~Restore() {
-    if (instance == nullptr || instance->tracing_on() == on) return;
-    if (auto done = instance->tracing(on); !done) say(done.error().sentence);
-  }
-};
-
 result<void> check(const TriggerOptions& options) {
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
@@ -416,8 +407,9 @@ result<int> run_trigger(TriggerOptions options) {
   if (!options.libc.empty()) preload = RS_TRY(find_preload());
   const auto made = RS_TRY(open_instance(options));
   Instance& instance = *made;
-  const InstanceCleanup cleanup{options.instance.empty() ? instance.path() : ""};
-  const Restore restore{options.instance.empty() ? nullptr : &instance, instance.tracing_on()};
+  const PrivateInstance cleanup(options.instance.empty() ? &instance : nullptr, false);
+  const auto borrowed = RS_TRY(Borrowed::take(instance, "ringside trigger"));
+  if (!options.instance.empty()) RS_TRY(borrowed->tracing());
 
   // The kernel's part. Without the rights for it there may still be the program's.
   const auto asked = kernel_events();
@@ -450,7 +442,8 @@ result<int> run_trigger(TriggerOptions options) {
   open.kernel = watched;
   open.choice = {KernelWay::map, options.source};
   open.make.prefix = "ringside-trigger-";
-  open.time.over = [&] { return child && child->ended(); };
+  LeftBehind left(instance, options.wait && options.instance.empty());
+  open.time.over = [&] { return child && child->ended() && !left.awaited(); };
   auto opened = RS_TRY(Reading::open(std::move(open)));
   Reading& reading = *opened;
   // In order where order matters, which costs some 10 ms; else at once.
@@ -474,7 +467,9 @@ result<int> run_trigger(TriggerOptions options) {
   const bool problems = say_problems(reading);
   if (const Missing missing = reading.missing(0); missing.refused != 0 && !options.quiet)
     say(counted(missing.refused, "event was", "events were") +
-        " never stored: their rings were full or not available; the condition was not checked for them");
+        " never stored: their rings were full, not available, or stood still while a recording was saved; the condition was "
+        "not "
+        "checked for them");
   const int code = done ? exit_ok : failed(done.error());
   if (child) see_out(*child, options, start);
   if (!done) return code;
@@ -530,6 +525,7 @@ Command add_trigger(CLI::App& app) {
   add_time(*c, "--look-ahead", options->look_ahead_ns,
            "how long events wait for a source that is stuck in the middle of one (default 100ms)");
   add_duration(*c, options->duration_ns, "end after this time (default: at Ctrl-C, or with the command)");
+  add_wait(*c, options->wait);
   c->add_flag("-q,--quiet", options->quiet, "only errors");
   c->add_option("COMMAND", options->command, "what to run: all from the word after CONDITION on; -- may stand before it")
       ->type_name("");

@@ -180,6 +180,7 @@ class Watcher {
   WatchPicture picture(const std::string& chosen, bool everything = false) const {
     WatchPicture p = model_->picture(chosen, everything);
     p.missing.refused = missing_.refused;
+    p.missing.off = missing_.off;
     p.missing.unrecorded = missing_.unrecorded;
     p.missing.refused_at_least = missing_.refused_at_least;
     p.missing.doubts = missing_.doubts;

@@ -259,7 +259,9 @@ void Reading::follow(std::optional<u64> look_ahead_ns, u64 duration_ns) {
 
 void Reading::begin_books() {
   books_begin_ns_ = trace_.now();
-  refused_before_ = trace_.missing(0).refused;
+  const Missing before = trace_.missing(0);
+  refused_before_ = before.refused;
+  off_before_ = before.off;
   totals_.lost_earlier += refused_before_;
   for (u32 n = 0; n < trace_.timeline.size(); ++n) overwritten_.push_back({trace_.timeline.source(n).counters().overrun, 0});
 }
@@ -330,6 +332,7 @@ u64 Reading::recorded_events() const {
 Missing Reading::missing(u64 gaps) const {
   Missing all = trace_.missing(gaps);
   all.refused -= std::min(all.refused, refused_before_);
+  all.off -= std::min(all.off, off_before_);
   if (cut_) all.doubts.emplace_back(too_late);
   if (unnamed_ != 0 && names_decide_)
     all.doubts.emplace_back("the names of some threads are unknown: these had ended before their first event was read");

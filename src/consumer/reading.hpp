@@ -285,7 +285,7 @@ class Reading {
   Time time_;
   Totals totals_;
   u64 grown_until_ = 0;  // open_growing: in the trace's ns
-  u64 books_begin_ns_ = 0, refused_before_ = 0;
+  u64 books_begin_ns_ = 0, refused_before_ = 0, off_before_ = 0;
   struct Overwritten {
     u64 before, gaps;  // as the ring counts them, when the books began; as gaps tell them since
   };

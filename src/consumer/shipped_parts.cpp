@@ -80,6 +80,7 @@ result<void> Parts::add(Part part, RecordingMeta meta) {
   }
   meta_.duration_ns += meta.duration_ns;
   meta_.missing.refused += meta.missing.refused;
+  meta_.missing.off += meta.missing.off;
   meta_.missing.unrecorded += meta.missing.unrecorded;
   meta_.missing.refused_at_least = meta_.missing.refused_at_least || meta.missing.refused_at_least;
   complete_ = complete_ && meta.complete;

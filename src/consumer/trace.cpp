@@ -360,6 +360,7 @@ Missing Trace::missing(u64 gaps) const {
       all.refused += o.recording->missing.refused;
       all.unrecorded += o.recording->missing.unrecorded;
       all.refused_at_least = all.refused_at_least || o.recording->missing.refused_at_least;
+      all.off += o.recording->missing.off;
     }
     for (const u32 cpu : o.kernel != nullptr ? o.kernel->cpus() : std::vector<u32>{}) {
       const auto counters = kernel_counters({o.kernel->dir(), cpu});
@@ -376,6 +377,7 @@ Missing Trace::missing(u64 gaps) const {
     }
     if (o.instance == nullptr) continue;
     const PastTotals past = o.instance->past();
+    all.off += o.instance->refused_off();
     all.refused += o.instance->refused() + past.dropped + past.commit_overrun;
     for (const RingInfo& ring : o.instance->rings()) {
       all.refused += ring.counters.dropped + ring.counters.commit_overrun;

@@ -122,8 +122,10 @@ void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& b
   append(out, "{\"ts\":");
   append_integer(static_cast<i64>(time), false, out);
   append(out, ",\"cpu\":null,\"ring\":null");
-  append(out, fmt::format(",\"lost\":{},\"refused\":{},\"unrecorded\":{},\"doubts\":[",
-                          missing.refused + missing.unrecorded, missing.refused, missing.unrecorded));
+  append(out, fmt::format(",\"lost\":{},\"refused\":{},\"unrecorded\":{},", missing.refused + missing.unrecorded,
+                          missing.refused, missing.unrecorded));
+  if (missing.off != 0) append(out, fmt::format("\"refused_off\":{},", missing.off));
+  append(out, "\"doubts\":[");
   bool first = true;
   for (const std::string& reason : missing.reasons()) {
     if (!std::exchange(first, false)) out.push_back(',');

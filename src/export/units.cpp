@@ -128,8 +128,11 @@ std::string format_rate(double per_second, std::string_view unit) {
 }
 
 std::string lost_count(const Missing& missing) {
-  if (missing.exact()) return format_count(missing.count());
-  return missing.count() == 0 ? "perhaps some" : format_count(missing.count()) + " or more";
+  const u64 all = missing.count();
+  if (all == 0) return missing.exact() ? "0" : "perhaps some";
+  const std::string some = missing.off != all ? format_count(missing.off) + " of them " : "";
+  return format_count(all) + (missing.exact() ? "" : " or more") +
+         (missing.off != 0 ? " (" + some + "while recording was off)" : "");
 }
 
 namespace {

@@ -36,8 +36,8 @@ result<void> Instance::reset() {
     if (auto done = ring->reset(words_.ring(r.name.ring)); !done && !ring->is_another()) return done;
   }
   words_.control->past = {};
-  words_.control->refused = 0;
-  words_.control->refused_told = 0;
+  words_.control->refused = words_.control->refused_off = 0;
+  words_.control->refused_told = words_.control->refused_off_told = 0;
   return {};
 }
 

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <sstream>
 
+#include "instance/borrowed.hpp"
 #include "instance/ring_source.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
@@ -31,7 +31,9 @@ result<std::unique_ptr<Instance>> Instance::open(const std::string& wanted) {
   if (!dir && dir.error().code == std::errc::no_such_file_or_directory)
     return refuse(std::errc::no_such_file_or_directory, "there is no instance at " + path + where_else(wanted));
   if (!dir) return tl::unexpected(dir.error());
-  return open(path, std::move(*dir), nullptr);
+  auto opened = RS_TRY(open(path, std::move(*dir), nullptr));
+  put_back_after_death(*opened);
+  return opened;
 }
 
 result<std::unique_ptr<Instance>> Instance::open(const std::string& path, sys::Fd dir, std::shared_ptr<Members> members) {
@@ -122,9 +124,11 @@ result<void> Instance::remove(const std::string& name, bool force) {
   }
   if (!force) {
     if (auto opened = open(name); opened) {
-      if ((*opened)->has_writers())
+      if ((*opened)->users() != Presence::none)
         return refuse(std::errc::device_or_resource_busy,
-                      "the instance " + name + " is being written to (--force removes it all the same)");
+                      "the instance " + name +
+                          ((*opened)->has_writers() ? " is being written to" : " is open in a process, which may write to it") +
+                          " (--force removes it all the same)");
       RS_TRY((*opened)->unmapped("it cannot be removed"));
     }
   }
@@ -142,38 +146,6 @@ std::vector<EventInfo> Instance::events() const {
   return all;
 }
 
-namespace {
-
-result<void> replace_file(int dir, const std::string& file, const std::string& text) {
-  RS_TRY(sys::write_owned(dir, file + ".new", text));
-  if (renameat(dir, (file + ".new").c_str(), dir, file.c_str()) != 0) return fail(errno, "cannot replace " + file);
-  return {};
-}
-
-// Appends the pattern, and removes the earlier lines that it makes void: switching an event on and off all day leaves one line.
-result<void> add_pattern(int dir, const std::string& file, const std::string& pattern, bool on) {
-  const std::string line = (on ? "" : "!") + pattern + "\n";
-  auto before = sys::read_owned(dir, file);
-  if (!before && before.error().code != std::errc::no_such_file_or_directory) return tl::unexpected(before.error());
-  std::string kept;
-  std::istringstream lines(before ? *before : "");
-  for (std::string one; std::getline(lines, one);)
-    if (one.rfind("depth=", 0) == 0 || (pattern != "*:*" && !one.empty() && one.substr(one[0] == '!' ? 1 : 0) != pattern))
-      kept += one + "\n";
-  if (before && kept.size() == before->size()) return sys::write_owned(dir, file, line, true);
-  return replace_file(dir, file, kept + line);
-}
-
-result<void> can_be_lines(const EventPatterns& patterns) {
-  for (const EventPattern& one : patterns)
-    if (one.text().front() == '!' || one.text().find('\n') != std::string::npos)
-      return refuse(std::errc::invalid_argument,
-                    "an event whose name begins with ! or has a line break in it cannot be switched");
-  return {};
-}
-
-}  // namespace
-
 result<std::string> Instance::read(const std::string& file) const { return sys::read_owned(dir_.get(), file); }
 
 result<InstanceLock> Instance::lock() {
@@ -190,51 +162,6 @@ result<InstanceLock> Instance::lock() {
 result<void> Instance::unlocked() {
   RS_TRY(lock());
   return {};
-}
-
-result<StackChoice> Instance::stacks(const EventPatterns& patterns, u32 depth) {
-  RS_TRY(can_be_lines(patterns));
-  const InstanceLock held = RS_TRY(lock());
-  StackChoice choice{read("set_stack").value_or(""), "depth=" + std::to_string(depth) + "\n"};
-  std::istringstream lines(choice.before);
-  for (std::string one; std::getline(lines, one);)
-    if (one.rfind("depth=", 0) != 0) choice.now += one + "\n";
-  for (const EventPattern& one : patterns) choice.now += one.text() + "\n";
-  RS_TRY(replace_file(dir_.get(), "set_stack", choice.now));
-  return choice;
-}
-
-result<void> Instance::put_back(const StackChoice& choice) {
-  const InstanceLock held = RS_TRY(lock());
-  return read("set_stack").value_or("") == choice.now ? replace_file(dir_.get(), "set_stack", choice.before) : result<void>();
-}
-
-result<void> Instance::choose_stacks(const EventPatterns& patterns, bool on) {
-  RS_TRY(can_be_lines(patterns));
-  const InstanceLock held = RS_TRY(lock());
-  for (const EventPattern& one : patterns) RS_TRY(add_pattern(dir_.get(), "set_stack", one.text(), on));
-  return {};
-}
-
-result<u32> Instance::enable(const EventPatterns& patterns, bool on) {
-  RS_TRY(can_be_lines(patterns));
-  const InstanceLock held = RS_TRY(lock());
-  for (const EventPattern& one : patterns)
-    for (const std::string& line : one.in_full())
-      RS_TRY(add_pattern(dir_.get(), "set_event", line, on));
-  const sys::Fd fd = sys::open_owned(dir_.get(), "gate", O_RDWR);
-  if (!fd) return sys::fail_beneath(errno, "cannot open " + path_ + "/gate");
-  auto gate = RS_TRY(sys::Region::map(fd.get(), gate_bytes, true, path_ + "/gate"));
-  auto lines = RS_TRY(read_patterns(dir_.get()));
-  apply_patterns(lines, words_, gate.data());
-  u32 matched = 0;
-  for (const EventInfo& e : events()) matched += patterns.matches(e.system, e.name);
-  return matched;
-}
-
-result<u32> Instance::enable(const std::string& list, bool on) {
-  auto patterns = RS_TRY(EventPatterns::parse(list));
-  return enable(patterns, on);
 }
 
 std::vector<RingInfo> Instance::rings() {
@@ -278,9 +205,9 @@ std::vector<RingName> Instance::ring_names() {
   return all;
 }
 
-Presence Instance::writers() {
+Presence Instance::present(u32 roles) {
   const Judge judge = members_->judge();
-  if (judge.any(role::writer)) return Presence::some;
+  if (judge.any(roles)) return Presence::some;
   const u32 n = words_.nr_rings();
   Presence found = (words_.control->impaired & lacks::seat) != 0 ? Presence::unknown : Presence::none;
   for (u32 i = 0; i < n; ++i) {
@@ -290,6 +217,12 @@ Presence Instance::writers() {
     found = Presence::unknown;
   }
   return found;
+}
+
+u64 Instance::unread() {
+  u64 sum = 0;
+  for (const RingInfo& ring : rings()) sum += ring.counters.unread;
+  return sum;
 }
 
 bool Instance::maker_lives() const { return !members_->judge().dead(static_cast<Member>(words_.control->creator)); }
@@ -390,14 +323,14 @@ void Instance::switch_gates() {
 void Instance::switch_gate_of(const RingName& ring) {
   auto view = view_ring(ring.ring);
   if (!view) return;
-  const auto records = [&] {
-    return ring.of_a_thread() ? tracing_on() : cpu_records(*words_.control, static_cast<u32>(ring.cpu));
+  const auto wanted = [&] {
+    return ring.of_a_thread() ? gate_wanted(*words_.control) : gate_wanted(*words_.control, static_cast<u32>(ring.cpu));
   };
-  bool open;
+  u64 gate;
   do {  // the words may change meanwhile
-    open = records();
-    view->gate(open);
-  } while (records() != open);
+    gate = wanted();
+    view->gate(gate);
+  } while (wanted() != gate);
 }
 
 bool Instance::cpu_in_mask(u32 cpu) const {

@@ -8,6 +8,7 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,11 +46,6 @@ inline Counters counters_of(const PastTotals& past) {
   c.unfinished_bytes = past.unfinished_bytes;
   return c;
 }
-
-// Which events get stacks, as text, before and after a change.
-struct StackChoice {
-  std::string before, now;
-};
 
 class Instance {
  public:
@@ -92,11 +88,11 @@ class Instance {
   // matches now.
   result<u32> enable(const EventPatterns& patterns, bool on);
   result<u32> enable(const std::string& list, bool on);
+  // Changes the text of set_event, which then holds for all events, or set_stack, while no other process does.
+  result<void> replace(const char* file, const std::function<result<std::string>(const std::string& before)>& change);
   // Events that match, and are declared from now on, get the stack of their caller as a field, of at most `depth` frames; so do
   // those that were chosen before.
-  result<StackChoice> stacks(const EventPatterns& patterns, u32 depth);
-  // What was chosen before, unless somebody has chosen anew since.
-  result<void> put_back(const StackChoice& choice);
+  result<void> stacks(const EventPatterns& patterns, u32 depth);
   // The same, added to or taken from what was chosen before.
   result<void> choose_stacks(const EventPatterns& patterns, bool on);
   u64 threads_without_samples() const { return __atomic_load_n(&control().threads_without_samples, __ATOMIC_RELAXED); }
@@ -108,10 +104,14 @@ class Instance {
   // The names of the rings alone: their files are not opened.
   std::vector<RingName> ring_names();
   // Does a process write, or hold a ring? unknown: there was a writer, and nothing can tell whether it lives.
-  Presence writers();
+  Presence writers() { return present(role::writer); }
+  // The same, or has it open: it may be about to write its first event.
+  Presence users() { return present(role::writer | role::opener); }
   bool has_writers() { return writers() != Presence::none; }  // or it may have them
   bool maker_lives() const;  // or may live
   bool of_one_command() const { return words_.control->one_command != 0; }
+  void keep() { words_.control->one_command = 0; }  // only a person removes it from here on
+  u64 unread();                                     // events in its rings
   result<void> unmapped(const char* what);  // EBUSY: another process maps a ring, so `what` is not possible
   // The threads that wrote to rings of CPUs, and all threads of other PID namespaces that wrote, as far as they are known.
   // threads_seen() moves on whenever there is more to know.
@@ -126,7 +126,9 @@ class Instance {
   u32 without_clock() const {
     return words_.control->without_clock;
   }  // processes whose processor does not have the clock: they do not write
-  u64 refused() const { return words_.control->refused; }  // events that found no ring
+  u64 refused() const { return refused_without_ring() + refused_off(); }  // events that no ring counts
+  u64 refused_without_ring() const { return __atomic_load_n(&control().refused, __ATOMIC_RELAXED); }
+  u64 refused_off() const { return __atomic_load_n(&control().refused_off, __ATOMIC_RELAXED); }  // or a ring stood still
 
   result<std::unique_ptr<Source>> source(u32 ring);  // consumes; EBUSY while another process does
   result<std::unique_ptr<Source>> peek(u32 ring);    // reads, consumes nothing
@@ -184,6 +186,8 @@ class Instance {
   // The same, with a number for the old ring, which stays readable.
   result<void> put_aside(const RingName& ring, const Geometry& geometry);
   result<InstanceLock> lock();
+  result<void> apply_events();
+  Presence present(u32 roles);
   void switch_gates();
   void switch_gate_of(const RingName& ring);
   u64 claim_retired(u32 n);

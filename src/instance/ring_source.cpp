@@ -224,7 +224,7 @@ void RingView::unlock() noexcept {
   locked_as_ = 0;
 }
 
-void RingView::gate(bool open) noexcept { switch_gate(*ring_.control, open); }
+void RingView::gate(u64 bits) noexcept { switch_gate(*ring_.control, bits); }
 
 void RingView::freeze_gate(bool frozen) noexcept {
   if (frozen)

@@ -36,7 +36,7 @@ class RingView {
   void unlock() noexcept;  // does nothing in the child of a fork, whose parent has it
   bool locked() const noexcept { return locked_as_ != 0 && members_->has(locked_as_); }
 
-  void gate(bool open) noexcept;
+  void gate(u64 bits) noexcept;  // of gate_of_instance
   void give_up() noexcept;  // the writer takes another ring at its next event
   bool mapped() const noexcept { return __atomic_load_n(&ring_.control->mapped, __ATOMIC_ACQUIRE) != 0; }
   result<void> reset(const RingEntry& entry);

@@ -43,6 +43,7 @@ class Faults {
 // What counters of rings say and an earlier recording of the same feed has told already.
 struct Accounted {
   u64 overrun = 0, refused = 0;
+  u64 off = 0;  // of `refused`
 };
 
 // A feed's accounts at its end.
@@ -54,6 +55,7 @@ struct Books {
   u64 left_out = 0;           // events that were not wanted
   u64 gaps = 0;               // events missing between recorded ones
   u64 refused = 0;            // refused events that `totals` does not count
+  u64 off = 0;                // of these: recording was off
   u64 all_refused() const { return totals.dropped + totals.commit_overrun + refused; }
   bool complete = false;      // no writer is left, so every event that is not recorded is missing
   std::vector<std::string> doubts{};

@@ -34,6 +34,7 @@ result<void> InstanceFeed::begin(RecordingRun& run) {
   books_.before += instance_.past().read + instance_.past().overrun;
   books_.earlier.overrun = std::max(books_.earlier.overrun, told);
   books_.earlier.refused = std::max(books_.earlier.refused, __atomic_load_n(&words_.control->refused_told, __ATOMIC_RELAXED));
+  books_.earlier.off = std::max(books_.earlier.off, __atomic_load_n(&words_.control->refused_off_told, __ATOMIC_RELAXED));
   look_for_rings(run);  // those of hundreds of CPUs take a while: before the command starts
   return {};
 }
@@ -215,16 +216,19 @@ Books InstanceFeed::close(RecordingRun& run) {
   }
   all.push_back(counters_of(instance_.past()));
   books_.totals = sum(all);
-  books_.refused = instance_.refused();
+  books_.off = instance_.refused_off();
+  books_.refused = instance_.refused_without_ring() + books_.off;
   for (const auto& [number, ring] : rings_) books_.left_out += ring.selection.left_out();
   return books_;
 }
 
 void InstanceFeed::books_are_kept() {
-  u64& word = words_.control->refused_told;
-  const u64 refused = books_.all_refused();
-  for (u64 was = __atomic_load_n(&word, __ATOMIC_RELAXED); was < refused;)
-    if (__atomic_compare_exchange_n(&word, &was, refused, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
+  const auto raise = [](u64& word, u64 to) {
+    for (u64 was = __atomic_load_n(&word, __ATOMIC_RELAXED); was < to;)
+      if (__atomic_compare_exchange_n(&word, &was, to, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
+  };
+  raise(words_.control->refused_off_told, books_.off);
+  raise(words_.control->refused_told, books_.all_refused());
 }
 
 }  // namespace ringside

@@ -126,6 +126,7 @@ result<void> RecordingRun::finish(u64 duration_ns) {
     if ((failed() && !(another_follows_ && feed->keeps_the_rest())) || books.complete)
       missing.unrecorded += books.totals.written - std::min(books.totals.written, here);
     missing.refused += books.all_refused() - std::min(books.earlier.refused, books.all_refused());
+    missing.off += books.off - std::min(books.earlier.off, books.off);
     missing.refused_at_least = missing.refused_at_least || books.totals.refusals == Refusals::at_least;
     missing.doubts.insert(missing.doubts.end(), books.doubts.begin(), books.doubts.end());
   }

@@ -44,7 +44,7 @@ class Feed {
   bool hands_over() const { return handing_over_; }
   // After hand_over() and close(), for a feed that takes over from this one in the next recording, where the overwritten events
   // that are no gaps yet will be.
-  Accounted accounted() const { return {books_.earlier.overrun + books_.gaps, books_.all_refused()}; }
+  Accounted accounted() const { return {books_.earlier.overrun + books_.gaps, books_.all_refused(), books_.off}; }
   void go_on_from(const Accounted& earlier) { books_.earlier = earlier; }
   virtual u64 events_so_far() const { return books_.events; }
   // CLOCK_MONOTONIC: what was committed before is in the recording. 0: unknown.

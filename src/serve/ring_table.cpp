@@ -284,7 +284,7 @@ result<handout::CountersAnswer> RingTable::counters(u32 n) const {
 
 handout::CountersAnswer RingTable::past() const {
   Counters all = counters_of(words_.control->past);
-  all.dropped += words_.control->refused;
+  all.dropped += words_.control->refused + words_.control->refused_off;
   return answer_of(all);
 }
 

@@ -35,7 +35,8 @@ result<std::unique_ptr<Recorder>> Recorder::create(Spool& spool, Options options
     if (clock.kind == ClockKind::counter)
       return refuse(std::errc::not_supported,
                     "the instance " + make.name + " has a clock that tells no time: its events stand at no time of day");
-    if (!recorder->options_.user.empty()) RS_TRY(recorder->instance_->enable(recorder->options_.user, true));
+    recorder->borrowed_ = RS_TRY(Borrowed::take(*recorder->instance_, "ringside ship"));
+    if (!recorder->options_.user.empty()) RS_TRY(recorder->borrowed_->enable(recorder->options_.user));
     recorder->make_program_feed();
   }
   if (recorder->options_.kernel) recorder->kernel_ = RS_TRY(KernelFeed::create(*recorder->options_.kernel, clock));

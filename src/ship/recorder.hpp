@@ -10,6 +10,7 @@
 #include <ringside/base/result.hpp>
 #include <string>
 
+#include "instance/borrowed.hpp"
 #include "instance/instance.hpp"
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
@@ -53,6 +54,7 @@ class Recorder {
   Spool& spool_;
   Options options_;
   std::unique_ptr<Instance> instance_;
+  std::unique_ptr<Borrowed> borrowed_;
   std::unique_ptr<InstanceFeed> program_;
   std::unique_ptr<KernelFeed> kernel_;
   ClockInfo clock_;

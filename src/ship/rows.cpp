@@ -329,7 +329,8 @@ result<void> PartRows::tell_losses(const Reading& reading, const Use& use) {
   const Missing missing = reading.missing(0);
   const RecordingMeta& meta = *reading.trace().first().recording;
   const i64 from = start_ns_, to = static_cast<i64>(std::max(meta.stop_ns, meta.start_ns));
-  if (missing.refused != 0) losses_.push_back({0, "", "refused", from, to, missing.refused});
+  if (missing.refused != missing.off) losses_.push_back({0, "", "refused", from, to, missing.refused - missing.off});
+  if (missing.off != 0) losses_.push_back({0, "", "recording off", from, to, missing.off});
   if (missing.unrecorded != 0) losses_.push_back({0, "", "unrecorded", from, to, missing.unrecorded});
   for (const std::string& doubt : missing.doubts) losses_.push_back({0, "", "perhaps: " + doubt, from, to, 0});
   for (const Sending::Dropped& one : sending_.dropped) {

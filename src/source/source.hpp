@@ -118,6 +118,7 @@ struct Missing {
   u64 unrecorded = 0;  // stored, but the recorder could not go on
   std::vector<std::string> doubts{};  // why more may be missing: rings that could not be read, a recorder that did not finish
   bool refused_at_least = false;      // a writer has not told all that it refused: `refused` may be too small
+  u64 off = 0;  // of `refused`: recording was off (tracing_on 0, a trigger that saved), or a ring stood still for a snapshot
   u64 count() const { return gaps + refused + unrecorded; }
   bool proved() const { return doubts.empty(); }  // count() is all that is missing of what was stored
   bool exact() const { return proved() && !refused_at_least; }

@@ -87,19 +87,26 @@ struct alignas(64) InstanceControl {
   u64 stacks_again;  // moves on when a reader begins: writers write each stack once more, because it may not see the older
                      // copies
   u64 without_stack;  // events that were to have a stack and have none
-  u64 one_command;    // 1: made for one command, which removes it; a later one does if that was killed
+  u64 one_command;    // 1: made for one command, which removes it; a later one does if that was killed, and all was read
   u64 refused_told;   // refused events, of all rings and of none, that finished recordings have in their books
   u64 threads_without_samples;  // --sample: the kernel gave them no timer
   u64 samples_without_room;     // --sample: the alternate signal stack was too small to take them
   u64 threads_without_room;     // --sample: the kernel's signal frame does not fit on their alternate signal stack
+  u64 refused_off;              // events that came while recording was off, or while their ring stood still
+  u64 refused_off_told;         // of refused_told
 };
 static_assert(sizeof(InstanceControl) <= 4096);
 
-// Does the ring of this CPU record? False: recording is off, or the CPU is masked out.
-inline bool cpu_records(const InstanceControl& c, u32 cpu) noexcept {
-  if (__atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST) != 0) return false;
+// The bits of a ring's gate that the instance decides: of a thread's ring, and of this CPU's.
+inline constexpr u64 gate_of_instance = gate_off | gate_masked;
+inline u64 gate_wanted(const InstanceControl& c) noexcept {
+  return __atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST) != 0 ? gate_off : 0;
+}
+inline u64 gate_wanted(const InstanceControl& c, u32 cpu) noexcept {
   const u32 word = cpu / 64;
-  return word >= std::size(c.cpus_off) || (__atomic_load_n(&c.cpus_off[word], __ATOMIC_SEQ_CST) >> cpu % 64 & 1) == 0;
+  const bool masked =
+      word < std::size(c.cpus_off) && (__atomic_load_n(&c.cpus_off[word], __ATOMIC_SEQ_CST) >> cpu % 64 & 1) != 0;
+  return gate_wanted(c) | (masked ? gate_masked : 0);
 }
 
 // The sizes of rings made now; invalid if the file was damaged.
@@ -179,6 +186,7 @@ inline constexpr u32 writer = 1;
 inline constexpr u32 reader = 2;  // consumes
 inline constexpr u32 maker = 4;   // of the instance
 inline constexpr u32 sandboxed = 8;  // a writer that can ask for no memory: what it has stays
+inline constexpr u32 opener = 16;  // has it open, or is a child of fork of one that had; it may not have written yet
 }  // namespace role
 
 // The process that has the entry, or had it last. The entry's lock tells whether it lives (members.hpp).

@@ -142,7 +142,7 @@ bool make_cpu_ring(int dir, const std::string& folder, u32 cpu, const InstanceCo
   if (!made) return false;
   made.ring.kind = RingKind::cpu;
   made.ring.control->mode = c.mode;
-  made.ring.control->gate = cpu_records(c, cpu) ? 0 : gate_off;
+  made.ring.control->gate = gate_wanted(c, cpu);
   // Readers read the first sub-buffer before any writer has written to it: where memory is short they find a page.
   const bool backed = sys::populate(made.ring.subbuf(place_of(made.ring.control->commit).id), abi::header_size);
   if (backed) label_ring(made.ring);

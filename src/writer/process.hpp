@@ -87,11 +87,12 @@ enum class Attached { no, cpus, own };
 // The slow path of a thread's first event, and of its first after a resize, a fork or another open: from then on the thread
 // writes to the rings of CPUs, or to a ring of its own at this depth, where its event is open. Null: to those of CPUs alone.
 Attached attach(const u32* depth) noexcept;
-void count_refused() noexcept;  // an event that no ring counts
+void count_refused(Refused why = Refused::no_ring) noexcept;  // an event that no ring counts
 constexpr bool wants_ring(Refused why) noexcept { return why == Refused::no_ring || why == Refused::moved; }
+// The gate is shut while recording is off, or for a moment (a snapshot).
+constexpr bool is_shut(Refused why) noexcept { return why == Refused::disabled || why == Refused::frozen; }
 constexpr bool is_uncounted(Refused why) noexcept {  // false: the ring has counted it, or it is not to be recorded
-  return wants_ring(why) || why == Refused::corrupt || why == Refused::interrupted || why == Refused::frozen ||
-         why == Refused::no_memory;
+  return wants_ring(why) || is_shut(why) || why == Refused::corrupt || why == Refused::interrupted || why == Refused::no_memory;
 }
 inline Opened* opened_now() noexcept { return __atomic_load_n(&process.opened, __ATOMIC_ACQUIRE); }
 Doorbell bell_of(const InstanceWords& words) noexcept;  // wakes up all readers that wait at the instance

@@ -352,7 +352,6 @@ Opened* look_up(int dir, const char* path) {
   made->inode = st.st_ino;
   know_place(*made);
   std::strcpy(made->path, path);
-  (void)made->family.take(dir, made->words, 0);
   made->side = open_cpu_side(*made);
   made->next = all_opened;
   return all_opened = made;
@@ -400,6 +399,7 @@ int open_locked(const char* name) {
   }
   Opened* const in = look_up(dir->get(), absolute);
   if (in == nullptr) return -errno;
+  (void)in->family.take(dir->get(), in->words, role::opener);
   if (!map_gate(gate.get())) return -ENOMEM;
   say_limits(*in);
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
@@ -425,7 +425,7 @@ void detach() noexcept {
 }
 
 void close_locked() noexcept {
-  const Opened* const in = process.opened;
+  Opened* const in = process.opened;
   if (in == nullptr) return;
   detach();
   retire_this_thread();
@@ -434,6 +434,10 @@ void close_locked() noexcept {
   // The seat stays: other threads have rings in there until they end.
   if (const Member own = in->seat.member(); own != nobody)
     __atomic_fetch_and(&in->words.process(slot_of(own)).role, ~role::writer, __ATOMIC_RELAXED);
+  // The family's goes, unless children write by it: this process has closed the instance, and needs it no longer.
+  if (const Member all = in->family.member();
+      all != nobody && (__atomic_load_n(&in->words.process(slot_of(all)).role, __ATOMIC_RELAXED) & role::writer) == 0)
+    in->family.leave();
 }
 
 // With RINGSIDE_INSTANCE in the environment a program that uses the library is traced from its start: from the declaration of

@@ -204,11 +204,9 @@ void forget_ring(MappedRing& at) noexcept {
   mmap(at.ring.control, at.control_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
 }
 
-void switch_gate(Control& control, bool open) noexcept {
-  if (open)
-    __atomic_fetch_and(&control.gate, ~gate_off, __ATOMIC_SEQ_CST);
-  else
-    __atomic_fetch_or(&control.gate, gate_off, __ATOMIC_SEQ_CST);
+void switch_gate(Control& control, u64 gate) noexcept {
+  __atomic_fetch_or(&control.gate, gate, __ATOMIC_SEQ_CST);
+  __atomic_fetch_and(&control.gate, ~(gate_of_instance & ~gate), __ATOMIC_SEQ_CST);
 }
 
 bool clear_ring(int dir, u32 n) noexcept {

@@ -73,7 +73,7 @@ void unmap_ring(MappedRing& ring) noexcept;
 void forget_ring(MappedRing& at) noexcept;
 
 // Switches recording off or on; all other bits of the gate stay.
-void switch_gate(Control& control, bool open) noexcept;
+void switch_gate(Control& control, u64 gate) noexcept;  // to these bits of gate_of_instance
 // Claims a new ring number (claim_of); most_rings: there is none, or no memory. Signal-safe. If a process dies after the claim,
 // the claim stays visible.
 u32 claim_new_ring(const InstanceWords& words, u64 claim) noexcept;

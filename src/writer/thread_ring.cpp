@@ -254,14 +254,14 @@ void introduce(Own& own, const Numbers& me) noexcept {
   __atomic_store_n(&entry.state, own.live, __ATOMIC_SEQ_CST);
   // A controller that switches recording or the mode, or resizes, stores that first and then goes through the live rings:
   // either it has seen this ring, or this thread sees the stored words.
-  u64 off;
+  u64 gate;
   u32 mode;
   do {
-    off = __atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST);
+    gate = gate_wanted(c);
     mode = __atomic_load_n(&c.mode, __ATOMIC_SEQ_CST);
     __atomic_store_n(&words.mode, u64{mode}, __ATOMIC_RELAXED);
-    switch_gate(words, off == 0);
-  } while (__atomic_load_n(&c.tracing_off, __ATOMIC_SEQ_CST) != off || __atomic_load_n(&c.mode, __ATOMIC_SEQ_CST) != mode);
+    switch_gate(words, gate);
+  } while (gate_wanted(c) != gate || __atomic_load_n(&c.mode, __ATOMIC_SEQ_CST) != mode);
   if (geometry_of(c) != own.mapped.ring.geometry) __atomic_fetch_or(&words.gate, gate_moved, __ATOMIC_SEQ_CST);
 }
 
@@ -424,7 +424,7 @@ CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void*
     if (Own* const own = these->own[depth]; own != nullptr) {
       const u32 id = detail::put_common(event, as != 0 ? as : this_thread.tid, payload);
       if (own->attached_at == epoch_now()) {  // so id and ring belong to one instance
-        why = id != 0 ? own->writer().try_write(size, [&](u8* to) { copy_payload(to, payload, size); }) : Refused::disabled;
+        why = id != 0 ? own->writer().try_write(size, [&](u8* to) { copy_payload(to, payload, size); }) : Refused::not_wanted;
         Hardware::fence_light();
         // Whether a handler leaves this call before these stores or behind them, end_left() finds the event counted.
         if (why == Refused::no) {
@@ -438,7 +438,7 @@ CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void*
         }
       }
     }
-    if (RINGSIDE_LIKELY(!is_uncounted(why))) break;
+    if (RINGSIDE_LIKELY(!is_uncounted(why)) || is_shut(why)) break;
     // The event stays open while its thread attaches: a handler may leave it as soon as signals are on again.
     attached = wants_ring(why) && tries < 100 ? attach(&depth) : Attached::no;
     if (attached == Attached::no) {
@@ -454,6 +454,8 @@ CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void*
   Hardware::fence_light();
   // Left inside of a handler that came back.
   if (RINGSIDE_UNLIKELY(these->events[depth + 1] != Event::none)) end_above(depth + 1);
+  // At a shut gate nothing of the event was begun: a handler that leaves this call comes before the event, or after its count.
+  if (RINGSIDE_UNLIKELY(is_shut(why))) count_refused(why);
   return attached == Attached::cpus ? Tried::not_here : why == Refused::no ? Tried::written : Tried::refused;
 }
 

@@ -28,8 +28,8 @@ void wake(void* context) noexcept {
   if (!no_system_calls()) sys::futex_wake_all(&control->wait.sequence);
 }
 
-bool refuse_and_count() noexcept {
-  count_refused();
+bool refuse_and_count(Refused why = Refused::no_ring) noexcept {
+  count_refused(why);
   return false;
 }
 
@@ -79,9 +79,11 @@ bool attach_at_once() noexcept { return false; }
 
 }  // namespace
 
-void count_refused() noexcept {
-  if (const Opened* const in = opened_now(); in != nullptr)
-    __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
+void count_refused(Refused why) noexcept {
+  const Opened* const in = opened_now();
+  if (in == nullptr) return;
+  InstanceControl& c = *in->words.control;
+  __atomic_fetch_add(is_shut(why) ? &c.refused_off : &c.refused, u64{1}, __ATOMIC_RELAXED);
 }
 
 // Signals are off meanwhile, so that no handler meets half a ring.
@@ -146,7 +148,7 @@ RINGSIDE_NOINLINE static bool write_to_cpus_in_full(const ringside_event& event,
     } else if (wants_ring(why)) {
       if (attach(nullptr) == Attached::no && t.on_cpus()) return refuse_and_count();
     } else {
-      return why == Refused::no || (is_uncounted(why) && refuse_and_count());
+      return why == Refused::no || (is_uncounted(why) && refuse_and_count(why));
     }
 #if RINGSIDE_RSEQ
     why = detail::write_to_cpus<0, detail::Way::slow>(t, event, as, payload, size);

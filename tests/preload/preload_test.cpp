@@ -335,5 +335,35 @@ TEST_F(Preload, WithoutItsInstanceNothingIsMade) {
   EXPECT_TRUE(fs::is_empty(dir + "/root"));
 }
 
+// AddressSanitizer's runtime refuses any library in front of it.
+TEST_F(Preload, WhatEndsAProgramWithAddressSanitizer) {
+  const std::string program = programs + "greeter_asan";
+  if (!fs::exists(program)) GTEST_SKIP() << "the compiler has no AddressSanitizer here";
+  if (run("readelf -d " + program + " | grep -q libasan").code != 0) GTEST_SKIP() << "its runtime is not a library here";
+  const Outcome o = ringside("record --libc malloc -o data -- " + program);
+  EXPECT_NE(o.code, 0);
+  EXPECT_NE(o.err.find("is built with AddressSanitizer (libasan.so"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("ASAN_OPTIONS=verify_asan_link_order=0"), std::string::npos) << o.err;
+  EXPECT_EQ(o.err.find("made none of the calls"), std::string::npos) << o.err;
+  const Outcome told = run("ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 " RINGSIDE_BUILD_DIR
+                           "/ringside record --libc malloc,io -o data -- " +
+                           program);
+  EXPECT_EQ(told.code, 5) << told.err;
+  EXPECT_EQ(told.err.find("AddressSanitizer"), std::string::npos) << told.err;
+  EXPECT_NE(ringside("report data").out.find(" write: "), std::string::npos) << told.err;
+}
+
+TEST_F(Preload, AProgramWithAMallocOfItsOwn) {
+  for (const char* libc : {"malloc", "malloc,io"}) {
+    const Outcome o = record(programs + "own_malloc", libc);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.err.find("own_malloc defines "), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("malloc"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("--libc sees none of its calls of these"), std::string::npos) << o.err;
+    EXPECT_EQ(o.err.find("made none of the calls"), std::string::npos) << o.err;
+  }
+  EXPECT_EQ(record(programs + "counts").err.find("defines"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace ringside

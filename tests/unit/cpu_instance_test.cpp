@@ -546,11 +546,14 @@ TEST_F(CpuInstance, AnOlderLayoutIsRefusedWithASentence) {
 TEST_F(CpuInstance, AWriterHoldsTheInstance) {
   auto instance = make();
   EXPECT_FALSE(instance->has_writers()) << "open, but not written to";
+  EXPECT_EQ(instance->users(), Presence::some);
+  EXPECT_FALSE(Instance::remove("a").has_value()) << "it may write at any moment";
   percpu::number(1);
   EXPECT_TRUE(instance->has_writers());
   EXPECT_FALSE(Instance::remove("a").has_value());
   ringside_close();
   EXPECT_FALSE(instance->has_writers());
+  EXPECT_EQ(instance->users(), Presence::none);
 }
 
 }  // namespace

@@ -218,6 +218,7 @@ TEST_P(MembersTest, AChildIsNoWriterBecauseItsParentWas) {
       EXPECT_EQ(instance_->writers(), Presence::some);
     }
     EXPECT_EQ(instance_->writers(), Presence::none) << "the child has written nothing";
+    EXPECT_EQ(instance_->users(), Presence::some) << "and may do so at any moment";
     kill(child, SIGKILL);
     close(child_of[0]);
     close(child_of[1]);

@@ -140,6 +140,7 @@ constexpr u32 closed_commit(u64 real_end, u32 capacity) noexcept {
 
 // gate. 0: go on. Otherwise bits, so that each comes and goes without the others:
 //   off      recording is off; the controller that set it may take the ring for itself
+//   masked   CPU's ring: this CPU is not to be recorded
 //   frozen   the same for a moment, while recording is on, so what is refused is lost
 //   moved    this ring is given up; its thread gets another one
 //   park     position + 2: this position must be left without touching its bytes
@@ -147,14 +148,16 @@ inline constexpr u64 gate_off = u64{1} << 63;
 inline constexpr u64 gate_moved = u64{1} << 62;
 inline constexpr u64 gate_corrupt = u64{1} << 61;  // CPU's ring: its words contradict each other; it takes no more events
 inline constexpr u64 gate_frozen = u64{1} << 60;
+inline constexpr u64 gate_masked = u64{1} << 59;
 constexpr bool gate_refuses(u64 gate) noexcept { return (gate & (gate_off | gate_frozen | gate_moved)) != 0; }
 constexpr u64 gate_park(u64 position) noexcept { return position + 2; }
 // Rings where zeros are not open:
 inline constexpr u64 gate_remote_open = 1;  // an external writer's; a child of fork finds zeros
 inline constexpr u64 gate_cpu_open = 1;     // a CPU's; zeros stand where its memory was taken away
 
-// Why an event was refused. no_memory: there is none for the next sub-buffer. no_ring: in a CPU's ring, the thread is not
-// registered with the kernel, or its CPU's ring cannot be mapped; in an external writer's, this process is a child of fork.
+// Why an event was refused. disabled: recording is off. not_wanted: the instance does not know the event, or leaves out what
+// this CPU writes: nothing is lost. no_memory: there is none for the next sub-buffer. no_ring: in a CPU's ring, the thread is
+// not registered with the kernel, or its CPU's ring cannot be mapped; in an external writer's, this process is a child of fork.
 // interrupted: in a CPU's ring, every try was.
 enum class Refused : u8 {
   no,
@@ -167,7 +170,8 @@ enum class Refused : u8 {
   corrupt,
   no_memory,
   no_ring,
-  interrupted
+  interrupted,
+  not_wanted
 };
 
 // The two regions, and where things are in them.

@@ -73,6 +73,7 @@ class CpuWriter {
     if (const u64 gate = M::load(&c.gate, unordered); gate != gate_cpu_open)
       return (gate & gate_moved) != 0 || gate == 0 ? Refused::moved
              : (gate & gate_corrupt) != 0          ? Refused::corrupt
+             : (gate & gate_masked) != 0           ? Refused::not_wanted
                                                    : Refused::disabled;
     seen.cpu = cpu;
     seen.tail = M::load(&c.commit, O.advance_observe);
