@@ -154,8 +154,9 @@ result<Region> Region::map(int fd, u64 size, bool writable, const std::string& w
     return refuse(std::errc::invalid_argument, what + " is " + std::to_string(length) + " bytes long, but " +
                                                    std::to_string(offset + size) +
                                                    " are needed: it was truncated or is no ring of ringside");
-  void* at =
-      writable ? map_shared(fd, size, offset) : mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));
+  const bool grows = writable && length >= 0;  // what has no length, such as a ring of the kernel's, is mapped as a whole
+  const int how = PROT_READ | (writable ? PROT_WRITE : 0);
+  void* const at = grows ? map_shared(fd, size, offset) : mmap(nullptr, size, how, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (at == nullptr || at == MAP_FAILED) return fail(errno, "cannot map " + what);
   Region region;
   region.base_ = static_cast<u8*>(at);

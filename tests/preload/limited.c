@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -50,8 +51,16 @@ static void* allocate(void* unused) {
   return unused;
 }
 
+static pthread_mutex_t all_started = PTHREAD_MUTEX_INITIALIZER;
+static void* wait_and_allocate(void* unused) {
+  pthread_mutex_lock(&all_started);
+  pthread_mutex_unlock(&all_started);
+  return allocate(unused);
+}
+
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
+  mallopt(M_ARENA_MAX, 1);  // another arena takes 128 MiB of addresses, if they are there
   const int count = argc > 2 ? atoi(argv[2]) : 0;
   if (strcmp(argv[1], "mlockall") == 0) {  // prints what is locked, in KiB
     const struct rlimit some = {8192 << 10, 8192 << 10};
@@ -72,8 +81,10 @@ int main(int argc, char** argv) {
     pthread_t* const threads = calloc((size_t)count, sizeof *threads);
     int started = 0;
     if (setrlimit(RLIMIT_AS, &some) != 0) return 3;
-    while (started < count && pthread_create(&threads[started], NULL, allocate, NULL) == 0) ++started;
+    pthread_mutex_lock(&all_started);
+    while (started < count && pthread_create(&threads[started], NULL, wait_and_allocate, NULL) == 0) ++started;
     const long addresses = kib("/proc/self/status", "VmSize:");
+    pthread_mutex_unlock(&all_started);
     for (int i = 0; i < started; ++i) pthread_join(threads[i], NULL);
     printf("%d %ld\n", started, addresses);
     return 0;

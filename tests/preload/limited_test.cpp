@@ -141,7 +141,7 @@ TEST_F(Limited, AddressesAreTakenAsTheyAreUsed) {
   ASSERT_EQ(alone, 20);
   for (const char* rings : {"cpu", "thread"}) {
     const Outcome traced =
-        ringside(std::string("record --libc malloc -o rec --rings ") + rings + " -- " + limited + "threads 20");
+        ringside(std::string("record --libc malloc -b 256k -o rec --rings ") + rings + " -- " + limited + "threads 20");
     const auto [started, traced_size] = two_numbers(traced.out);
     EXPECT_EQ(started, 20) << rings << traced.err;
     EXPECT_GE(recorded("rec"), 20u * 200u);
