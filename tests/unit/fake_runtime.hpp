@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "writer/payload_parts.hpp"
+
 namespace fake {
 
 struct Record {
@@ -100,6 +102,14 @@ __attribute__((weak)) bool ringside_write(ringside_event* event, void* payload, 
   std::memset(whole.data() + 2, 0, 2);
   std::memcpy(whole.data() + 4, &pid, 4);
   return true;
+}
+__attribute__((weak)) bool ringside_write_fields(ringside_event* event, const ringside_field* field, uint32_t n, uint32_t fixed,
+                                                 const void* const* sources, const uint32_t* lengths, const void* caller) {
+  const ringside::PayloadNeeds needs = ringside::needs_of(*event, field, n, fixed);
+  const ringside::u64 stack = needs.stack ? ringside_stack_of(caller) : 0;
+  alignas(8) ringside::u8 payload[RINGSIDE_PAYLOAD_MAX];
+  const ringside::PayloadParts parts{field, n, fixed, needs.begin, sources, lengths, stack};
+  return ringside_write(event, payload, parts.put(payload, sizeof payload));
 }
 }
 
