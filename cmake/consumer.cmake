@@ -45,7 +45,7 @@ set_source_files_properties(src/stacks/flame_page.cpp PROPERTIES OBJECT_DEPENDS 
   COMPILE_DEFINITIONS RINGSIDE_FLAME_PAGE="${flame_page}")
 target_link_libraries(ringside_reading PUBLIC ringside
   $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:PkgConfig::TRACEEVENT>
-  $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp> $<INSTALL_INTERFACE:dw> $<INSTALL_INTERFACE:elf>
+  $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp> $<INSTALL_INTERFACE:dw> $<INSTALL_INTERFACE:elf> $<INSTALL_INTERFACE:lzma>
   PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE> $<BUILD_INTERFACE:PkgConfig::ELFUTILS>)
 if(CURL_FOUND)  # its headers: the library itself is loaded when a server is asked
   target_include_directories(ringside_reading PRIVATE ${CURL_INCLUDE_DIRS})

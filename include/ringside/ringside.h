@@ -97,8 +97,8 @@ bool ringside_write(struct ringside_event* event, void* payload, uint32_t size);
 
 struct ringside_field;
 // Writes the event from its parts: field i of `n` from where sources[i] points, in the fixed part of `fixed` bytes, and the
-// strings behind it. Of a string, sources[i] is the text itself, of lengths[i] bytes; lengths NULL: each ends in a NUL, and NULL
-// reads "(null)". Strings take the room that they need in order, and leave one byte for the NUL of each string after them.
+// strings behind it. A string's source is the text itself, of lengths[i] bytes; lengths NULL: each ends in a NUL, and NULL reads
+// "(null)". Strings take the room that they need in order, and leave one byte for the NUL of each string after them.
 // caller: where the calls of a stack begin. The payload is put together beside the caller's stack if it is large. False:
 // refused, and counted. For call sites; from any thread and any signal handler.
 bool ringside_write_fields(struct ringside_event* event, const struct ringside_field* field, uint32_t n, uint32_t fixed,

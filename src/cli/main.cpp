@@ -46,6 +46,7 @@ int main(int argc, char** argv) {
   std::set_terminate(end_without_memory);
   reserve = std::malloc(1 << 20);
   std::set_new_handler(give_reserve_back);
+  ringside::sys::obey_environment();
   ringside::sys::open_standard_files();
   ringside::mount::put_rights_aside();
   CLI::App app{"ringside: the Linux tracing ring buffer outside the kernel", "ringside"};

@@ -199,8 +199,11 @@ u64 Region::resident_bytes() const noexcept {
 
 void Region::punch(u64 offset, u64 size) const noexcept { madvise(base_ + offset, size, MADV_REMOVE); }
 
+static constinit std::atomic<bool> obeys{false};
+void obey_environment() noexcept { obeys.store(true, std::memory_order_relaxed); }
+
 const char* environment(const char* name) noexcept {
-  const char* const value = secure_getenv(name);
+  const char* const value = obeys.load(std::memory_order_relaxed) ? std::getenv(name) : secure_getenv(name);
   return value != nullptr && *value != 0 ? value : nullptr;
 }
 

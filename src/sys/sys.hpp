@@ -165,8 +165,10 @@ constexpr u64 hash(std::string_view bytes, u64 so_far = fnv_basis) noexcept {
 
 // What the environment says; null: nothing, or an empty text, or this program runs with more rights than the process that
 // started it (setuid, setgid, capabilities of its file), which must not choose what such a program opens. The writing side asks
-// nothing else: `tools/check_environment`.
+// nothing else: `tools/check_writing_side`.
 const char* environment(const char* name) noexcept;
+// For a command, first of all: it does what its caller says, also with capabilities of its file.
+void obey_environment() noexcept;
 
 std::string boot_id();  // identifies this boot of the machine; empty: unknown
 u64 boot_hash() noexcept;  // its hash; 0: unknown; signal-safe

@@ -56,6 +56,8 @@ extern "C" bool ringside_write_fields(ringside_event* event, const ringside_fiel
     count_refused();
     return false;
   }
+  // A function that asks for its frame keeps a frame pointer: in a static program, which has no tables, the walk goes by those.
+  asm volatile("" ::"r"(__builtin_frame_address(0)));
   const u64 stack = needs.stack ? ringside_stack_of(caller) : 0;
   const PayloadParts parts{field, n, fixed, needs.begin, sources, lengths, stack};
   const u32 size = parts.put(nullptr, RINGSIDE_PAYLOAD_MAX);

@@ -62,6 +62,26 @@ void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offse
   return got;
 }
 
+// Of the whole of a mapping, which may move.
+void* mremap(void* at, size_t old, size_t size, int flags, ...) {
+  const size_t unit = page(), bytes = whole(size, unit), mapped = whole(size, small);
+  if (wrong(at) || flags != MREMAP_MAYMOVE) {
+    errno = EINVAL;
+    return MAP_FAILED;
+  }
+  char* const room =
+      (char*)syscall(SYS_mmap, NULL, bytes + unit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, (off_t)0);
+  if (room == MAP_FAILED) return MAP_FAILED;
+  char* const to = (char*)whole((size_t)(uintptr_t)room, unit);
+  const size_t before = (size_t)(to - room);
+  if (before != 0) syscall(SYS_munmap, room, before);
+  syscall(SYS_munmap, to + bytes, unit - before);
+  void* const got = (void*)syscall(SYS_mremap, at, whole(old, unit), mapped, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+  if (got != MAP_FAILED && mapped < bytes)
+    syscall(SYS_mmap, to + mapped, bytes - mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, (off_t)0);
+  return got;
+}
+
 int munmap(void* at, size_t size) { return wrong(at) ? -1 : (int)syscall(SYS_munmap, at, whole(size, page())); }
 int mprotect(void* at, size_t size, int protection) {
   return wrong(at) ? -1 : (int)syscall(SYS_mprotect, at, whole(size, page()), protection);
