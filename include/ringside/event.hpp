@@ -210,14 +210,14 @@ struct Event<D, Types<T...>> {
 
   // Puts the payload together on the stack; if it is larger than this, or has the caller's stack behind its fixed fields
   // (ringside_event::id), the library does so beside the caller's stack.
-  static constexpr u32 most_on_stack = 96;
+  static constexpr u32 most_on_stack = 64;
   RINGSIDE_INLINE static void put([[maybe_unused]] const void* caller, Param<T>... value) noexcept {
     constexpr u32 fixed = L::table.fixed;
     if constexpr (fixed + L::strings > most_on_stack) {
       put_large(caller, value...);
     } else {
       [[maybe_unused]] u32 room = RINGSIDE_PAYLOAD_MAX - fixed - L::strings;
-      Text text[L::strings + 1];
+      Text text[L::strings != 0 ? L::strings : 1];
       u32 next = 0;
       (measure(value, text, next, room), ...);
       u32 size = fixed;

@@ -1,6 +1,5 @@
 #include "sys/side_stack.hpp"
 
-#include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -138,7 +137,8 @@ namespace ringside::sys {
 #if RINGSIDE_SIDE_STACKS
 namespace {
 
-constexpr size_t stack_size = size_t{64} << 10;  // the most that a step takes is 25 KiB: it opens and makes an instance
+// The most that a step takes is 25 KiB: it opens and makes an instance. Below is a page that faults.
+u64 mapped_size() noexcept { return (u64{64} << 10) + page_bytes(); }
 
 // holder: the process (this_process) that uses it. A word of another process was copied by fork, from a thread that is not here.
 struct Kept {
@@ -148,15 +148,15 @@ struct Kept {
 constinit Kept kept[8];
 
 u8* map_stack() noexcept {
-  void* const at = raw_mmap(nullptr, stack_size, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  void* const at = raw_mmap(nullptr, static_cast<size_t>(mapped_size()), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   if (at == MAP_FAILED) return nullptr;
-  syscall(SYS_mprotect, at, page_bytes(), long{PROT_NONE});
+  syscall(SYS_mprotect, at, static_cast<size_t>(page_bytes()), long{PROT_NONE});
   return static_cast<u8*>(at);
 }
 
 bool run_on(u8* memory, void (*step)(void*) noexcept, void* context) noexcept {
   if (memory == nullptr) return false;
-  ringside_switch_stack(step, context, memory + stack_size);
+  ringside_switch_stack(step, context, memory + mapped_size());
   return true;
 }
 
@@ -176,9 +176,7 @@ bool run_on_side_stack(void (*step)(void*) noexcept, void* context) noexcept {
   }
   u8* const memory = map_stack();
   const bool ran = run_on(memory, step, context);
-  const int saved = errno;
-  if (memory != nullptr) syscall(SYS_munmap, memory, stack_size);
-  errno = saved;
+  if (memory != nullptr) raw_munmap(memory, static_cast<size_t>(mapped_size()));
   return ran;
 }
 #else

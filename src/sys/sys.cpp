@@ -369,6 +369,11 @@ void* raw_mmap(void* at, size_t size, int flags, int fd) noexcept {
   // Every argument is as wide as the system call takes it.
   return reinterpret_cast<void*>(syscall(mmap_of_all, at, size, long{PROT_READ | PROT_WRITE}, long{flags}, long{fd}, 0L));
 }
+void raw_munmap(void* at, size_t size) noexcept {
+  const int saved = errno;
+  syscall(SYS_munmap, at, size);
+  errno = saved;
+}
 
 // A new mapping is locked, and filled, if the process has asked for that; one that grows stays as it is.
 void* map_shared(int fd, u64 size, u64 offset) noexcept {

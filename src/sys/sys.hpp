@@ -68,6 +68,7 @@ void guard_mappings();
 // mmap to read and write, from offset 0, by the system call, with nothing of the C library's or of a sanitizer's around it.
 // Signal-safe.
 void* raw_mmap(void* at, size_t size, int flags, int fd) noexcept;
+void raw_munmap(void* at, size_t size) noexcept;  // of such a mapping; errno stays
 
 // A part of a file, shared, to read and write; it costs memory only as it is used, also where mlockall() has all mappings of
 // this process locked. The offset is a multiple of the page. Null: errno has the reason. munmap() unmaps it. Signal-safe.

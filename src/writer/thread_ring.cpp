@@ -179,7 +179,7 @@ void end_thread(bool for_ever) noexcept {
   const SignalsOff off;
   const Inside inside;
   release_all();
-  if (for_ever && these) munmap(std::exchange(this_thread.rings, nullptr), sizeof(ThreadRings));
+  if (for_ever && these) sys::raw_munmap(std::exchange(this_thread.rings, nullptr), sizeof(ThreadRings));
 }
 void at_thread_end(void*) { end_thread(true); }  // later destructors may write: they get a ring once more
 
@@ -217,7 +217,7 @@ bool was_left(Top top, uintptr_t mine) noexcept {
 }
 
 // From the top: an event that was left may stand below a live one. The end of the thread ends those that are not found here.
-void end_left_ones(uintptr_t mine) noexcept {
+RINGSIDE_NOINLINE void end_left_ones(uintptr_t mine) noexcept {
   for (Top top = these->top; top != 0 && was_left(top, mine); top = these->top) {
     const SignalsOff off;
     const Inside inside;

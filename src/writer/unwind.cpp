@@ -258,8 +258,8 @@ bool has_walk_key = false;
 void free_walks(void*) {
   const SignalsOff off;
   if (auto* const walks = static_cast<Walks*>(std::exchange(detail::this_thread.walks, nullptr))) {
-    if (walks->second != nullptr) munmap(walks->second, sizeof *walks->second);
-    munmap(walks, sizeof *walks);
+    if (walks->second != nullptr) sys::raw_munmap(walks->second, sizeof *walks->second);
+    sys::raw_munmap(walks, sizeof *walks);
   }
   if (++detail::this_thread.walk_ends < PTHREAD_DESTRUCTOR_ITERATIONS) pthread_setspecific(walk_key, &detail::this_thread);
 }

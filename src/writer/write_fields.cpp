@@ -8,7 +8,7 @@
 namespace ringside {
 namespace {
 
-constexpr u32 most_on_stack = 96;
+constexpr u32 most_on_stack = 64;
 
 [[gnu::noinline]] bool write_small(const ringside_event& event, const PayloadParts& parts, u32 size) noexcept {
   auto* const payload = static_cast<u8*>(__builtin_alloca_with_align(align_up(size, 8u), 64));

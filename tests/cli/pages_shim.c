@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -48,6 +49,10 @@ void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offse
     syscall(SYS_munmap, (char*)at + bytes, unit - before);
     flags |= MAP_FIXED;
   }
+  // What is mapped of a file ends with it: the rest of its last page is zeros.
+  struct stat file;
+  if (fd >= 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_size > offset && (size_t)(file.st_size - offset) < size)
+    size = (size_t)(file.st_size - offset);
   void* const got = (void*)syscall(SYS_mmap, at, fd < 0 ? bytes : size, protection, flags, fd, offset);
   if (got == MAP_FAILED) {
     const int error = errno;
@@ -55,7 +60,6 @@ void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offse
     errno = error;
     return got;
   }
-  // The rest of a file's last page is zeros.
   const size_t mapped = whole(size, small);
   if (fd >= 0 && mapped < bytes)
     syscall(SYS_mmap, (char*)got + mapped, bytes - mapped, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, (off_t)0);

@@ -85,15 +85,21 @@ inline int set_mask(int how, const sigset_t* set, sigset_t* old) {
   return error;
 }
 
+inline int nr_traps = 0;  // code may be stepped through
+
 class Traps {
  public:
   explicit Traps(int flags = 0) {
+    ++nr_traps;
     struct sigaction action {};
     action.sa_sigaction = on_trap;
     action.sa_flags = SA_SIGINFO | SA_NODEFER | flags;
     sigaction(SIGTRAP, &action, &before_);
   }
-  ~Traps() { sigaction(SIGTRAP, &before_, nullptr); }
+  ~Traps() {
+    sigaction(SIGTRAP, &before_, nullptr);
+    --nr_traps;
+  }
   Traps(const Traps&) = delete;
   Traps& operator=(const Traps&) = delete;
 
