@@ -210,7 +210,7 @@ struct Event<D, Types<T...>> {
 
   // Puts the payload together on the stack; if it is larger than this, or has the caller's stack behind its fixed fields
   // (ringside_event::id), the library does so beside the caller's stack.
-  static constexpr u32 most_on_stack = 64;
+  static constexpr u32 most_on_stack = 48;
   RINGSIDE_INLINE static void put([[maybe_unused]] const void* caller, Param<T>... value) noexcept {
     constexpr u32 fixed = L::table.fixed;
     if constexpr (fixed + L::strings > most_on_stack) {

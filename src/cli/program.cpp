@@ -43,7 +43,7 @@ bool each_process(const std::function<bool(i32, const std::string&)>& use) {
 }
 
 std::string what_to_do_with(const std::string& name) {
-  return "ringside record -i " + name + " records its events, ringside rm " + name + " removes it";
+  return "ringside record -i " + name + " records what it holds; ringside rm " + name + " removes it";
 }
 
 // Those that map the instance, as far as this user may see: "server (4711), worker (4712)".
@@ -109,15 +109,18 @@ result<std::unique_ptr<Instance>> make_private_instance(const std::string& prefi
 PrivateInstance::~PrivateInstance() {
   if (instance_ == nullptr) return;
   const std::string name = instance_->name();
-  const bool open = instance_->users() != Presence::none;
+  const Presence users = instance_->users();
+  const bool open = users != Presence::none;
   const u64 unread = open || !read_out_ ? 0 : instance_->unread();
   if (!open && unread == 0 && Instance::remove(instance_->path())) return;
   instance_->keep();
   if (!instance_->tracing_on()) (void)instance_->tracing(true);
   say(unread != 0 ? "the instance " + name + " stays, with " + counted(unread, "event") +
                         " that came too late to be recorded: " + what_to_do_with(name)
-                  : "the instance " + name + " stays, for " + processes_with(*instance_) +
-                        ", which the command left running: " + what_to_do_with(name));
+      : users == Presence::some
+          ? "the instance " + name + " stays, for " + processes_with(*instance_) + ", which the command left running: " +
+                what_to_do_with(name)
+          : "the instance " + name + " stays, as nothing tells whether a process still has it open: " + what_to_do_with(name));
 }
 
 void add_wait(CLI::App& app, bool& wait) {

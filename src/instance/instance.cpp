@@ -207,7 +207,7 @@ std::vector<RingName> Instance::ring_names() {
 
 Presence Instance::present(u32 roles) {
   const Judge judge = members_->judge();
-  if (judge.any(roles)) return Presence::some;
+  if (judge.any(roles)) return judge.can_tell() ? Presence::some : Presence::unknown;
   const u32 n = words_.nr_rings();
   Presence found = (words_.control->impaired & lacks::seat) != 0 ? Presence::unknown : Presence::none;
   for (u32 i = 0; i < n; ++i) {

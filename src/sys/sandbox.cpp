@@ -2,6 +2,6 @@
 
 namespace ringside {
 
-constinit Sandbox sandbox = Sandbox::none;
+constinit u32 sandbox = 0;
 
 }  // namespace ringside

@@ -41,6 +41,7 @@ class Judge {
  public:
   // file: `instance`, open to read.
   Judge(int file, const InstanceWords& words) noexcept;
+  bool can_tell() const noexcept { return local_; }  // false: no member is known to be dead
   // True: certainly dead. False also if nothing can tell.
   bool dead(Member member) const noexcept;
   // The same for the thread that writes to the ring; false for a CPU's ring, which has none.

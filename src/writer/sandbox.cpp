@@ -39,14 +39,14 @@ int enter_sandbox(u64 most) noexcept {
   const int failed = in != nullptr && most != 0 ? prepare(*in, most) : 0;
   const bool ready = failed == 0 && most != 0;
   if (in != nullptr && ready) let_readers_look(*in->words.control);
-  __atomic_store_n(&sandbox, ready ? Sandbox::ready : Sandbox::shut, __ATOMIC_SEQ_CST);
+  set_sandbox(ready ? Sandbox::ready : Sandbox::shut);
   if (!ready) shut_rings();
   errno = saved;
   return failed;
 }
 
 void leave_sandbox() noexcept {
-  __atomic_store_n(&sandbox, Sandbox::none, __ATOMIC_SEQ_CST);
+  set_sandbox(Sandbox::none);
   if (const Opened* const in = opened_now(); in != nullptr && in->seat.member() != nobody)
     __atomic_fetch_and(&in->words.process(slot_of(in->seat.member())).role, ~role::sandboxed, __ATOMIC_SEQ_CST);
 }

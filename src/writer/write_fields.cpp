@@ -8,7 +8,7 @@
 namespace ringside {
 namespace {
 
-constexpr u32 most_on_stack = 64;
+constexpr u32 most_on_stack = 48;
 
 [[gnu::noinline]] bool write_small(const ringside_event& event, const PayloadParts& parts, u32 size) noexcept {
   auto* const payload = static_cast<u8*>(__builtin_alloca_with_align(align_up(size, 8u), 64));
@@ -52,7 +52,7 @@ using namespace ringside;
 extern "C" bool ringside_write_fields(ringside_event* event, const ringside_field* field, uint32_t n, uint32_t fixed,
                                       const void* const* sources, const uint32_t* lengths, const void* caller) {
   const PayloadNeeds needs = needs_of(*event, field, n, fixed);
-  if (needs.least > RINGSIDE_PAYLOAD_MAX) {
+  if (needs.least > RINGSIDE_PAYLOAD_MAX || sandbox_now() == Sandbox::shut) {
     count_refused();
     return false;
   }

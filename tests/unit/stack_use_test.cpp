@@ -74,7 +74,7 @@ struct Call {
 const Call calls[] = {
     {"an event of a number", PAINTED_CALLS(::painted::number(1))},
     {"an event of short texts", PAINTED_CALLS(::painted::text(1, "one", "two"))},
-    {"the longest that stands on the stack", PAINTED_CALLS(::painted::text(1, std::string_view(long_text).substr(0, 40), ""))},
+    {"the longest that stands on the stack", PAINTED_CALLS(::painted::text(1, std::string_view(long_text).substr(0, 26), ""))},
     {"an event of a long text", PAINTED_CALLS(::painted::text(1, long_text, nullptr))},
     {"an event of a large array", PAINTED_CALLS(::painted::large(many, 1, some))},
     {"a span", PAINTED_CALLS(ringside::scope span("name"))},
