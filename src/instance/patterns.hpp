@@ -1,5 +1,6 @@
 // The files of an instance that choose events: set_event, set_stack. A pattern a line; "!" in front: not these.
 #pragma once
+#include <ringside/base/types.hpp>
 #include <string>
 #include <vector>
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "kernel/kernel_source.hpp"
 #include "schema/format_text.hpp"
 #include "source/sample_rings.hpp"
 #include "sys/text.hpp"
