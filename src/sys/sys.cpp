@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <ringside/base/sanitizers.hpp>
 
 #include "sys/memory_limit.hpp"
 #include "sys/side_stack.hpp"
@@ -361,6 +362,9 @@ void own_comm(char* out) noexcept {
 }
 
 void* raw_mmap(void* at, size_t size, int flags, int fd) noexcept {
+#if RINGSIDE_TSAN  // it must be told, or it takes memory that is used again for that of its former user
+  if (at == nullptr) return mmap(at, size, PROT_READ | PROT_WRITE, flags, fd, 0);
+#endif
 #ifdef SYS_mmap
   constexpr long mmap_of_all = SYS_mmap;
 #else
@@ -371,12 +375,20 @@ void* raw_mmap(void* at, size_t size, int flags, int fd) noexcept {
 }
 void raw_munmap(void* at, size_t size) noexcept {
   const int saved = errno;
+#if RINGSIDE_TSAN
+  munmap(at, size);
+#else
   syscall(SYS_munmap, at, size);
+#endif
   errno = saved;
 }
 
 // A new mapping is locked, and filled, if the process has asked for that; one that grows stays as it is.
 void* map_shared(int fd, u64 size, u64 offset) noexcept {
+#if RINGSIDE_TSAN  // it sees no mapping grow
+  void* const whole = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  return whole != MAP_FAILED ? whole : nullptr;
+#endif
   const u64 page = page_bytes();
   void* const first = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (first == MAP_FAILED) return nullptr;
