@@ -188,7 +188,8 @@ result<Stat> stat_instance(const std::string& name) {
                         " refused while recording was off, or while a ring stood still for a snapshot");
   if (homeless != 0)
     s.remarks.push_back(counted(homeless, "event") +
-                        " found no ring (budget, no room for another ring, a ring that was given up, or a program in a sandbox)");
+                        " came into no ring (budget, no room for another ring, a ring that was given up, an event that a signal "
+                        "handler left by longjmp, or a program in a sandbox)");
   s.facts = {{"instance", instance.path()},
              {"live", writers != Presence::none},
              {"tracing_on", instance.tracing_on()},

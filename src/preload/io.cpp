@@ -58,13 +58,17 @@ u64 bytes_of(const msghdr* message, ssize_t result) noexcept {
 template <class Real>
 int replacing(int from, int to, Real real) noexcept {
   if (!wanted(groups.io) || from == to) return real();
-  if (ringside::no_system_calls()) {  // nothing tells whether it was open
-    const int done = real();
-    if (done >= 0) ringside::count_refused();
-    return done;
-  }
   const int before = errno;
-  const bool was_open = fcntl(to, F_GETFD) >= 0;
+  bool was_open = false;
+  {
+    const ringside::SystemCalls calls;
+    if (!calls) {  // nothing tells whether it was open
+      const int done = real();
+      if (done >= 0) ringside::count_refused();
+      return done;
+    }
+    was_open = fcntl(to, F_GETFD) >= 0;
+  }
   errno = before;
   return hooked(groups.io, real, [=](int r, u64) {
     if (was_open && r >= 0) libc::close(to, 0);

@@ -119,7 +119,8 @@ bool make_timer() noexcept {
 }
 
 void end_timer(void* number) noexcept {
-  if (ringside::no_system_calls()) return;
+  const ringside::SystemCalls calls;
+  if (!calls) return;
   syscall(SYS_timer_delete, static_cast<int>(reinterpret_cast<uintptr_t>(number) - 1));
   mine.number = -1;
 }
@@ -161,7 +162,8 @@ sigset_t mask_now() noexcept {
 }
 
 void start_timer() noexcept {
-  if (ringside::no_system_calls()) return;
+  const ringside::SystemCalls calls;
+  if (!calls) return;
   const int left = errno;
   const sigset_t mask = mask_now();
   attach_thread();
@@ -236,7 +238,7 @@ struct Started {
 Started begin_thread(void* from) noexcept {
   const Started started = *static_cast<Started*>(from);
   NEXT(free)(from);
-  if (!ringside::no_system_calls()) take_over_mask(started.hidden);
+  take_over_mask(started.hidden);
   start_timer();
   return started;
 }
@@ -266,7 +268,8 @@ void ringside::preload::resume_samples() noexcept {
 }
 
 void ringside::preload::fit_timer(const sigset_t& mask) noexcept {
-  if (mine.number < 0 || no_system_calls()) return;
+  const SystemCalls calls;
+  if (mine.number < 0 || !calls) return;
   const int left = errno;
   const bool small = alternate_stack_is_too_small(), runs = !small && sigismember(&mask, sample_signal) == 0;
   if (small && !std::exchange(mine.small, true)) count(&ringside::InstanceControl::threads_without_room);

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "preload/hook.hpp"
+#include "sys/sandbox.hpp"
 
 namespace ringside::preload {
 
@@ -23,14 +24,17 @@ struct SignalUse {
 };
 extern constinit SignalUse the_programs;
 
-// Blocks the signal in this thread, whatever the program is told.
+// Blocks the signal in this thread, whatever the program is told. In a sandbox it does nothing.
 class HoldBack {
  public:
   HoldBack() noexcept;
   ~HoldBack();
   HoldBack(const HoldBack&) = delete;
   HoldBack& operator=(const HoldBack&) = delete;
-  sigset_t before;  // the mask that comes back at the end
+  sigset_t before{};  // the mask that comes back at the end
+
+ private:
+  const SystemCalls calls_;
 };
 
 // Does this mask stand for one with the signal, which was left out?

@@ -173,10 +173,13 @@ void SignalUse::handle(int number, siginfo_t* info, void* context) {
 }
 
 HoldBack::HoldBack() noexcept {
+  if (!calls_) return;
   const sigset_t ours = only_ours();
   syscall(SYS_rt_sigprocmask, SIG_BLOCK, &ours, &before, _NSIG / 8);
 }
-HoldBack::~HoldBack() { set_mask(before); }
+HoldBack::~HoldBack() {
+  if (calls_) set_mask(before);
+}
 
 bool ringside::preload::hides(const sigset_t& mask) noexcept {
   const u64 now = bits(mask);

@@ -35,8 +35,9 @@ constexpr u32 most_levels = 8;
 constinit Level levels[most_levels];
 constinit std::atomic<u32> nr_levels{0};
 constinit std::atomic<u32> looked_as{0};  // the effective user then
-constinit std::atomic<u64> looking{0},
-    looked{0};  // the process (this_process) that has begun to look, and the one that has looked: a fork's child looks again
+// The process (this_process) that has begun to look, and the one that has looked: a fork's child looks again.
+constinit std::atomic<u64> looking{0}, looked{0};
+constinit std::atomic<const int*> looker{nullptr};  // the thread that looks: its errno, which a child of vfork has, too
 
 // Asking takes some 30 us, and each refused event asks.
 constinit std::atomic<u64> full_at{0};  // CLOCK_MONOTONIC_COARSE
@@ -124,6 +125,7 @@ bool look() noexcept {
   const u64 own = this_process();
   u64 before = looking.load(std::memory_order_relaxed);
   if (before == own || !looking.compare_exchange_strong(before, own, std::memory_order_acquire)) return true;
+  looker.store(&errno, std::memory_order_relaxed);
   const auto read = [own]() noexcept {
     nr_levels.store(0, std::memory_order_relaxed);
     looked_as.store(geteuid(), std::memory_order_relaxed);
@@ -131,9 +133,10 @@ bool look() noexcept {
     looked.store(own, std::memory_order_release);
   };
   const SignalsOff off;
-  if (on_side_stack(read)) return true;
-  looking.store(0, std::memory_order_relaxed);
-  return false;
+  const bool done = on_side_stack(read);
+  looker.store(nullptr, std::memory_order_relaxed);
+  if (!done) looking.store(0, std::memory_order_relaxed);
+  return done;
 }
 
 }  // namespace
@@ -146,6 +149,12 @@ u64 number_behind(const char* text, const char* name) noexcept {
     line += *line == '\n';
   }
   return 0;
+}
+
+void look_again_after_vfork() noexcept {
+  if (looker.load(std::memory_order_relaxed) != &errno) return;
+  looker.store(nullptr, std::memory_order_relaxed);
+  looking.store(0, std::memory_order_relaxed);
 }
 
 bool same_user() noexcept { return geteuid() == looked_as.load(std::memory_order_relaxed); }

@@ -11,9 +11,11 @@ bool memory_is_limited() noexcept;
 
 // Whether all visible cgroups around this process have room for `size` more bytes, and a sixteenth of their limit to spare.
 // Page cache that the kernel would reclaim counts as room; swap does not. Only cgroups that had a limit when this process first
-// asked count; their limit and use are read each time. True where there is none. Takes 6 KiB
-// of stack.
+// asked count; their limit and use are read each time. True where there is none. Takes 6 KiB of stack.
 bool memory_left(u64 size) noexcept;
+
+// A child of vfork on this thread has ended, perhaps killed while it asked for the first time: the next thread asks.
+void look_again_after_vfork() noexcept;
 
 // Whether the effective user is the one that first asked.
 bool same_user() noexcept;

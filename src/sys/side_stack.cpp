@@ -1,5 +1,6 @@
 #include "sys/side_stack.hpp"
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -143,7 +144,20 @@ u64 mapped_size() noexcept { return (u64{64} << 10) + page_bytes(); }
 // holder: the process (this_process) that uses it. A word of another process was copied by fork, from a thread that is not here.
 struct Kept {
   std::atomic<u64> holder{0};
-  u8* memory = nullptr;  // stored by the first holder
+  std::atomic<const int*> thread{nullptr};  // of the holder: its errno, which a child of vfork has, too
+  u8* memory = nullptr;                     // stored by the first holder
+
+  bool take(u64 process) noexcept {
+    u64 now = holder.load(std::memory_order_relaxed);
+    if (now == process || !holder.compare_exchange_strong(now, process, std::memory_order_acquire, std::memory_order_relaxed))
+      return false;
+    thread.store(&errno, std::memory_order_relaxed);
+    return true;
+  }
+  void give_back() noexcept {
+    thread.store(nullptr, std::memory_order_relaxed);
+    holder.store(0, std::memory_order_release);
+  }
 };
 constinit Kept kept[8];
 
@@ -163,15 +177,14 @@ bool run_on(u8* memory, void (*step)(void*) noexcept, void* context) noexcept {
 }  // namespace
 
 bool run_on_side_stack(void (*step)(void*) noexcept, void* context) noexcept {
-  if (no_system_calls()) return false;
+  const SystemCalls calls;
+  if (!calls) return false;
   const u64 own = this_process();
   for (Kept& one : kept) {
-    u64 holder = one.holder.load(std::memory_order_relaxed);
-    if (holder == own || !one.holder.compare_exchange_strong(holder, own, std::memory_order_acquire, std::memory_order_relaxed))
-      continue;
+    if (!one.take(own)) continue;
     if (one.memory == nullptr) one.memory = map_stack();
     const bool ran = run_on(one.memory, step, context);
-    one.holder.store(0, std::memory_order_release);
+    one.give_back();
     return ran;
   }
   u8* const memory = map_stack();
@@ -179,12 +192,43 @@ bool run_on_side_stack(void (*step)(void*) noexcept, void* context) noexcept {
   if (memory != nullptr) raw_munmap(memory, static_cast<size_t>(mapped_size()));
   return ran;
 }
+
+void map_side_stacks() noexcept {
+  for (Kept& one : kept) {
+    if (!one.take(this_process())) continue;
+    if (one.memory == nullptr) one.memory = map_stack();
+    one.give_back();
+  }
+}
+
+bool run_on_mapped_side_stack(void (*step)(void*) noexcept, void* context) noexcept {
+  const u64 any = ~u64{0};  // asking which process this is may take a system call
+  for (Kept& one : kept) {
+    if (one.holder.load(std::memory_order_relaxed) != 0 || !one.take(any)) continue;
+    const bool ran = run_on(one.memory, step, context);
+    one.give_back();
+    return ran;
+  }
+  return false;
+}
+
+void take_back_side_stacks() noexcept {
+  for (Kept& one : kept) {
+    if (one.thread.load(std::memory_order_relaxed) == &errno) one.give_back();
+  }
+}
 #else
 bool run_on_side_stack(void (*step)(void*) noexcept, void* context) noexcept {
-  if (no_system_calls()) return false;
+  const SystemCalls calls;
+  if (calls) step(context);
+  return bool{calls};
+}
+bool run_on_mapped_side_stack(void (*step)(void*) noexcept, void* context) noexcept {
   step(context);
   return true;
 }
+void map_side_stacks() noexcept {}
+void take_back_side_stacks() noexcept {}
 #endif
 
 }  // namespace ringside::sys

@@ -22,6 +22,7 @@
 #include <ringside/base/sanitizers.hpp>
 
 #include "sys/memory_limit.hpp"
+#include "sys/sandbox.hpp"
 #include "sys/side_stack.hpp"
 #include "sys/signals_off.hpp"
 #include "sys/try.hpp"
@@ -474,6 +475,8 @@ u64 this_process() noexcept {
 }
 
 Held look_at(const u32* at, u32 value) noexcept {
+  const SystemCalls calls;
+  if (!calls) return Held::unknown;
   const int saved = errno;
   // Compares, without waiters to move.
   const bool same = syscall(SYS_futex, at, FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, 0, nullptr, at, value) >= 0;
@@ -488,7 +491,8 @@ Held look_at(const u32* at, u32 value) noexcept {
 bool was_left(uintptr_t at, uintptr_t mine) noexcept {
   if (at == mine) return true;
   stack_t alternate{};
-  if (sigaltstack(nullptr, &alternate) != 0) return false;
+  const SystemCalls calls;
+  if (!calls || sigaltstack(nullptr, &alternate) != 0) return false;
   const auto on_it = [&](uintptr_t address) {
     return (alternate.ss_flags & SS_DISABLE) == 0 && address - reinterpret_cast<uintptr_t>(alternate.ss_sp) < alternate.ss_size;
   };
@@ -512,6 +516,8 @@ bool is_resident(u64 first, u64 end) noexcept {
 
 bool populate_pages(u64 first, u64 end) noexcept {
   constexpr int populate_write = 23;  // MADV_POPULATE_WRITE
+  const SystemCalls calls;
+  if (!calls) return false;
   const int saved = errno;
   int done;
   do {

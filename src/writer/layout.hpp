@@ -73,7 +73,7 @@ struct alignas(64) InstanceControl {
   u64 nr_events;
   u64 pid_namespace;  // of the creator
   u64 impaired;       // bits of `lacks`
-  u64 refused;        // events that found no ring: budget, no room, a sandbox, or written while a ring was being made
+  u64 refused;        // events that came into no ring: budget, no room, a sandbox, left by longjmp, while a ring was made
   u64 cpu_rings;      // rings 0 to cpu_rings - 1 are those of the CPUs; 0: each thread has its own
   u64 boot;  // hash of the boot that it was made in: CPU numbers, PID namespaces and locks of other boots do not count; 0:
              // unknown
@@ -86,7 +86,7 @@ struct alignas(64) InstanceControl {
   u64 cpus_off[16];  // a bit for each CPU whose ring records nothing; CPUs beyond record
   u64 stacks_again;  // moves on when a reader begins: writers write each stack once more, because it may not see the older
                      // copies
-  u64 without_stack;  // events that were to have a stack and have none
+  u64 without_stack;  // stacks that could not be taken; the events may have been refused, too
   u64 one_command;    // 1: made for one command, which removes it; a later one does if that was killed, and all was read
   u64 refused_told;   // refused events, of all rings and of none, that finished recordings have in their books
   u64 threads_without_samples;  // --sample: the kernel gave them no timer

@@ -53,7 +53,8 @@ int lock_by_kernel(int flags) noexcept { return static_cast<int>(syscall(SYS_mlo
 
 int lock_all(int flags) noexcept {
   constexpr int later = MCL_FUTURE | MCL_ONFAULT;
-  if ((flags & MCL_CURRENT) == 0 || (flags & ~(MCL_CURRENT | later)) != 0 || opened_now() == nullptr || no_system_calls())
+  const SystemCalls calls;
+  if ((flags & MCL_CURRENT) == 0 || (flags & ~(MCL_CURRENT | later)) != 0 || opened_now() == nullptr || !calls)
     return lock_by_kernel(flags);
   try {
     const Inside inside;

@@ -41,10 +41,11 @@ constinit ringside_event* all_events = nullptr;  // under `opening`; a stack, ne
 constinit Opened* all_opened = nullptr;          // the same
 
 // Runs one step at a time that opens, closes or registers. Without signals, so that no handler forks in the middle. A child of a
-// fork that ran no handlers is known as such before the epoch moves on. Returns what the step returns, or -ENOMEM.
+// fork that ran no handlers is known as such before the epoch moves on. Returns what the step returns, -ENOMEM, or -EPERM in a sandbox.
 template <class Step>
 int opening_step(Step step) noexcept {
   const SignalsOff off;
+  if (!off) return -EPERM;
   const Inside inside;
   int done = -ENOMEM;
   const auto alone = [&]() noexcept {
@@ -277,18 +278,28 @@ void say_limits(const Opened& in) noexcept {
   if (!process.fenced) __atomic_fetch_or(&in.words.control->impaired, lacks::fence, __ATOMIC_SEQ_CST);
 }
 
+constinit const int* forker = nullptr;  // the thread that forks now: its errno, which the child has, too; under `opening`
+
 void before_fork() {
-  if (no_system_calls()) return;
+  if (!begin_system_calls()) return;
   const Inside inside;
   pthread_mutex_lock(&opening);
+  __atomic_store_n(&forker, &errno, __ATOMIC_RELAXED);
   // No fork while a seat is being taken either: the child would have its lock, too.
   if (const Opened* const in = process.opened)
     for (int i = 0; i < 1000 && __atomic_load_n(&in->seating, __ATOMIC_ACQUIRE) == sys::this_process(); ++i) sched_yield();
 }
+// False: it was in a sandbox when it forked.
+bool end_forking() noexcept {
+  if (__atomic_load_n(&forker, __ATOMIC_RELAXED) != &errno) return false;
+  __atomic_store_n(&forker, nullptr, __ATOMIC_RELAXED);
+  return true;
+}
 void after_fork_parent() {
-  if (no_system_calls()) return;
+  if (!end_forking()) return;
   const Inside inside;
   pthread_mutex_unlock(&opening);
+  end_system_calls();
 }
 void become_child() noexcept {
   forget_thread_after_fork();
@@ -300,7 +311,8 @@ void become_child() noexcept {
   next_epoch();
 }
 void after_fork_child() {
-  if (no_system_calls()) return;  // it inherits the sandbox; its events are refused
+  if (!end_forking()) return;  // it inherits the sandbox; its events are refused
+  __atomic_store_n(&calling, 0u, __ATOMIC_SEQ_CST);  // of its parent's threads
   const Inside inside;
   pthread_mutex_init(&opening, nullptr);
   if (process.tids_noted_in != 0) process.tids_noted_in = sys::this_process();

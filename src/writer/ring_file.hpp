@@ -4,7 +4,6 @@
 
 #include "sys/sys.hpp"
 #include "writer/layout.hpp"
-#include "writer/sandbox.hpp"
 
 namespace ringside {
 
@@ -19,7 +18,7 @@ class Backing {
     const auto now = static_cast<u16>(__atomic_load_n(&ring.control->punched, __ATOMIC_ACQUIRE) + 1);
     if (id < known && now != 0 && __atomic_load_n(&since_[id], __ATOMIC_RELAXED) == now) return true;
     if (now != 0 && __atomic_load_n(&all_since_, __ATOMIC_RELAXED) == now) return true;
-    if (no_system_calls() || !sys::populate(ring.subbuf(id), ring.geometry.subbuf_size())) return false;
+    if (!sys::populate(ring.subbuf(id), ring.geometry.subbuf_size())) return false;
     if (id < known) __atomic_store_n(&since_[id], now, __ATOMIC_RELAXED);
     return true;
   }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <ringside/ringside.h>
 
+#include "sys/side_stack.hpp"
 #include "writer/cpu_rings.hpp"
 #include "writer/process.hpp"
 
@@ -24,6 +25,7 @@ int prepare(Opened& in, u64 most) noexcept {
   (void)attach(nullptr);  // this thread has its name then
   const SignalsOff off;
   const Inside inside;
+  sys::map_side_stacks();
   in.join();
   if (const Member own = in.seat.member(); own != nobody)
     __atomic_fetch_or(&in.words.process(slot_of(own)).role, role::sandboxed, __ATOMIC_SEQ_CST);
@@ -40,6 +42,7 @@ int enter_sandbox(u64 most) noexcept {
   const bool ready = failed == 0 && most != 0;
   if (in != nullptr && ready) let_readers_look(*in->words.control);
   set_sandbox(ready ? Sandbox::ready : Sandbox::shut);
+  wait_for_system_calls();
   if (!ready) shut_rings();
   errno = saved;
   return failed;

@@ -292,7 +292,8 @@ bool write_stack(StackWalk& walk) noexcept {
 // The stack is new to the ring.
 [[gnu::noinline]] void show_stack(StackWalk& walk, const From& from, const RingNow& before) noexcept {
   const Opened* const in = opened_now();
-  if (in == nullptr) return;
+  const SystemCalls calls;
+  if (in == nullptr || !calls) return;
   for (u32 tries = 0; tries < 4; ++tries) {
     const u64 again = good_since(*in);
     if (!write_stack(walk)) return;

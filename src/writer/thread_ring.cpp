@@ -175,8 +175,8 @@ void release_all() noexcept {
 }
 
 void end_thread(bool for_ever) noexcept {
-  if (no_system_calls()) return;
   const SignalsOff off;
+  if (!off) return;
   const Inside inside;
   release_all();
   if (for_ever && these) sys::raw_munmap(std::exchange(this_thread.rings, nullptr), sizeof(ThreadRings));
@@ -185,8 +185,8 @@ void at_thread_end(void*) { end_thread(true); }  // later destructors may write:
 
 // False: there is no memory.
 [[gnu::noinline]] bool make_thread_rings() noexcept {
-  if (no_system_calls()) return false;
   const SignalsOff off;
+  if (!off) return false;
   if (these) return true;  // a handler has made them
   const int saved = errno;
   void* const at = sys::raw_mmap(nullptr, sizeof(ThreadRings), MAP_PRIVATE | MAP_ANONYMOUS, -1);

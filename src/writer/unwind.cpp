@@ -257,6 +257,7 @@ bool has_walk_key = false;
 // Comes in each round of a thread's destructors, because those of others and handlers may walk until the last one.
 void free_walks(void*) {
   const SignalsOff off;
+  if (!off) return;
   if (auto* const walks = static_cast<Walks*>(std::exchange(detail::this_thread.walks, nullptr))) {
     if (walks->second != nullptr) sys::raw_munmap(walks->second, sizeof *walks->second);
     sys::raw_munmap(walks, sizeof *walks);
@@ -276,6 +277,7 @@ T* map_zeros() noexcept {
 
 [[gnu::noinline]] Walks* make_walks() noexcept {
   const SignalsOff off;
+  if (!off) return nullptr;
   if (Walks* const there = walks_now()) return there;  // a handler has made them
   if (detail::this_thread.walk_ends >= PTHREAD_DESTRUCTOR_ITERATIONS) return nullptr;
   auto* const walks = map_zeros<Walks>();
@@ -289,6 +291,7 @@ T* map_zeros() noexcept {
 
 [[gnu::noinline]] StackWalk* make_second(Walks& walks) noexcept {
   const SignalsOff off;
+  if (!off) return nullptr;
   if (walks.second != nullptr) return walks.second;
   auto* const walk = map_zeros<StackWalk>();
   if (walk != nullptr) walk->first = most_frames;

@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sys/memory_limit.hpp"
+#include "sys/side_stack.hpp"
 #include "writer/process.hpp"
 
 namespace {
@@ -26,7 +28,7 @@ extern "C" {
 // Returns the thread's signal mask. Signals are off until the child has returned, and in the parent until it has its rings
 // back: no handler comes in between, or leaves a part of it by longjmp.
 [[gnu::visibility("hidden"), gnu::used]] u64 ringside_vfork_begins() noexcept {
-  const bool silent = ringside::no_system_calls();  // then the child's events are refused
+  const bool silent = !ringside::begin_system_calls();  // then the child's events are refused
   const u64 mask = silent ? unchanged : set_signal_mask(~u64{0});
   int cancel = 0;
   if (!silent) pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
@@ -45,6 +47,8 @@ extern "C" {
 }
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_ended(u64 mask) noexcept {
   if (this_thread.borrowed == 1) {
+    ringside::sys::take_back_side_stacks();
+    ringside::sys::look_again_after_vfork();
     this_thread.inside = this_thread.inside_before;
     if (mask != unchanged) ringside::take_up_own_rings();
     this_thread.tid = this_thread.tid_before;
@@ -52,7 +56,9 @@ extern "C" {
     if (mask != unchanged) pthread_setcancelstate(this_thread.cancel_before, nullptr);
   }
   --this_thread.borrowed;
-  if (mask != unchanged) set_signal_mask(mask);
+  if (mask == unchanged) return;
+  set_signal_mask(mask);
+  ringside::end_system_calls();
 }
 [[gnu::visibility("hidden"), gnu::used]] long ringside_vfork_failed(long error) noexcept {
   errno = static_cast<int>(-error);

@@ -25,7 +25,7 @@ void wake(void* context) noexcept {
   __atomic_store_n(&control->wait.any, u64{0}, __ATOMIC_RELAXED);
   __atomic_store_n(&control->wait.percent, u64{0}, __ATOMIC_RELAXED);
   __atomic_fetch_add(&control->wait.sequence, 1u, __ATOMIC_SEQ_CST);
-  if (!no_system_calls()) sys::futex_wake_all(&control->wait.sequence);
+  if (const SystemCalls calls; calls) sys::futex_wake_all(&control->wait.sequence);
 }
 
 bool refuse_and_count(Refused why = Refused::no_ring) noexcept {
@@ -64,8 +64,8 @@ bool attach_at_once() noexcept {
       !is_mapped(*in->side, Rseq::cpu(in->side->area)) || !in->rejoin())
     return false;
   const int saved = errno;
-  const Sandbox now = sandbox_now();
-  const i32 tid = now == Sandbox::none ? introduce_thread(*in, epoch).tid : now == Sandbox::ready ? introduce_silently(*in) : 0;
+  const SystemCalls calls;
+  const i32 tid = calls ? introduce_thread(*in, epoch).tid : sandbox_now() == Sandbox::ready ? introduce_silently(*in) : 0;
   errno = saved;
   if (tid == 0) return false;
   i32 has = 0;

@@ -15,6 +15,13 @@ constexpr u32 most_on_stack = 48;
   return detail::write_event(detail::this_thread, event, payload, parts.put(payload, size));
 }
 
+// In a sandbox the step makes no system call, and goes as far as it can. Without a stack for it the event is refused.
+template <class Step>
+void run_beside_caller(const Step& step) noexcept {
+  const SignalsOff off;
+  if (!(off ? sys::on_side_stack(step) : sys::on_mapped_side_stack(step))) count_refused();
+}
+
 // Two calls with such memory are interrupted already, or there is none.
 [[gnu::noinline]] bool write_without_memory(const ringside_event& event, const PayloadParts& parts) noexcept {
   bool written = false;
@@ -22,8 +29,7 @@ constexpr u32 most_on_stack = 48;
     alignas(8) u8 payload[RINGSIDE_PAYLOAD_MAX];
     written = detail::write_event(detail::this_thread, event, payload, parts.put(payload, sizeof payload));
   };
-  const SignalsOff off;
-  if (!sys::on_side_stack(write)) count_refused();
+  run_beside_caller(write);
   return written;
 }
 
@@ -39,8 +45,7 @@ constexpr u32 most_on_stack = 48;
 #endif
   bool written = false;
   const auto write = [&]() noexcept { written = detail::write_event(detail::this_thread, event, payload, size); };
-  const SignalsOff off;
-  if (!sys::on_side_stack(write)) count_refused();
+  run_beside_caller(write);
   return written;
 }
 
@@ -61,6 +66,5 @@ extern "C" bool ringside_write_fields(ringside_event* event, const ringside_fiel
   const u64 stack = needs.stack ? ringside_stack_of(caller) : 0;
   const PayloadParts parts{field, n, fixed, needs.begin, sources, lengths, stack};
   const u32 size = parts.put(nullptr, RINGSIDE_PAYLOAD_MAX);
-  // In a sandbox a large payload stands on the caller's stack, too: to take other memory may need a system call.
-  return size <= most_on_stack || no_system_calls() ? write_small(*event, parts, size) : write_large(*event, parts);
+  return size <= most_on_stack ? write_small(*event, parts, size) : write_large(*event, parts);
 }

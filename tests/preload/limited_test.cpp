@@ -195,6 +195,32 @@ TEST_F(Limited, AProgramInASandboxCountsWhatItCannotWrite) {
   }
 }
 
+// "NAME1,234" in the summary of a recording.
+long counted(const std::string& summary, const std::string& name) {
+  std::string digits;
+  for (size_t at = summary.find(name) + name.size(); at < summary.size() && (isdigit(summary[at]) || summary[at] == ','); ++at)
+    if (summary[at] != ',') digits += summary[at];
+  return digits.empty() ? -1 : std::stol(digits);
+}
+
+// The filter comes for all threads at once (TSYNC), wherever they are.
+TEST_F(Limited, ThreadsThatAreConfinedTogetherWriteOn) {
+  for (const char* rings : {"cpu", "thread"})
+    for (const char* options : {"", "--stack "})
+      for (int times = 0; times < 5; ++times) {
+        const Outcome o = ringside(std::string("record -o rec -b 16M ") + options + "--rings " + rings + " -- " + linked +
+                                   "together " + std::to_string(20 + times * 200));
+        if (o.code == 77) GTEST_SKIP() << "no seccomp here";
+        ASSERT_EQ(o.code, 0) << rings << options << times << o.err;
+        const auto [done, tried] = two_numbers(o.out);
+        EXPECT_EQ(done, 0) << rings << options << times << o.err;
+        if (*options == 0) {
+          EXPECT_EQ(counted(o.err, "ringside: ") + counted(o.err, "; lost "), tried) << rings << times << o.err;
+        }
+        fs::remove_all(dir + "/rec");
+      }
+}
+
 // The same for a program that knows nothing of it.
 TEST_F(Limited, AnUnmodifiedProgramInASandboxIsRecorded) {
   for (const char* options : {"", "--stack ", "--sample 1000 "})

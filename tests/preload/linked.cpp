@@ -1,13 +1,14 @@
 // A program that writes events, and limits itself. linked WAY COUNT: prints how many it has written, and how many were refused.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <ringside/ringside.h>
+#include <ringside/trace.hpp>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+RINGSIDE_EVENT(linked, note, (u64, n), (cstring, text));
 
 extern "C" {
 [[gnu::weak]] extern const ptrdiff_t __rseq_offset;
@@ -45,7 +48,7 @@ bool leave_rseq() {
 }
 
 // Beside the four calls of strict mode, a filter has what ends a process, and what threads need.
-bool confine(const std::string& way) {
+bool confine(const std::string& way, unsigned flags = 0) {
   if (way == "strict") return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0;
   std::vector<sock_filter> filter{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   std::vector<unsigned> allowed{SYS_read, SYS_write, SYS_exit, SYS_rt_sigreturn, SYS_exit_group};
@@ -59,7 +62,7 @@ bool confine(const std::string& way) {
   }
   filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
   const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0;
 }
 
 // COUNT events before and behind; the text leaves by write alone, the process by exit.
@@ -92,6 +95,35 @@ int sandboxed(const std::string& way, unsigned long count) {
   return 1;
 }
 
+// Four threads write their first events, and more, while the filter comes for all of them.
+int sandboxed_together(unsigned long count) {
+  static std::atomic<unsigned> started{0}, left{4};
+  static std::atomic<unsigned long> tried{0};
+  static std::atomic<bool> confined{false};
+  for (unsigned k = 0; k < 4; ++k)
+    std::thread([=] {
+      for (++started; started != 4;) asm volatile("");
+      for (unsigned long i = 0; i < (k + 1) * count / 8; ++i) asm volatile("" ::"r"(i));
+      for (bool last = false; !last; ++tried) {
+        last = confined;  // so that each writes in the sandbox
+        const bool is_long = tried % 4 == 0;
+        linked::note(k, is_long ? "a text of more than forty-eight bytes, which does not stand on its caller's stack" : "short");
+      }
+      --left;
+      for (;;) asm volatile("");
+    }).detach();
+  while (started != 4) std::this_thread::yield();
+  const int done = ringside_prepare_sandbox(SIZE_MAX);
+  if (!confine("filter", SECCOMP_FILTER_FLAG_TSYNC)) return 77;
+  confined = true;
+  while (left != 0) asm volatile("");
+  char text[64];
+  const int size = std::snprintf(text, sizeof text, "%d %lu\n", done, tried.load());
+  (void)!::write(1, text, static_cast<size_t>(size));
+  syscall(SYS_exit_group, 0);
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -111,6 +143,8 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 4; ++i) std::thread(write_events, count).join();
   } else if (way == "strict" || way == "filter" || way == "threads" || way == "too-small" || way == "fork" || way == "paused") {
     return sandboxed(way, count);
+  } else if (way == "together") {
+    return sandboxed_together(count);
   } else {
     return 2;
   }

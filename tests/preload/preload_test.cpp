@@ -293,7 +293,7 @@ TEST_F(Preload, AProcessThatGaveItsRightsUpGetsNoRingOfItsOwn) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   const Outcome o = ringside("record --rings thread --libc malloc -o data -- " + programs + "dropper");
   EXPECT_EQ(o.code, 6) << o.err;
-  EXPECT_NE(o.err.find("40,000 of the lost events found no ring"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("40,000 of the lost events came into no ring"), std::string::npos) << o.err;
   EXPECT_NE(o.err.find("from 1 ring;"), std::string::npos) << o.err;
 }
 

@@ -147,6 +147,16 @@ TEST_P(StackUse, OfAChildsEventsIsAsPromised) {
   expect_in_child([] {});
 }
 
+// No thread of it has memory for its walks: large payloads stand in the library's.
+TEST_P(StackUse, OfEventsInASandboxIsAsPromised) {
+  expect_in_child([&] {
+    open();
+    ringside_prepare_sandbox(SIZE_MAX);
+  });
+  const u64 refused = GetParam().rings == Rings::thread ? 0 : instance->refused_without_ring();
+  EXPECT_EQ(refused, 0u) << "rings of CPUs have their memory";
+}
+
 TEST_P(StackUse, OfOpeningAndClosingIsAsPromised) {
   EXPECT_LE(stack_in_new_thread([](int) { ringside_open("a"); }), promised);
   EXPECT_LE(stack_in_new_thread([](int) { ringside_close(); }), promised);
