@@ -23,6 +23,7 @@
 #include "instance/instance.hpp"
 #include "own_root.hpp"
 #include "step_by_step.hpp"
+#include "sys/side_stack.hpp"
 #include "writer/cpu_rings.hpp"
 
 #if RS_TEST_STEPS
@@ -469,12 +470,21 @@ TEST_P(LeftEvent, IsCountedOnceAroundAVfork) {
     }
 }
 
+// Where a step runs that takes much stack.
+const void* side_stack() {
+  const void* at = nullptr;
+  EXPECT_TRUE(sys::on_side_stack([&]() noexcept { at = __builtin_frame_address(0); }));
+  return at;
+}
+
 // "After a child of vfork that was killed while it took a ring, its parent's thread was refused for ever."
 TEST_P(LeftEvent, AChildOfVforkThatEndsWhileItAttachesLeavesNothing) {
   steps_without_signals = true;
   bool completed = false;
+  const void* const stack = side_stack();
   for (int step = 1000; step < 60'000 && !completed; step += 400) {
     child_ends_at(step, false);
+    EXPECT_EQ(side_stack(), stack) << step << ": the child's stays in use";
     int state = PTHREAD_CANCEL_DISABLE;
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
     EXPECT_EQ(state, PTHREAD_CANCEL_ENABLE) << step;

@@ -1,5 +1,6 @@
 // How much of its caller's stack a call of the writing library takes: each is made on a coroutine whose stack was painted
-// before, in a new thread.
+// before, in a new thread. And of static TLS.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <ringside/trace.hpp>
 #include <sys/wait.h>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <ringside/base/sanitizers.hpp>
 #include <string>
 #include <thread>
@@ -171,6 +173,30 @@ INSTANTIATE_TEST_SUITE_P(All, StackUse,
                                          World{"cpu_with_stacks", Rings::automatic, true},
                                          World{"thread_with_stacks", Rings::thread, true}),
                          [](const auto& world) { return std::string(world.param.name); });
+
+using StaticTls = instance_test::InstanceTest;
+
+// glibc has 1.5 KiB of static TLS for all that a process loads: each plug-in brings a copy of the library.
+TEST_F(StaticTls, IsLeftForTwentyPlugins) {
+  constexpr u64 plugins = 20;
+  auto instance = make("a");
+  setenv("RINGSIDE_INSTANCE", "a", 1);
+  const int status = instance_test::in_child([&] {
+    for (u64 n = 0; n < plugins; ++n) {
+      const std::string copy = root.path() + "/plugin" + std::to_string(n) + ".so";
+      std::filesystem::copy_file(RINGSIDE_BUILD_DIR "/tests/plugin.so", copy);
+      void* const plugin = dlopen(copy.c_str(), RTLD_NOW);
+      if (plugin == nullptr) std::fprintf(stderr, "%s\n", dlerror()), _exit(1);
+      const auto work = reinterpret_cast<void (*)(unsigned long)>(dlsym(plugin, "plugin_work"));
+      work(n);
+      std::thread(work, n).join();
+    }
+    _exit(0);
+  });
+  unsetenv("RINGSIDE_INSTANCE");
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(instance_test::read_all(*instance).numbers.size(), 2 * plugins);
+}
 
 }  // namespace
 }  // namespace ringside::test::stack_use_test
