@@ -33,9 +33,9 @@ Pass::Pass(const Wanted& wanted) {
   reading_ = or_raise(std::move(reading));
   static constexpr double most = 1e10;  // seconds: three hundred years; what is longer has no end
   const auto ns = [](double seconds) { return static_cast<u64>(std::min(std::max(0.0, seconds), most) * 1e9); };
-  for (const OpenedTrace& opened : reading_->trace().opened) {
-    if (opened.remote != nullptr && !wanted.follow)
-      throw py::value_error(opened.where.text +
+  for (const auto& input : reading_->trace().inputs) {
+    if (input->begins_when_opened() && input->tracefs() == nullptr && !wanted.follow)
+      throw py::value_error(input->where +
                             " is an external writer: it writes nothing before it is opened, and gives each event once; read it "
                             "with ringside.follow()");
   }

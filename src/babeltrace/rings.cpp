@@ -143,17 +143,17 @@ void append(bt_field_class* structure, const char* name, const FieldClass& membe
 std::string boot_of(const Trace& trace) {
   if (trace.raw_times()) return "";
   std::string boot;
-  for (const OpenedTrace& o : trace.opened) {
-    if (o.shipped != nullptr && trace.opened.size() > 1) return "";
-    if (boot.empty()) boot = o.boot;
+  for (const auto& input : trace.inputs) {
+    if (input->machine() != nullptr && trace.inputs.size() > 1) return "";
+    if (boot.empty()) boot = input->boot;
   }
   return boot;
 }
 
 // CLOCK_MONOTONIC's? A trace.dat may be of another clock of the kernel.
-bool is_monotonic(const OpenedTrace& o) {
-  return o.clock == to_string(ClockKind::mono) || o.clock == to_string(ClockKind::tsc) ||
-         o.clock == to_string(ClockKind::cntvct) || o.origin.clock;
+bool is_monotonic(const std::unique_ptr<Input>& input) {
+  return input->clock == to_string(ClockKind::mono) || input->clock == to_string(ClockKind::tsc) ||
+         input->clock == to_string(ClockKind::cntvct) || input->origin.clock;
 }
 
 std::optional<std::array<u8, 16>> uuid_of(const std::string& text) {
@@ -193,7 +193,7 @@ Rings::Rings(bt_self_message_iterator* iterator, bt_self_component* component, s
                               static_cast<u64>(offset % static_cast<i64>(second)));
   }
   const auto uuid = uuid_of(boot_of(trace));
-  if (uuid && std::all_of(trace.opened.begin(), trace.opened.end(), is_monotonic))
+  if (uuid && std::all_of(trace.inputs.begin(), trace.inputs.end(), is_monotonic))
     bt_clock_class_set_uuid(clock_.get(), uuid->data());
   bt_trace_set_name(trace_.get(), "ringside");
   bt_trace_set_environment_entry_string(trace_.get(), "tracer_name", "ringside");

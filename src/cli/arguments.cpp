@@ -74,8 +74,8 @@ std::vector<std::string> other_name(const std::pair<std::string_view, const char
 // Of a command that takes both: no WHERE.
 bool is_program(const std::string& word) {
   const Where where = Where::now(word);
-  return where.is(Where::Kind::nothing) ? find_command(word).has_value()
-                                        : where.is(Where::Kind::trace_dat) && access(word.c_str(), X_OK) == 0;
+  return where.is_nothing() ? find_command(word).has_value()
+                            : where.is_file() && access(word.c_str(), X_OK) == 0;
 }
 
 }  // namespace

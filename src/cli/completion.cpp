@@ -199,7 +199,7 @@ class Completion {
       more = std::move(recorded->events);
     else if (auto instance = Instance::open(text))
       more = (*instance)->events();
-    else if (Where::now(text).is(Where::Kind::trace_dat)) {
+    else if (Where::now(text).is_file()) {
       const auto trace = open_traces({text});
       if (!trace) return;
       for (const auto& type : trace->formats.all()) {

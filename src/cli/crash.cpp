@@ -68,7 +68,7 @@ result<int> run_crash(CrashOptions options) {
   const u64 events = reading.totals().seen;
   say(fmt::format("{} in {}{}", counted(events, "event"), counted(trace.timeline.size(), "ring"),
                   events > last.size() ? fmt::format(", the last {} shown", last.size()) : ""));
-  if (Instance* const instance = trace.first().instance.get()) {
+  if (Instance* const instance = trace.first().instance()) {
     for (const RingInfo& info : instance->rings()) {
       if (info.counters.unfinished_bytes == 0) continue;
       say(fmt::format("ring {} ({}-{}): {} were reserved and never committed; nothing of that is shown", info.name.ring,

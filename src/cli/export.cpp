@@ -289,7 +289,7 @@ result<std::vector<std::string>> problems_of(const std::string& recording, bool 
 result<int> run_export(ExportOptions options) {
   if (options.to.empty()) {
     const std::string last = options.where.empty() ? "" : options.where.back();
-    const bool a_name = Where::now(last).is(Where::Kind::nothing) &&
+    const bool a_name = Where::now(last).is_nothing() &&
                         (tells_another_format(last) || last.ends_with(".dat") || last.ends_with(".ctf"));
     throw UsageError{"export needs the file to write" + did_you_mean({"-o " + (a_name ? last : "FILE")})};
   }
@@ -310,7 +310,7 @@ result<int> run_export(ExportOptions options) {
     throw UsageError{"a trace.dat has all events of a recording; --only leaves the kernel's or the program's out"};
   const std::string from = options.where.empty() ? default_recording : options.where[0];
   const Where where = Where::of(from);
-  if (!where.is(Where::Kind::recording) && !where.is(Where::Kind::nothing))
+  if (!where.is_recording() && !where.is_nothing())
     return refuse(std::errc::invalid_argument, where.text + " is " + where.what() +
                                                    ", not a recording; only what ringside record has made becomes a trace.dat");
   catch_signals();  // an unfinished file is removed

@@ -148,7 +148,7 @@ std::string events_of_key(const std::string& key) {
 void place_key(const HistOptions& options, RunOptions& run) {
   if (!run.where.empty() || !run.inputs.empty()) return;
   const Where named = Where::now(options.key);
-  const bool like_a_field = named.is(Where::Kind::trace_dat) && options.key.find_first_of("./") == std::string::npos;
+  const bool like_a_field = named.is_file() && options.key.find_first_of("./") == std::string::npos;
   if (named.is_recorded() && !like_a_field)
     throw UsageError{
         in_quotes(options.key) +
@@ -159,7 +159,7 @@ void place_key(const HistOptions& options, RunOptions& run) {
   const auto patterns = EventPatterns::parse(events);
   const auto known = kernel_events();
   if (!patterns || !known || patterns->empty()) return;
-  if (std::all_of(patterns->begin(), patterns->end(), [&](const EventPattern& p) { return names_some(p, *known); }))
+  if (std::all_of(patterns->begin(), patterns->end(), [&](const EventPattern& p) { return means_kernel(p, *known); }))
     run.events = {events};
 }
 
@@ -169,7 +169,7 @@ Error without_comma(Error error, const HistOptions& options) {
     const bool like_a_key = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
     });
-    if (like_a_key && Where::now(word).is(Where::Kind::nothing))
+    if (like_a_key && Where::now(word).is_nothing())
       error.sentence += "; two keys take a comma: " + options.key + "," + word;
   }
   return error;
@@ -193,7 +193,7 @@ Error explained(Error error, const HistOptions& options, const Formats& formats)
   if (const EventPatterns patterns = patterns_or_none(events); known && !patterns.empty()) {
     const auto& all = formats.all();
     const bool here = std::any_of(all.begin(), all.end(), [&](const auto& type) { return matches(patterns, *type); });
-    if (here || !std::all_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return names_some(p, *known); }))
+    if (here || !std::all_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) { return means_kernel(p, *known); }))
       return error;
     error.sentence = in_quotes(events) + " names events of the kernel, and none that is here: " + advice(events);
     return error;

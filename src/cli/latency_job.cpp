@@ -138,7 +138,7 @@ result<RunOptions> where_of(const LatencyJob& job, RunOptions run) {
         std::any_of(patterns.begin(), patterns.end(), [](const EventPattern& p) { return p.text().rfind("libc:", 0) == 0; });
     if (!all && !of_libc && !is_recording(default_recording)) return tl::unexpected<Error>(all.error());
     const bool of_kernel = all && !of_libc && std::any_of(patterns.begin(), patterns.end(), [&](const EventPattern& p) {
-                             return names_some(p, *all);
+                             return means_kernel(p, *all);
                            });
     if (of_kernel && is_recording(default_recording))
       say("the kernel, live, until Ctrl-C or --duration; the recording in this directory takes its name: " +

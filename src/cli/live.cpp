@@ -49,10 +49,17 @@ result<void> place_events(const EventPatterns& patterns, bool only_kernel, Readi
   const auto known = kernel_events();
   const bool alone = open.where.empty();
   for (const EventPattern& pattern : patterns) {
-    if (known && (alone ? names_some(pattern, *known) : means_kernel(pattern, *known))) open.kernel.push_back(pattern.text());
+    if (known && means_kernel(pattern, *known)) open.kernel.push_back(pattern.text());
   }
   if (!alone || !open.kernel.empty()) return {};
-  if (only_kernel || !is_recording(default_recording)) return check_kernel_events(patterns);
+  if (only_kernel || !is_recording(default_recording)) {
+    for (const EventPattern& pattern : patterns)
+      if (!pattern.may_name_kernel())
+        throw UsageError{"-e " + pattern.text() +
+                         " names events of every program, and of the kernel all; name a system of the kernel's, such as "
+                         "sched:*, or what to read (WHERE)"};
+    return check_kernel_events(patterns);
+  }
   open.where = {default_recording};
   return {};
 }
@@ -165,9 +172,9 @@ void AnalysisRun::begin() {
   if (screen_) return;
   if (const std::string sentence = awaited(); !sentence.empty()) say(sentence);
   const bool unlimited = options_.duration_ns == 0 && !options_.over;
-  const auto left = [](const OpenedTrace& o) { return o.instance != nullptr && o.instance->writers() == Presence::none; };
-  if (const auto& all = trace().opened; std::all_of(all.begin(), all.end(), left) && unlimited)
-    say("no process writes to " + trace().first().where.text +
+  const auto left = [](const auto& input) { return input->has_no_writer(); };
+  if (const auto& all = trace().inputs; std::all_of(all.begin(), all.end(), left) && unlimited)
+    say("no process writes to " + trace().first().where +
         " now; waiting for one until Ctrl-C; --once: what is there, and no waiting");
   else if (unlimited && !options_.every)
     say("live, until Ctrl-C; --duration 10s ends it, --once takes what is there");

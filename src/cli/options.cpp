@@ -107,7 +107,7 @@ EventPatterns parse_events(const std::vector<std::string>& lists) {
 }
 
 std::string shown_where(const Trace& trace) {
-  return trace.opened.size() == 1 ? trace.first().where.text : "all of these";
+  return trace.inputs.size() == 1 ? trace.first().where : "all of these";
 }
 
 namespace {

@@ -52,34 +52,35 @@ std::string wall_time(u64 ns) {
 void about_clocks(const Trace& trace, plot::About& about) {
   constexpr u64 unknown = ShippedAsRecording::Machine::unknown;
   u64 worst = 0, second = 0;
-  for (const OpenedTrace& o : trace.opened) {
-    if (o.shipped == nullptr) return;
-    const u64 error = o.machine.error_ns;
-    about.facts.emplace_back("clock of " + o.machine.host, error < unknown
+  for (const auto& input : trace.inputs) {
+    const ShippedAsRecording::Machine* const machine = input->machine();
+    if (machine == nullptr) return;
+    const u64 error = machine->error_ns;
+    about.facts.emplace_back("clock of " + machine->host, error < unknown
                                                                ? "time of day ±" + format_time(static_cast<double>(error))
                                                                : "time of day, not synchronised");
     second = std::max(second, std::min(worst, error));
     worst = std::max(worst, error);
   }
-  if (trace.opened.size() < 2) return;
+  if (trace.inputs.size() < 2) return;
   about.apart_ns = worst < unknown ? worst + second : plot::About::unknown;
 }
 
-plot::Facts facts_of(const PlotOptions& options, const OpenedTrace& opened) {
+plot::Facts facts_of(const PlotOptions& options, const Input& input) {
   plot::Facts facts;
   const auto fact = [&](const char* label, std::string text) {
     if (!text.empty()) facts.emplace_back(label, std::move(text));
   };
-  if (opened.recording) {
-    const RecordingMeta& meta = *opened.recording;
+  if (input.recording() != nullptr) {
+    const RecordingMeta& meta = *input.recording();
     fact("command", joined(meta.command));
     if (meta.start_ns != 0) fact("recorded", wall_time(meta.start_ns));
     fact("clock", to_string(meta.clock.kind));
     // A trace.dat has no closing counters.
     if (meta.complete && meta.totals.written != 0) fact("books", identity(meta.totals));
     if (!meta.complete) fact("books", "the recorder did not finish: the closing counters are missing");
-  } else if (opened.instance != nullptr) {
-    fact("clock", to_string(opened.instance->clock().kind));
+  } else if (input.instance() != nullptr) {
+    fact("clock", input.clock);
     fact("live", "what was in the instance's rings when the page was made");
   }
   fact("events", options.events.empty() ? "" : joined(options.events));

@@ -204,16 +204,16 @@ result<Stat> stat_instance(const std::string& name) {
 
 result<Stat> stat_of(const std::string& name) {
   const Where where = Where::of(name);
-  if (where.is(Where::Kind::served)) return stat_served(name);
-  if (where.is(Where::Kind::recording)) return stat_recording(name);
-  if (where.is(Where::Kind::writer)) return stat_writer(name);
-  if (where.is(Where::Kind::trace_dat)) return stat_trace_dat(name);
-  if (where.is(Where::Kind::kernel)) return stat_kernel(where.dir);
-  if (where.is(Where::Kind::ctf) || where.is(Where::Kind::shipped))
+  if (where.is_served()) return stat_served(name);
+  if (where.is_recording()) return stat_recording(name);
+  if (where.is_writer()) return stat_writer(name);
+  if (where.is_file()) return stat_trace_dat(name);
+  if (where.is_kernel()) return stat_kernel(where.dir);
+  if (where.has_no_rings())
     return refuse(std::errc::invalid_argument,
                   name + " is " + where.what() +
                       ", which has events, but no counters of rings; ringside report reads them and says what is lost");
-  if (where.is(Where::Kind::nothing) && name.find('/') == std::string::npos && find_command(name))
+  if (where.is_nothing() && name.find('/') == std::string::npos && find_command(name))
     return refuse(std::errc::no_such_file_or_directory,
                   "there is no instance or recording " + name + ", but a command: ringside record " + name +
                       " records it, ringside syscalls " + name + " counts its system calls");

@@ -64,7 +64,7 @@ result<Pairs::Options> pair_in(const Trace& trace) {
     pair.by = "start/__syscall_nr";
   } else {
     return refuse(std::errc::no_such_file_or_directory,
-                  trace.first().where.text +
+                  trace.first().where +
                       " has no events of system calls, or only their beginnings or ends; record both: ringside record -e " +
                       raw_events + " -- COMMAND");
   }

@@ -288,7 +288,7 @@ result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const Ker
                                                  const std::vector<KernelEvent>& known, bool has_program) {
   std::vector<std::string> watched;
   for (const EventPattern& pattern : wanted.events) {
-    if (names_some(pattern, known)) watched.push_back(pattern.text());
+    if (means_kernel(pattern, known)) watched.push_back(pattern.text());
   }
   if (!wanted.events.empty() || kernel == nullptr) return watched;
   Formats formats;
@@ -371,7 +371,7 @@ void check_events_of(const Wanted& wanted, const TriggerOptions& options, const 
   }
   for (const EventPattern& pattern : wanted.events) {
     const std::string& text = pattern.text();
-    if (names_some(pattern, known)) continue;
+    if (means_kernel(pattern, known)) continue;
     if (std::any_of(declared.begin(), declared.end(), [&](const EventInfo& e) { return pattern.matches(e.system, e.name); }))
       continue;
     const size_t colon = text.find(':');

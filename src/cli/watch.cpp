@@ -552,7 +552,7 @@ void set_latency(WatchOptions& options) {
     // The kernel, if these are its events.
     const auto all = kernel_events();
     for (const EventPattern& pattern : parse_events(events_of(pairs))) {
-      if (all && names_some(pattern, *all)) options.run.events.push_back(pattern.text());
+      if (all && means_kernel(pattern, *all)) options.run.events.push_back(pattern.text());
     }
   }
   options.query.latency = std::move(pairs);

@@ -134,7 +134,7 @@ result<std::vector<FieldPlace>> Consumer::find_field(std::string_view event, std
   if (!places.empty()) return places;
   if (without == nullptr)
     return refuse(std::errc::invalid_argument, "there is no event " + in_quotes(event) + " in " +
-                                                   state_->trace().first().where.text + ", but " +
+                                                   state_->trace().first().where + ", but " +
                                                    event_list(state_->trace().formats));
   std::string all;
   for (const auto& field : without->fields()) all += (all.empty() ? "" : ", ") + field.name;

@@ -322,9 +322,10 @@ void Reading::tell() {
 // As their recorders counted them; 0: one of the WHEREs does not say.
 u64 Reading::recorded_events() const {
   u64 events = 0;
-  for (const OpenedTrace& o : trace_.opened) {
-    if (!o.where.is(Where::Kind::recording) || !o.recording || !o.recording->keeps_all()) return 0;
-    for (const RecordedRing& ring : o.recording->rings) events += ring.events;
+  for (const auto& input : trace_.inputs) {
+    const std::optional<u64> own = input->recorded_events();
+    if (!own) return 0;
+    events += *own;
   }
   return following_ ? 0 : events;
 }
@@ -370,7 +371,7 @@ std::vector<std::string> Reading::found_doubts() const {
   };
   drop({too_late});
   if (!found.empty()) drop(trace_.timeline.problems());
-  for (const OpenedTrace& o : trace_.opened) drop(o.doubts);
+  for (const auto& input : trace_.inputs) drop(input->doubts);
   return found;
 }
 
@@ -378,7 +379,7 @@ u32 push_down(const Filter& filter, const Trace& trace) {
   TracefsInstance* const kernel = trace.tracefs();
   u32 pushed = 0;
   for (const auto& type : trace.formats.all()) {
-    const u32 first = trace.opened.back().ids + kernel_ids;
+    const u32 first = trace.inputs.back()->origin.ids + kernel_ids;
     if (kernel == nullptr || type->id < first || type->id >= first + kernel_ids || !filter.kernel_may(*type)) continue;
     // A kernel that does not understand the filter refuses it, and lets everything through.
     pushed += kernel->write(("events/" + type->system + "/" + type->name + "/filter").c_str(), filter.text()).has_value();

@@ -3,58 +3,24 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "consumer/ctf.hpp"
-#include "consumer/shipped.hpp"
-#include "consumer/where.hpp"
+#include "consumer/input.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
-#include "instance/instance.hpp"
-#include "kernel/kernel_source.hpp"
-#include "kernel/tracefs_instance.hpp"
-#include "remote/process.hpp"
-#include "source/get_reader_served.hpp"
-#include "source/recording.hpp"
-#include "timeline/merge.hpp"
 
 namespace ringside {
 
-// One of them.
-struct OpenedTrace {
-  Where where;
-  std::shared_ptr<CtfAsRecording> ctf{};     // then there is a recording, too
-  std::shared_ptr<ShippedAsRecording> shipped{};  // the same
-  ShippedAsRecording::Machine machine{};          // that it is of
-  std::optional<RecordingMeta> recording{};  // for a trace.dat its clock; else one of these:
-  std::unique_ptr<Instance> instance{};
-  std::unique_ptr<TracefsInstance> kernel{};
-  std::unique_ptr<remote::Process> remote{};
-  std::shared_ptr<ServedConnection> server{};
-  std::string clock{};  // its name
-  std::string boot{};   // of the machine; empty: unknown
-  u32 ids = 0;          // added to the numbers of its events
-  Timeline::Origin origin{};
-  std::vector<std::unique_ptr<Source>> sources{};  // until the timeline takes them
-  std::set<std::pair<u32, i32>> rings{};   // of an instance: those that have a source, by number or CPU, and owner
-  std::vector<std::string> doubts{};       // why more may be missing than is known
-  u64 threads_seen = 0;
-  size_t events_seen = 0;  // of a server's
-};
-
 struct Trace {
-  std::vector<OpenedTrace>
-      opened;  // at least one, the kernel's live events last; in front of the timeline, whose sources must go first
+  std::vector<std::unique_ptr<Input>> inputs;  // at least one, the kernel's live events last; they outlive the timeline's sources
   Formats formats;
   Tasks tasks;
   Timeline timeline;
   std::vector<std::string> notices;  // remarks for the user; nothing is wrong
 
   // Commands that take one WHERE use this one.
-  const OpenedTrace& first() const { return opened.front(); }
+  const Input& first() const { return *inputs.front(); }
 
   // From now on later events are read, too, in order: the timeline's next() returns false while it waits. See Timeline.
   void follow(u64 look_ahead_ns);
@@ -80,12 +46,15 @@ struct Trace {
   bool live() const;       // any of them may still be written to
   bool has_only_just_begun() const;  // one of them writes nothing until it is opened
   bool consumes() const;             // what was read cannot be read once more: one of them gives each event once
-  TracefsInstance* tracefs() const { return opened.back().kernel.get(); }  // of the kernel's live events; null: there are none
+  TracefsInstance* tracefs() const { return inputs.back()->tracefs(); }  // of the kernel's live events; null: there are none
   // Names of the kernel's threads: those that it has seen of late (it keeps some 128).
   void learn_names();
   bool learn_name(i32 tid);  // of one that lives, or that the kernel has seen of late; false: it is unknown
   // From now on events tell the names of the kernel's threads. Returns the numbers of those that nothing else asked for.
   std::vector<u32> tell_names();
+
+ private:
+  bool any(bool (Input::*is)() const) const;
 };
 
 // DIR, FILE.dat or INSTANCE, or the socket of an external writer, any number of them (if none, and no events of the kernel: the

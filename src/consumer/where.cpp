@@ -29,10 +29,10 @@ Where Where::now(const std::string& text) {
   const auto is_instance = [&] { return Instance::open(text).has_value(); };
   const bool is_path = text.find('/') != std::string::npos;
   if (!is_path && is_instance()) return {text, Kind::instance};
-  if (is_recording(text)) return {text, Kind::recording};
+  if (ringside::is_recording(text)) return {text, Kind::recording};
   struct stat st {};
   const bool exists = ::stat(text.c_str(), &st) == 0;
-  if (exists && S_ISSOCK(st.st_mode)) return {text, is_instances_own(text) || is_served(text) ? Kind::served : Kind::writer};
+  if (exists && S_ISSOCK(st.st_mode)) return {text, is_instances_own(text) || ringside::is_served(text) ? Kind::served : Kind::writer};
   if (exists && S_ISREG(st.st_mode)) return {text, Kind::trace_dat};
   if (is_path && is_instance()) return {text, Kind::instance};
   std::string dir = find_kernel_instance(text);
@@ -42,7 +42,7 @@ Where Where::now(const std::string& text) {
 
 Where Where::of(const std::string& text) {
   Where where = now(text);
-  if (!where.is(Kind::nothing) || text == default_recording) return where;
+  if (!where.is_nothing() || text == default_recording) return where;
   if (::access(text.c_str(), F_OK) != 0) await_instance(text);
   if (Instance::open(text)) where.kind = Kind::instance;  // there by now
   return where;

@@ -28,10 +28,14 @@ struct Where {
 
   static Where of(const std::string& text);   // waits for an instance that is not there: await_instance()
   static Where now(const std::string& text);  // does not: for words that may mean something else
-  bool is(Kind wanted) const { return kind == wanted; }
-  bool is_recorded() const {  // a recording, a file or a server's: nothing live
-    return is(Kind::recording) || is(Kind::trace_dat) || is(Kind::ctf) || is(Kind::shipped);
-  }
+  bool is_nothing() const { return kind == Kind::nothing; }
+  bool is_recording() const { return kind == Kind::recording; }
+  bool is_file() const { return kind == Kind::trace_dat; }
+  bool is_served() const { return kind == Kind::served; }
+  bool is_writer() const { return kind == Kind::writer; }
+  bool is_kernel() const { return kind == Kind::kernel; }
+  bool has_no_rings() const { return kind == Kind::ctf || kind == Kind::shipped; }     // events, but no counters of rings
+  bool is_recorded() const { return is_recording() || is_file() || has_no_rings(); }  // nothing live
   const char* what() const;  // "an instance", ...
 
   // Why an instance of the kernel's cannot be read by this name.

@@ -44,7 +44,8 @@ result<std::string> tracefs_dir();
 // All events that can be enabled, as available_events lists them.
 result<std::vector<KernelEvent>> kernel_events();
 bool names_some(const EventPattern& pattern, const std::vector<KernelEvent>& known);
-// The same, where the pattern may mean the program's events alone.
+// Whose events a pattern names, where it does not say: the kernel's, if it has such an event and the pattern does not fit the
+// events of every program. The one place that decides it; options that are for the kernel alone ask names_some().
 bool means_kernel(const EventPattern& pattern, const std::vector<KernelEvent>& known);
 
 // id, system, name and format text of one event, also of an `ftrace` one (print, raw_data, ...).

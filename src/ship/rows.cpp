@@ -327,7 +327,7 @@ result<std::optional<Batch>> PartRows::symbols(u64& hash) {
 
 result<void> PartRows::tell_losses(const Reading& reading, const Use& use) {
   const Missing missing = reading.missing(0);
-  const RecordingMeta& meta = *reading.trace().first().recording;
+  const RecordingMeta& meta = *reading.trace().first().recording();
   const i64 from = start_ns_, to = static_cast<i64>(std::max(meta.stop_ns, meta.start_ns));
   if (missing.refused != missing.off) losses_.push_back({0, "", "refused", from, to, missing.refused - missing.off});
   if (missing.off != 0) losses_.push_back({0, "", "recording off", from, to, missing.off});

@@ -1,0 +1,32 @@
+#include "consumer/input.hpp"
+
+#include "consumer/shipped_input.hpp"
+#include "consumer/trace.hpp"
+#include "sys/try.hpp"
+
+namespace ringside {
+
+void add_events(Trace& trace, const Input& of, const std::vector<EventInfo>& events) {
+  for (const EventInfo& e : events) {
+    const u32 number = of.origin.ids + e.number();
+    if (trace.formats.find(number) == nullptr) trace.formats.add(number, e.system, e.name, e.format);
+  }
+}
+
+result<std::vector<std::unique_ptr<Input>>> inputs_of(const Where& where) {
+  std::vector<std::unique_ptr<Input>> inputs;
+  switch (where.kind) {
+    case Where::Kind::recording: inputs.push_back(recording_input(where.text)); break;
+    case Where::Kind::ctf: inputs.push_back(ctf_input(where.text)); break;
+    case Where::Kind::shipped: return shipped_inputs(where.text);
+    case Where::Kind::writer: inputs.push_back(writer_input(where.text)); break;
+    case Where::Kind::trace_dat: inputs.push_back(trace_dat_input(where.text)); break;
+    case Where::Kind::served: inputs.push_back(served_input(where.text)); break;
+    case Where::Kind::kernel: return tl::unexpected<Error>(where.not_to_be_read());
+    case Where::Kind::instance:
+    case Where::Kind::nothing: inputs.push_back(instance_input(where.text)); break;
+  }
+  return inputs;
+}
+
+}  // namespace ringside

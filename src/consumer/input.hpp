@@ -1,0 +1,82 @@
+// What can be read: a recording, a trace.dat, a CTF trace, what was shipped to a server, an instance, the rings that
+// `ringside serve` hands out, an external writer, the live kernel. What comes next is one file, and a line in input.cpp.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "consumer/shipped.hpp"
+#include "consumer/where.hpp"
+#include "instance/instance.hpp"
+#include "kernel/kernel_source.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "source/recording.hpp"
+#include "timeline/merge.hpp"
+
+namespace ringside {
+
+struct Trace;
+
+class Input {
+ public:
+  explicit Input(std::string named) : where(std::move(named)) {}
+  virtual ~Input() = default;
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  // Opens it: what its events and threads mean goes to the trace, its rings to `sources`.
+  virtual result<void> open(Trace& trace) = 0;
+  // Another one, for another thread; what was converted or fetched for this one is not made again.
+  virtual std::unique_ptr<Input> another() const = 0;
+  // Before open(), for what has to be fetched first. alone: no other input is read with it. tallied: counts are enough.
+  virtual result<void> fetch(bool /*alone*/, const Tallied* /*tallied*/) { return {}; }
+  // Of a recording that this process writes: takes over what was added to its description.
+  virtual void grow(Trace& /*trace*/, const RecordingMeta& /*now*/) {}
+
+  // Facts, once it is open.
+  virtual ClockInfo own_clock() const = 0;
+  virtual const RecordingMeta* recording() const { return nullptr; }  // what its recorder has written; of a trace.dat the clock
+  virtual std::optional<u64> recorded_events() const { return std::nullopt; }  // as its recorder counted them, if it did
+  virtual const ShippedAsRecording::Machine* machine() const { return nullptr; }  // its times are that machine's times of day
+  virtual bool tallied() const { return false; }  // each record stands for a number of events (ShippedAsRecording::times_of)
+  virtual Instance* instance() const { return nullptr; }
+  virtual TracefsInstance* tracefs() const { return nullptr; }  // the kernel's live events
+  virtual void add_missing(Missing& all) const { all.doubts.insert(all.doubts.end(), doubts.begin(), doubts.end()); }
+
+  // Its life.
+  virtual bool live() const { return false; }              // it may still be written to
+  virtual bool may_get_rings() const { return false; }     // look_for_rings() may find more
+  virtual void look_for_rings(Trace& /*trace*/) {}         // opens those that are new, into the timeline
+  virtual bool begins_when_opened() const { return false; }  // its writer writes nothing before
+  virtual bool consumes() const { return begins_when_opened(); }  // it gives each event once
+  virtual bool has_no_writer() const { return false; }     // nobody writes to it now; another one may come
+  virtual void patience(std::chrono::nanoseconds /*most*/) {}  // how long it may be waited for
+  // Sources that begin anew, whatever has been read; nothing is consumed. None: it cannot be opened again.
+  virtual std::vector<std::unique_ptr<Source>> open_again() const { return {}; }
+
+  std::string where;                                // as it was given
+  std::string clock{};                              // its name
+  std::string boot{};                               // of the machine; empty: unknown
+  Timeline::Origin origin{};                        // origin.ids is added to the numbers of its events
+  std::vector<std::unique_ptr<Source>> sources{};   // until the timeline takes them
+  std::vector<std::string> doubts{};                // why more may be missing than is known
+};
+
+// input.cpp: what a WHERE names; a place on a server may have several machines.
+result<std::vector<std::unique_ptr<Input>>> inputs_of(const Where& where);
+// Each kind has its file.
+std::unique_ptr<Input> recording_input(const std::string& dir);
+std::unique_ptr<Input> ctf_input(const std::string& dir);
+std::unique_ptr<Input> trace_dat_input(const std::string& file);
+std::unique_ptr<Input> instance_input(const std::string& name);
+std::unique_ptr<Input> served_input(const std::string& socket);
+std::unique_ptr<Input> writer_input(const std::string& socket);
+std::unique_ptr<Input> kernel_input(EventPatterns patterns, const KernelChoice& choice, const TracefsOptions& make);
+std::unique_ptr<Input> growing_input(const std::string& dir);  // one that this process writes: grow() brings all of it
+
+// For their files.
+void add_events(Trace& trace, const Input& of, const std::vector<EventInfo>& events);
+
+}  // namespace ringside

@@ -1,0 +1,215 @@
+// Programs that write now: an instance, the rings that a server hands out of one, an external writer.
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "consumer/input.hpp"
+#include "consumer/trace.hpp"
+#include "export/units.hpp"
+#include "remote/process.hpp"
+#include "source/get_reader_served.hpp"
+#include "sys/sys.hpp"
+#include "sys/try.hpp"
+
+namespace ringside {
+namespace {
+
+// Opens the rings that are new among `names`. open(ring): its source.
+class ComingRings {
+ public:
+  template <class Open>
+  void add(Trace& trace, const Input& of, const std::vector<RingName>& names, const Open& open) {
+    for (const RingName& name : names) {
+      trace.tasks.add(name, of.origin.ids);
+      // A CPU's ring that was moved aside is open already under the CPU's number. A ring that fails is noted, too, so it is
+      // reported once.
+      if (!known_.insert({name.place(), name.cpu >= 0 ? name.tid : 0}).second) continue;
+      if (auto source = open(name.ring))
+        trace.timeline.add(std::move(*source), of.origin);
+      else
+        trace.timeline.add_problem(source.error().sentence + "; its events are not here");
+    }
+  }
+
+ private:
+  std::set<std::pair<u32, i32>> known_;  // by number or CPU, and owner
+};
+
+class InstanceInput : public Input {
+ public:
+  using Input::Input;
+  result<void> open(Trace& trace) override;
+  std::unique_ptr<Input> another() const override { return instance_input(where); }
+  ClockInfo own_clock() const override { return instance_->clock(); }
+  Instance* instance() const override { return instance_.get(); }
+  bool live() const override { return true; }
+  bool may_get_rings() const override { return true; }
+  bool has_no_writer() const override { return instance_->writers() == Presence::none; }
+  void look_for_rings(Trace& trace) override;
+  void add_missing(Missing& all) const override;
+  std::vector<std::unique_ptr<Source>> open_again() const override;
+
+ private:
+  result<void> why_not(const Error& error) const;
+  std::unique_ptr<Instance> instance_;
+  ComingRings rings_;
+  u64 threads_seen_ = 0;
+};
+
+// Does it name events of the kernel?
+bool is_event(const std::string& text) {
+  const auto patterns = EventPatterns::parse(text);
+  if (!patterns) return false;
+  const auto known = kernel_events();
+  return known && std::any_of(patterns->begin(), patterns->end(), [&](const auto& p) { return means_kernel(p, *known); });
+}
+
+result<void> InstanceInput::why_not(const Error& error) const {
+  std::error_code none;
+  if (std::filesystem::is_directory(where, none))
+    return refuse(std::errc::invalid_argument,
+                  where + " is neither a recording (it has no meta.json) nor an instance (" + error.sentence + ")");
+  if (where == default_recording) {
+    const auto names = Instance::list();
+    return refuse(std::errc::no_such_file_or_directory,
+                  "there is no recording ./" + where + "; make one with: ringside record -- COMMAND" +
+                      (names.empty() ? "" : "; or name an instance: " + short_list(names)));
+  }
+  if (std::filesystem::exists(where, none))
+    return refuse(std::errc::invalid_argument, where + " is neither a recording nor a trace.dat nor an instance");
+  if (error.code == std::errc::no_such_file_or_directory && where.find('/') == std::string::npos)
+    return refuse(std::errc::no_such_file_or_directory,
+                  "there is no recording, trace.dat or instance " + where +
+                      (is_event(where) ? "; an event of this name is chosen by -e " + where : Instance::where_else(where)));
+  return tl::unexpected<Error>(error);
+}
+
+result<void> InstanceInput::open(Trace& trace) {
+  auto opened = Instance::open(where);
+  if (!opened) return why_not(opened.error());
+  instance_ = std::move(*opened);
+  trace.tasks.are_here();
+  clock = to_string(instance_->clock().kind);
+  boot = sys::boot_id();
+  return {};
+}
+
+void InstanceInput::look_for_rings(Trace& trace) {
+  add_events(trace, *this, instance_->events());
+  if (const u64 seen = instance_->threads_seen(); seen != threads_seen_) {
+    threads_seen_ = seen;
+    for (const RingName& thread : instance_->threads()) trace.tasks.add(thread, origin.ids);
+  }
+  rings_.add(trace, *this, instance_->ring_names(), [&](u32 ring) { return instance_->peek(ring); });
+}
+
+void InstanceInput::add_missing(Missing& all) const {
+  Input::add_missing(all);
+  const PastTotals past = instance_->past();
+  all.off += instance_->refused_off();
+  all.refused += instance_->refused() + past.dropped + past.commit_overrun;
+  for (const RingInfo& ring : instance_->rings()) {
+    all.refused += ring.counters.dropped + ring.counters.commit_overrun;
+    if (!ring.problem.empty()) all.doubts.push_back(ring.problem);
+  }
+}
+
+std::vector<std::unique_ptr<Source>> InstanceInput::open_again() const {
+  std::vector<std::unique_ptr<Source>> again;
+  for (const RingName& name : instance_->ring_names()) {
+    if (auto source = instance_->peek(name.ring)) again.push_back(std::move(*source));
+  }
+  return again;
+}
+
+// The rings follow with the first look_for_rings().
+class ServedInput : public Input {
+ public:
+  using Input::Input;
+  result<void> open(Trace& /*trace*/) override {
+    server_ = RS_TRY(ServedConnection::connect(where));
+    clock = to_string(server_->clock().kind);
+    boot = sys::boot_id();
+    return {};
+  }
+  std::unique_ptr<Input> another() const override { return served_input(where); }
+  ClockInfo own_clock() const override { return server_->clock(); }
+  bool live() const override { return true; }
+  bool may_get_rings() const override { return !server_->gone(); }
+  bool consumes() const override { return true; }
+  void look_for_rings(Trace& trace) override {
+    if (const auto names = ask(trace))
+      rings_.add(trace, *this, *names, [&](u32 ring) { return served_source(server_, ring); });
+    else
+      trace.timeline.add_problem(names.error().sentence);
+  }
+  void add_missing(Missing& all) const override {
+    Input::add_missing(all);
+    if (const auto refused = this->refused()) all.refused += *refused;
+    else all.doubts.push_back(refused.error().sentence);
+  }
+
+ private:
+  result<std::vector<RingName>> ask(Trace& trace) {
+    RS_TRY(server_->greet());
+    if (server_->hello().nr_events != events_seen_) {
+      const auto events = RS_TRY(served_events(*server_));
+      add_events(trace, *this, events);
+      events_seen_ = events.size();
+    }
+    return served_rings(*server_);
+  }
+  // Events that never came into a ring. A ring that is not open here is among the problems.
+  result<u64> refused() const {
+    const Counters past = RS_TRY(server_->counters(std::nullopt));
+    u64 refused = past.dropped + past.commit_overrun;
+    for (const RingName& name : RS_TRY(served_rings(*server_)))
+      if (const auto ring = server_->counters(name.ring)) refused += ring->dropped + ring->commit_overrun;
+    return refused;
+  }
+
+  std::shared_ptr<ServedConnection> server_;
+  ComingRings rings_;
+  size_t events_seen_ = 0;
+};
+
+class WriterInput : public Input {
+ public:
+  using Input::Input;
+  result<void> open(Trace& trace) override {
+    remote::Process::Options make;
+    make.buffer.size = 4 << 20;
+    make.buffer.subbuf_size = 16384;
+    make.buffer.clock = clock_info_ = calibrate(best_clock());
+    process_ = RS_TRY(remote::Process::attach(where, make));
+    add_events(trace, *this, process_->events());
+    auto source = RS_TRY(process_->buffer().source(0));
+    trace.tasks.add(source->name());
+    sources.push_back(std::move(source));
+    clock = to_string(clock_info_.kind);
+    boot = sys::boot_id();
+    return process_->enable(true);
+  }
+  std::unique_ptr<Input> another() const override { return writer_input(where); }
+  ClockInfo own_clock() const override { return clock_info_; }
+  bool live() const override { return true; }
+  bool begins_when_opened() const override { return true; }
+  void patience(std::chrono::nanoseconds most) override { process_->patience(most); }
+  void add_missing(Missing& all) const override {
+    Input::add_missing(all);
+    all.refused += process_->buffer().refused();
+    all.refused_at_least = all.refused_at_least || !process_->buffer().refused_is_exact();
+  }
+
+ private:
+  std::unique_ptr<remote::Process> process_;
+  ClockInfo clock_info_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Input> instance_input(const std::string& name) { return std::make_unique<InstanceInput>(name); }
+std::unique_ptr<Input> served_input(const std::string& socket) { return std::make_unique<ServedInput>(socket); }
+std::unique_ptr<Input> writer_input(const std::string& socket) { return std::make_unique<WriterInput>(socket); }
+
+}  // namespace ringside

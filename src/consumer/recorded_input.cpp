@@ -1,0 +1,127 @@
+#include "consumer/recorded_input.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "consumer/ctf.hpp"
+#include "consumer/trace.hpp"
+#include "export/units.hpp"
+#include "sys/beneath.hpp"
+#include "sys/try.hpp"
+
+namespace ringside {
+
+// Some MiB, which most commands do not need.
+void RecordedInput::load_names(Trace& trace, const std::string& dir) {
+  const auto at = std::make_shared<sys::Fd>(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!*at || faccessat(at->get(), "kallsyms", F_OK, AT_SYMLINK_NOFOLLOW) != 0) return;
+  trace.formats.symbols().load_later([at] { return sys::read_beneath(at->get(), "kallsyms").value_or(""); });
+}
+
+result<void> RecordedInput::open_in(Trace& trace, const std::string& dir) {
+  auto meta = RS_TRY(RecordingMeta::read(dir));
+  doubts = meta.missing.doubts;
+  std::vector<std::string> problems;
+  auto rings = RS_TRY(open_recording(dir, meta, &problems));
+  for (std::string& problem : problems) trace.timeline.add_problem(std::move(problem));
+  if (!meta.complete) doubts.emplace_back(recorder_did_not_finish);
+  for (std::string& doubt : doubts) trace.notices.push_back(doubt = where + ": " + doubt);
+  if (const Removed gone = meta.removed(); gone.events != 0)
+    trace.notices.push_back(where + " begins later than its recording did: " + format_count(gone.events) +
+                            " older events went, as --max-size " + format_size(meta.max_size) + " wanted");
+  if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
+  add_events(trace, *this, meta.events);
+  for (const RecordedRing& ring : meta.rings) {
+    if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, origin.ids);
+  }
+  for (const RingName& thread : meta.threads) trace.tasks.add_recorded(thread, origin.ids);
+  if (names_idle()) trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  load_names(trace, dir);
+  sources = std::move(rings);
+  clock = to_string(meta.clock.kind);
+  boot = meta.boot;
+  meta_ = std::move(meta);
+  return {};
+}
+
+std::optional<u64> RecordedInput::recorded_events() const {
+  if (!meta_ || !meta_->keeps_all()) return std::nullopt;
+  u64 events = 0;
+  for (const RecordedRing& ring : meta_->rings) events += ring.events;
+  return events;
+}
+
+void RecordedInput::add_missing(Missing& all) const {
+  Input::add_missing(all);
+  if (!meta_) return;
+  all.refused += meta_->missing.refused;
+  all.unrecorded += meta_->missing.unrecorded;
+  all.refused_at_least = all.refused_at_least || meta_->missing.refused_at_least;
+  all.off += meta_->missing.off;
+}
+
+std::vector<std::unique_ptr<Source>> RecordedInput::open_again_in(const std::string& dir) const {
+  auto again = meta_ ? open_recording(dir, *meta_) : result<std::vector<std::unique_ptr<Source>>>();
+  return again ? std::move(*again) : std::vector<std::unique_ptr<Source>>();
+}
+
+namespace {
+
+class CtfInput : public RecordedInput {
+ public:
+  explicit CtfInput(const std::string& dir, std::shared_ptr<CtfAsRecording> converted = nullptr)
+      : RecordedInput(dir), converted_(std::move(converted)) {}
+  result<void> open(Trace& trace) override {
+    if (converted_ == nullptr) converted_ = RS_TRY(CtfAsRecording::convert(where));
+    return open_in(trace, converted_->recording());
+  }
+  std::unique_ptr<Input> another() const override { return std::make_unique<CtfInput>(where, converted_); }
+  std::optional<u64> recorded_events() const override { return std::nullopt; }
+  std::vector<std::unique_ptr<Source>> open_again() const override { return {}; }
+
+ private:
+  bool names_idle() const override { return false; }
+  std::shared_ptr<CtfAsRecording> converted_;
+};
+
+class GrowingInput : public RecordedInput {
+ public:
+  using RecordedInput::RecordedInput;
+  result<void> open(Trace& trace) override {
+    if (auto texts = read_kept(where, "printk_formats")) trace.formats.add_strings(*texts);
+    load_names(trace, where);
+    trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+    return {};
+  }
+  void grow(Trace& trace, const RecordingMeta& now) override;
+
+ private:
+  std::set<std::pair<u32, bool>> rings_;  // those that have a source: number, the kernel's
+};
+
+void GrowingInput::grow(Trace& trace, const RecordingMeta& now) {
+  const bool same = meta_ && meta_->events.size() == now.events.size() && meta_->threads.size() == now.threads.size() &&
+                    meta_->rings.size() == now.rings.size() && meta_->complete == now.complete;
+  if (same) return;
+  clock = to_string(now.clock.kind);
+  boot = now.boot;
+  add_events(trace, *this, now.events);
+  for (const RecordedRing& ring : now.rings) {
+    if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, origin.ids);
+    if (rings_.insert({ring.name.ring, ring.name.kernel}).second)
+      trace.timeline.add(std::make_unique<GrowingSource>(where, ring, now.clock));
+  }
+  for (const RingName& thread : now.threads) trace.tasks.add_recorded(thread, origin.ids);
+  doubts = now.missing.doubts;
+  meta_ = now;
+}
+
+}  // namespace
+
+std::unique_ptr<Input> recording_input(const std::string& dir) { return std::make_unique<RecordedInput>(dir); }
+std::unique_ptr<Input> ctf_input(const std::string& dir) { return std::make_unique<CtfInput>(dir); }
+std::unique_ptr<Input> growing_input(const std::string& dir) { return std::make_unique<GrowingInput>(dir); }
+
+}  // namespace ringside

@@ -1,0 +1,29 @@
+// A recording as an input: what a directory with a meta.json has, and what is converted or fetched into one.
+#pragma once
+#include <optional>
+
+#include "consumer/input.hpp"
+
+namespace ringside {
+
+class RecordedInput : public Input {
+ public:
+  using Input::Input;
+  result<void> open(Trace& trace) override { return open_in(trace, where); }
+  std::unique_ptr<Input> another() const override { return recording_input(where); }
+  ClockInfo own_clock() const override { return meta_ ? meta_->clock : ClockInfo{}; }
+  const RecordingMeta* recording() const override { return meta_ ? &*meta_ : nullptr; }
+  std::optional<u64> recorded_events() const override;
+  void add_missing(Missing& all) const override;
+  std::vector<std::unique_ptr<Source>> open_again() const override { return open_again_in(where); }
+
+ protected:
+  result<void> open_in(Trace& trace, const std::string& dir);
+  std::vector<std::unique_ptr<Source>> open_again_in(const std::string& dir) const;
+  static void load_names(Trace& trace, const std::string& dir);  // the kernel's
+  virtual bool names_idle() const { return true; }               // its events may tell no thread 0
+
+  std::optional<RecordingMeta> meta_{};
+};
+
+}  // namespace ringside

@@ -1,0 +1,46 @@
+#include "consumer/shipped_input.hpp"
+
+#include "consumer/recorded_input.hpp"
+#include "consumer/trace.hpp"
+#include "sys/try.hpp"
+
+namespace ringside {
+namespace {
+
+class ShippedInput : public RecordedInput {
+ public:
+  ShippedInput(const std::string& place, ShippedAsRecording::Machine machine,
+               std::shared_ptr<ShippedAsRecording> fetched = nullptr)
+      : RecordedInput(place), machine_(std::move(machine)), fetched_(std::move(fetched)) {}
+  // The times of one boot of one machine are those of its own recordings.
+  result<void> fetch(bool alone, const Tallied* tallied) override {
+    const auto times = alone ? ShippedAsRecording::Times::mono : ShippedAsRecording::Times::wall;
+    fetched_ = RS_TRY(ShippedAsRecording::read(RS_TRY(ShippedAsRecording::Place::parse(where)), machine_, times, tallied));
+    return {};
+  }
+  result<void> open(Trace& trace) override {
+    RS_TRY(open_in(trace, fetched_->recording()));
+    for (const std::string& remark : fetched_->remarks()) trace.notices.push_back(machine_.host + ": " + remark);
+    return {};
+  }
+  std::unique_ptr<Input> another() const override { return std::make_unique<ShippedInput>(where, machine_, fetched_); }
+  const ShippedAsRecording::Machine* machine() const override { return &machine_; }
+  bool tallied() const override { return fetched_->tallied(); }
+  std::optional<u64> recorded_events() const override { return std::nullopt; }
+  std::vector<std::unique_ptr<Source>> open_again() const override { return open_again_in(fetched_->recording()); }
+
+ private:
+  ShippedAsRecording::Machine machine_;
+  std::shared_ptr<ShippedAsRecording> fetched_;
+};
+
+}  // namespace
+
+result<std::vector<std::unique_ptr<Input>>> shipped_inputs(const std::string& place) {
+  std::vector<std::unique_ptr<Input>> inputs;
+  for (auto& machine : RS_TRY(ShippedAsRecording::machines(RS_TRY(ShippedAsRecording::Place::parse(place)))))
+    inputs.push_back(std::make_unique<ShippedInput>(place, std::move(machine)));
+  return inputs;
+}
+
+}  // namespace ringside

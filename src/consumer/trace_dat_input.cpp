@@ -1,0 +1,75 @@
+#include <sys/stat.h>
+
+#include <ctime>
+#include <optional>
+
+#include "consumer/input.hpp"
+#include "consumer/trace.hpp"
+#include "source/trace_dat_file.hpp"
+#include "sys/sys.hpp"
+#include "sys/text.hpp"
+#include "sys/try.hpp"
+
+namespace ringside {
+namespace {
+
+class TraceDatInput : public Input {
+ public:
+  using Input::Input;
+  result<void> open(Trace& trace) override;
+  std::unique_ptr<Input> another() const override { return trace_dat_input(where); }
+  ClockInfo own_clock() const override { return meta_.clock; }
+  const RecordingMeta* recording() const override { return &meta_; }
+  void add_missing(Missing& all) const override {
+    Input::add_missing(all);
+    all.refused += meta_.missing.refused;
+    all.unrecorded += meta_.missing.unrecorded;
+  }
+  std::vector<std::unique_ptr<Source>> open_again() const override {
+    auto again = open_trace_dat(where);
+    return again ? std::move(again->rings) : std::vector<std::unique_ptr<Source>>();
+  }
+
+ private:
+  bool is_of_this_boot() const;
+  RecordingMeta meta_{};
+};
+
+result<void> TraceDatInput::open(Trace& trace) {
+  auto dat = RS_TRY(open_trace_dat(where));
+  if (dat.rings.empty() && !dat.problems.empty())
+    return refuse(std::errc::bad_message, dat.problems.front() + "; no events are left to read");
+  for (const std::string& problem : dat.problems) trace.notices.push_back(problem);
+  doubts = std::move(dat.problems);
+  for (const std::string& doubt : dat.missing.doubts)
+    trace.notices.push_back(doubts.emplace_back(where + ": " + sys::printable(doubt)));
+  trace.formats.add_strings(dat.printk_formats);
+  add_events(trace, *this, dat.events);
+  for (const RingName& thread : dat.threads) trace.tasks.add_recorded(thread, origin.ids);
+  trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
+  if (!dat.kallsyms.empty()) trace.formats.symbols().load(std::move(dat.kallsyms));
+  sources = std::move(dat.rings);
+  meta_.clock = dat.clock;
+  meta_.complete = true;
+  meta_.missing.refused = dat.missing.refused;
+  meta_.missing.unrecorded = dat.missing.unrecorded;
+  clock = dat.clock.kind == ClockKind::mono ? dat.clock_name : to_string(dat.clock.kind);
+  if (!dat.unshifted && is_of_this_boot()) boot = sys::boot_id();
+  return {};
+}
+
+// The file does not say which machine it was made on. If it was changed since this machine started, assume this one; a guest's
+// times are its host's by now.
+bool TraceDatInput::is_of_this_boot() const {
+  struct stat st {};
+  timespec wall{}, up{};
+  clock_gettime(CLOCK_REALTIME, &wall);
+  clock_gettime(CLOCK_BOOTTIME, &up);
+  return stat(where.c_str(), &st) == 0 && st.st_mtim.tv_sec > wall.tv_sec - up.tv_sec;
+}
+
+}  // namespace
+
+std::unique_ptr<Input> trace_dat_input(const std::string& file) { return std::make_unique<TraceDatInput>(file); }
+
+}  // namespace ringside
