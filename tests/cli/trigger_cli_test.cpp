@@ -63,6 +63,20 @@ TEST_F(TriggerCli, TheCLibrarysCalls) {
   EXPECT_TRUE(fs::exists(dir + "/after"));  // the command was not disturbed
 }
 
+// "*:*" names what the program has, also where the kernel could be asked: no event of the kernel meets it.
+TEST_F(TriggerCli, APatternOfEveryProgramIsNotTheKernels) {
+  ASSERT_EQ(ringside("record -q -i web -o made --duration 1ms").code, 0);
+  ASSERT_EQ(run("RINGSIDE_INSTANCE=web " RINGSIDE_BUILD_DIR "/tests/many_threads 1 100").code, 0);
+  const Outcome quiet = ringside("trigger '*:*' -i web --duration 300ms");
+  EXPECT_EQ(quiet.code, 4) << quiet.err;
+  EXPECT_FALSE(says(quiet, "triggered by: ")) << quiet.err;
+  for (const char* command : {"top", "hist event", "watch --batch"}) {
+    const Outcome o = ringside(std::string(command) + " -e '*:*' --duration 300ms");
+    EXPECT_EQ(o.code, 2) << command << o.out << o.err;
+    EXPECT_TRUE(says(o, "names events of every program, and of the kernel all")) << command << o.err;
+  }
+}
+
 // Another party's instance goes on while --exec runs, and every place is looked at before the command begins.
 TEST_F(TriggerCli, WhatItDoesNotOwn) {
   ASSERT_EQ(ringside("record -q -i web -o made -- true").code, 0);
