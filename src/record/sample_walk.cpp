@@ -131,7 +131,11 @@ std::optional<FrameRow> SampleWalk::File::row(u64 offset, Budget& budget) const 
   return std::nullopt;
 }
 
-SampleWalk::SampleWalk(std::function<u64()> now) : now_(std::move(now)), none_(std::make_shared<File>(File{0, "", "", 0, true})) {
+SampleWalk::SampleWalk(std::function<u64()> now, u64 patience_ns)
+    : aside_([mounts = mounts_] { mounts->forget(); }),
+      now_(std::move(now)),
+      patience_(patience_ns),
+      none_(std::make_shared<File>(File{0, "", "", 0, true})) {
   sys::guard_mappings();
 }
 SampleWalk::~SampleWalk() = default;
@@ -172,26 +176,48 @@ std::shared_ptr<SampleWalk::File> SampleWalk::file_of(i32 pid, const std::string
   return files_[key] = std::make_shared<File>(File{pid, path, build_id, inode});
 }
 
-// The process may have another root than this one; when it is gone, its file is most likely still here. False: later.
-bool SampleWalk::look_at(File& file) {
-  if (file.looked_at) return true;
-  if (!budget().step(of_a_file)) return false;
-  file.looked_at = true;
-  if (mapped_ + largest_table > most_mapped) forget_files();
-  if (file.path == "[vdso]") {
-    file.read_vdso();
-  } else {
+// What the thread that looks at a file has, whether anybody still waits for it or not.
+struct SampleWalk::Look {
+  File file;
+  Budget budget;
+  u64 most;  // bytes
+  std::shared_ptr<Mounts> mounts;
+  bool later = false;  // the budget was spent before the file was known
+
+  // The process may have another root than this one; when it is gone, its file is most likely still here.
+  void run() {
     for (const i32 root : {file.pid, 0}) {
-      const auto fd = open_judged(file.path, {.pid = root});
-      if (fd && (!file.build_id.empty() || has_inode(fd->get(), file.inode))) file.read(fd->get(), budget(), std::min(largest_table, most_mapped - mapped_));
-      if (file.tables.header != nullptr) break;
+      const auto fd = open_judged(file.path, {.pid = root, .mounts = mounts.get(), .budget = &budget});
+      if (!fd && fd.error().code == std::errc::resource_unavailable_try_again) later = true;
+      if (fd && (!file.build_id.empty() || has_inode(fd->get(), file.inode))) file.read(fd->get(), budget, most);
+      if (file.tables.header != nullptr || later) break;
       file.code.clear();
     }
   }
+};
+
+// False: later.
+bool SampleWalk::look_at(File& file) {
+  if (file.looked_at) return true;
+  if (aside_.busy() || !budget().step(of_a_file)) return false;
+  if (mapped_ + largest_table > most_mapped) forget_files();
+  bool done = true;
+  if (file.path == "[vdso]") {
+    file.read_vdso();
+  } else {
+    const auto look = std::make_shared<Look>(
+        Look{{file.pid, file.path, file.build_id, file.inode}, budget(), std::min(largest_table, most_mapped - mapped_), mounts_});
+    done = aside_.run([look] { look->run(); }, patience_);
+    if (done) budget_ = look->budget;
+    if (done && look->later) return false;
+    if (done) file = std::move(look->file);
+    if (!done) patience_ /= 2, ++skipped_.files;
+  }
+  file.looked_at = true;
   mapped_ += file.bytes.size();
   // The next process may have a file of this name that can be read.
   if (file.tables.header == nullptr) unreadable_.push_back(key_of(file.build_id, file.inode, file.path));
-  return true;
+  return done;
 }
 
 void SampleWalk::fork(i32 parent, i32 child) {
@@ -228,14 +254,18 @@ void SampleWalk::map(i32 pid, const Place& place, std::string_view path, std::st
 }
 
 const FrameRow* SampleWalk::row_at(const Maps& maps, u64 address) {
+  later_ = false;
   auto at = maps.upper_bound(address);
   if (at == maps.begin()) return nullptr;
   const Map& map = (--at)->second;
-  if (address >= map.place.end || !look_at(*map.file) || map.file->tables.header == nullptr) return nullptr;
+  if (address >= map.place.end) return nullptr;
+  later_ = !look_at(*map.file);
+  if (later_ || map.file->tables.header == nullptr) return nullptr;
   const std::pair<const File*, u64> key{map.file.get(), address - map.place.start + map.place.offset};
   if (const auto known = rows_.find(key); known != rows_.end()) return known->second ? &*known->second : nullptr;
   const std::optional<FrameRow> row = map.file->row(key.second, budget());
-  if (budget().steps() == 0) return nullptr;  // it is looked up again in the next second
+  later_ = budget().steps() == 0;
+  if (later_) return nullptr;  // it is looked up again in the next second
   const auto& kept = rows_[key] = row;
   return kept ? &*kept : nullptr;
 }
@@ -253,7 +283,7 @@ StackEnd SampleWalk::frames(const PerfRecord& sample, size_t most, std::vector<u
     if (count == most) return StackEnd::depth;
     out.push_back(r.pc + (exact && count != 0 ? 1 : 0));
     const FrameRow* const row = row_at(maps, r.pc - (exact ? 0 : 1));
-    if (budget().steps() == 0 && row == nullptr) {
+    if (std::exchange(later_, false)) {
       ++skipped_.stacks;
       return StackEnd::no_table;
     }

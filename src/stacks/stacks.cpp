@@ -1,6 +1,7 @@
 #include "stacks/stacks.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 
 namespace ringside {
@@ -115,7 +116,7 @@ void Stacks::learn_map(const TraceRecord& record, const RingName& ring) {
   const auto pid = static_cast<i32>(number("pid"));
   const auto process = tasks_.key(pid, ring);
   const u64 start = number("start"), size = number("size"), offset = number("file_offset");
-  const std::string path = text("path");
+  const std::string path = text("path").substr(0, PATH_MAX);  // many addresses show it; no file has a longer one
   // The number by which this machine knows it, for /tmp/perf-PID.map.
   const i32 seen = tasks_.seen(pid, ring);
   if (size == 0) {
