@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sys/budget.hpp"
+
 namespace ringside {
 
 class StackTexts {
@@ -22,7 +24,7 @@ class StackTexts {
   // " => function+0x1d/0x40" and a line end for each function, as in the kernel's file `trace`.
   virtual void append_lines(u32 stack, fmt::memory_buffer& out) = 0;
 
-  // Asked before the names of an event's stack are written, with their bytes: 256 MiB, and 16 KiB for each event. Events of a few
+  // Asked before the names of an event's stack are written, with their bytes: a reading's, and 16 KiB for each event. Events of a few
   // bytes may all have one stack of a thousand long names. False: `no_room` stands there, and it is counted.
   bool may_write(u64 bytes) {
     room_ += of_an_event;
@@ -38,7 +40,7 @@ class StackTexts {
 
  private:
   static constexpr u64 of_an_event = u64{16} << 10;
-  u64 room_ = u64{256} << 20, beyond_ = 0;
+  u64 room_ = Budget().bytes(), beyond_ = 0;
 };
 
 }  // namespace ringside

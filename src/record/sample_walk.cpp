@@ -21,6 +21,7 @@ constexpr size_t most_files = 8192, most_rows = 1 << 17, most_maps = 1 << 20;  /
 constexpr u64 most_of_a_frame = u64{8} << 20;
 // Of a second: some 200 ms, and what libelf keeps of the files that it looks at.
 constexpr u64 second = 1'000'000'000, bytes_of_a_second = u64{64} << 20, steps_of_a_second = 20'000'000;
+constexpr u64 least_patience = 10'000'000;  // ns
 constexpr u64 of_a_file = 20'000, of_a_row = 50, of_a_map = 20;  // steps
 
 struct ElfEnd {
@@ -201,23 +202,26 @@ bool SampleWalk::look_at(File& file) {
   if (file.looked_at) return true;
   if (aside_.busy() || !budget().step(of_a_file)) return false;
   if (mapped_ + largest_table > most_mapped) forget_files();
-  bool done = true;
   if (file.path == "[vdso]") {
     file.read_vdso();
   } else {
     const auto look = std::make_shared<Look>(
         Look{{file.pid, file.path, file.build_id, file.inode}, budget(), std::min(largest_table, most_mapped - mapped_), mounts_});
-    done = aside_.run([look] { look->run(); }, patience_);
-    if (done) budget_ = look->budget;
-    if (done && look->later) return false;
-    if (done) file = std::move(look->file);
-    if (!done) patience_ /= 2, ++skipped_.files;
+    const bool done = aside_.run([look] { look->run(); }, patience_);
+    if (!done) {
+      patience_ = std::max(patience_ / 2, least_patience);
+      ++skipped_.files;
+      return false;
+    }
+    budget_ = look->budget;
+    if (look->later) return false;
+    file = std::move(look->file);
   }
   file.looked_at = true;
   mapped_ += file.bytes.size();
   // The next process may have a file of this name that can be read.
   if (file.tables.header == nullptr) unreadable_.push_back(key_of(file.build_id, file.inode, file.path));
-  return done;
+  return true;
 }
 
 void SampleWalk::fork(i32 parent, i32 child) {

@@ -270,7 +270,7 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    return refuse(std::errc::bad_message, path + " cannot be understood: " + e.what());
+    return refuse(std::errc::bad_message, path + " cannot be understood: " + sys::shown_name(e.what()));
   }
 }
 

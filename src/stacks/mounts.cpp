@@ -50,8 +50,7 @@ bool is_same(int a, int b) {
   return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-// Whether this process's user namespace owns the mount namespace: who mounts there without the rights of this user namespace
-// mounts in one of its own.
+// Whether this process's user namespace owns the mount namespace: then only those with rights in this one mount there.
 bool is_owned(const sys::Fd& space) {
   const sys::Fd owner(ioctl(space.get(), NS_GET_USERNS)), own(::open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC));
   return owner && own && is_same(owner.get(), own.get());
@@ -64,18 +63,20 @@ result<void> Mounts::refresh(List& list, i32 pid, Budget* budget) {
   const std::string name = "/proc/" + (pid != 0 ? std::to_string(pid) : "self");
   const sys::Fd process(::open(name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat st {};
-  if (!process || fstatat(process.get(), "ns/mnt", &st, 0) != 0) return fail(errno, "cannot see the mounts of " + name);
+  if ((!process || fstatat(process.get(), "ns/mnt", &st, 0) != 0) && pid != 0)
+    return fail(errno, "cannot see the mounts of " + name);
   pollfd changed{list.file.get(), POLLPRI, 0};
   if (list.file && list.space == st.st_ino && ::poll(&changed, 1, 0) == 0) return {};
   list = {};
   sys::Fd file(openat(process.get(), "mountinfo", O_RDONLY | O_CLOEXEC));
   const sys::Fd space(openat(process.get(), "ns/mnt", O_RDONLY | O_CLOEXEC));
+  if (!file && pid == 0) return {};  // nothing is listed
   if (!file || (pid != 0 && !space)) return fail(errno, "cannot read the mounts of " + name);
   list.trusted = pid == 0 || is_owned(space);
   list.file = std::move(file);
+  list.space = st.st_ino;
   const auto done = read(list, pid, budget);
   if (!done) list = {};
-  else list.space = st.st_ino;
   return done;
 }
 
@@ -83,12 +84,13 @@ result<void> Mounts::read(List& list, i32 pid, Budget* budget) {
   ++read_;
   std::string text;
   std::vector<char> part(size_t{1} << 16);
-  for (u64 all = 0; pid == 0 || all < most_bytes;) {
-    const ssize_t n = ::read(list.file.get(), part.data(), part.size());
+  for (u64 all = 0; pid == 0 || all < most_;) {
+    const u64 wanted = pid == 0 ? part.size() : std::min(part.size(), most_ - all);
+    const ssize_t n = ::read(list.file.get(), part.data(), wanted);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail(errno, "cannot read the mounts of a process");
     if (n == 0) break;
-    const u64 counted = std::min(static_cast<u64>(n), most_bytes - std::min(all, most_bytes));
+    const u64 counted = std::min(static_cast<u64>(n), most_ - std::min(all, most_));  // this process's own are root's
     if (budget != nullptr && !budget->step(counted)) return fail(EAGAIN, "there is no time left for the mounts of a process");
     all += static_cast<u64>(n);
     text.append(part.data(), static_cast<size_t>(n));

@@ -32,6 +32,8 @@ class Mounts {
  public:
   static constexpr u64 most_bytes = u64{4} << 20;  // of another process's list: some 30,000 mounts
 
+  explicit Mounts(u64 most = most_bytes) : most_(most) {}
+
   // pid 0: in this process's list alone. An error: the budget has no room for a list (EAGAIN), or there is none.
   result<const Mount*> find(i32 pid, u64 id, Budget* budget);
   // Whether `place` is a mount on the mount `parent`, in the lists that were read.
@@ -51,6 +53,7 @@ class Mounts {
   result<void> read(List& list, i32 pid, Budget* budget);
   static const Mount* find(const List& list, u64 id);
 
+  u64 most_;
   List own_;
   std::map<i32, List> others_;
   u64 read_ = 0;
