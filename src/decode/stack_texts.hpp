@@ -24,8 +24,8 @@ class StackTexts {
   // " => function+0x1d/0x40" and a line end for each function, as in the kernel's file `trace`.
   virtual void append_lines(u32 stack, fmt::memory_buffer& out) = 0;
 
-  // Asked before the names of an event's stack are written, with their bytes: a reading's, and 16 KiB for each event. Events of a few
-  // bytes may all have one stack of a thousand long names. False: `no_room` stands there, and it is counted.
+  // Asked before the names of an event's stack are written, with their bytes: a reading's, and 16 KiB for each event. Events of
+  // a few bytes may all have one stack of a thousand long names. False: `no_room` stands there, and it is counted.
   bool may_write(u64 bytes) {
     room_ += of_an_event;
     beyond_ += bytes > room_ ? 1 : 0;

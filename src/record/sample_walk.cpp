@@ -21,7 +21,7 @@ constexpr size_t most_files = 8192, most_rows = 1 << 17, most_maps = 1 << 20;  /
 constexpr u64 most_of_a_frame = u64{8} << 20;
 // Of a second: some 200 ms, and what libelf keeps of the files that it looks at.
 constexpr u64 second = 1'000'000'000, bytes_of_a_second = u64{64} << 20, steps_of_a_second = 20'000'000;
-constexpr u64 least_patience = 10'000'000;  // ns
+constexpr u64 least_patience = 10'000'000;                       // ns
 constexpr u64 of_a_file = 20'000, of_a_row = 50, of_a_map = 20;  // steps
 
 struct ElfEnd {
@@ -59,7 +59,7 @@ struct SampleWalk::File {
   };
   i32 pid;  // of the first process that mapped it
   std::string path, build_id;
-  u64 inode = 0;  // as the kernel saw it; 0: unknown
+  u64 inode = 0;           // as the kernel saw it; 0: unknown
   bool looked_at = false;  // at the first sample in it
   sys::Region bytes{};
   FrameTables tables{};  // header null: it has none
@@ -165,7 +165,8 @@ void SampleWalk::forget_files() {
   rows_.clear();
 }
 
-std::shared_ptr<SampleWalk::File> SampleWalk::file_of(i32 pid, const std::string& path, const std::string& build_id, u64 inode) {
+std::shared_ptr<SampleWalk::File> SampleWalk::file_of(i32 pid, const std::string& path, const std::string& build_id,
+                                                      u64 inode) {
   const std::string key = key_of(build_id, inode, path);
   if (const auto known = files_.find(key); known != files_.end()) return known->second;
   if (path != "[vdso]" && (path.empty() || path[0] != '/' || path.starts_with("//"))) return none_;
@@ -205,8 +206,8 @@ bool SampleWalk::look_at(File& file) {
   if (file.path == "[vdso]") {
     file.read_vdso();
   } else {
-    const auto look = std::make_shared<Look>(
-        Look{{file.pid, file.path, file.build_id, file.inode}, budget(), std::min(largest_table, most_mapped - mapped_), mounts_});
+    const auto look = std::make_shared<Look>(Look{
+        {file.pid, file.path, file.build_id, file.inode}, budget(), std::min(largest_table, most_mapped - mapped_), mounts_});
     const bool done = aside_.run([look] { look->run(); }, patience_);
     if (!done) {
       patience_ = std::max(patience_ / 2, least_patience);

@@ -73,7 +73,7 @@ class SampleWalk {
   std::function<u64()> now_;
   u64 patience_;
   bool later_ = false;  // the last row is missing because its file was not looked at in time
-  u64 begin_ = 0;  // of the second
+  u64 begin_ = 0;       // of the second
   Budget budget_{0, 0};
   Skipped skipped_;
   std::unordered_map<i32, std::shared_ptr<Maps>> processes_;

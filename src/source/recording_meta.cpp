@@ -36,8 +36,9 @@ json name_json(const RingName& n) {
 }
 
 RingName name_from(const json& j) {
-  RingName n{j.at("ring").get<u32>(), j.at("pid").get<i32>(), j.at("tid").get<i32>(), sys::kept_name(j.at("task").get<std::string>()),
-             sys::kept_name(j.at("process").get<std::string>()), j.value("kernel", false), {}, std::max(j.value("cpu", -1), -1)};
+  const auto name = [&](const char* of) { return sys::kept_name(j.at(of).get<std::string>()); };
+  RingName n{j.at("ring").get<u32>(), j.at("pid").get<i32>(),   j.at("tid").get<i32>(), name("task"),
+             name("process"),         j.value("kernel", false), {},                     std::max(j.value("cpu", -1), -1)};
   n.cgroup = sys::kept_name(j.value("cgroup", ""));
   n.elsewhere.tid = j.value("ns_tid", 0);
   n.elsewhere.pid = j.value("ns_pid", 0);

@@ -29,7 +29,8 @@ namespace {
 bool has_checksum(int fd, GElf_Word wanted, Judging& judging) {
   struct stat st {};
   char head[SELFMAG];
-  if (fstat(fd, &st) != 0 || pread(fd, head, sizeof head, 0) != SELFMAG || std::memcmp(head, ELFMAG, SELFMAG) != 0) return false;
+  if (fstat(fd, &st) != 0 || pread(fd, head, sizeof head, 0) != SELFMAG || std::memcmp(head, ELFMAG, SELFMAG) != 0)
+    return false;
   judging.budget.grow(st);
   if (!judging.budget.step(static_cast<u64>(st.st_size) / 8)) {
     judging.left_out = true;
@@ -189,7 +190,8 @@ bool may_open_split(Dwfl_Module* module, Dwarf_Die& skeleton, Judging& judging) 
   for (const std::string& path : {file + ".dwp", (beside / name).string(), (beside / folder / name).string()}) {
     const auto fd = open_judged(path, {.lasting = true});
     if (fd ? !inflates_too_far(fd->get(), judging) : fd.error().code == std::errc::no_such_file_or_directory) continue;
-    if (!fd && judging.doubt.empty()) judging.doubt = fd.error().sentence + "; inlined functions and lines of " + file + " may be missing";
+    if (!fd && judging.doubt.empty())
+      judging.doubt = fd.error().sentence + "; inlined functions and lines of " + file + " may be missing";
     return false;
   }
   return true;

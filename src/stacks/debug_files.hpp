@@ -1,5 +1,6 @@
-// Where the debugging information of a file is: beside it, installed by its build ID, at servers, in an alternate file (dwz), in
-// files of split units. All of them are a stranger's, so each is judged before libdw gets it, and libdw opens none by a name.
+// Where the debugging information of a file is: beside it, installed by its build ID, at servers, in an alternate file (dwz),
+// in files of split units. All of them are a stranger's, so each is judged before libdw gets it, and libdw opens none by a
+// name.
 #pragma once
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>

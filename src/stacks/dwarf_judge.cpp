@@ -13,7 +13,7 @@ namespace {
 // What libdw (0.188 to 0.192) keeps, rounded up.
 constexpr u64 of_a_unit = 1024, of_an_abbreviation_byte = 16, of_a_line_byte = 128, of_a_file = 64;
 constexpr u64 most_attributes = 4096;
-constexpr u64 of_a_step = 256;  // bytes of a text, which are passed over to find what stands behind it
+constexpr u64 of_a_step = 256;        // bytes of a text, which are passed over to find what stands behind it
 constexpr u64 longest_shared = 4096;  // of names that many may share: the longest path
 
 struct DwarfReader {
@@ -48,7 +48,7 @@ struct DwarfReader {
     }
     return fail(), 0;
   }
-  u64 text() {  // its length
+  u64 text() {                                                                                          // its length
     const auto* const zero = at != end ? static_cast<const u8*>(std::memchr(at, 0, left())) : nullptr;  // at may be null
     if (zero == nullptr) return fail(), 0;
     const auto length = static_cast<u64>(zero - at);

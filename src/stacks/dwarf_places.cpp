@@ -14,7 +14,7 @@
 namespace ringside::elf {
 namespace {
 
-constexpr u32 deepest = 64;  // nested entries
+constexpr u32 deepest = 64;   // nested entries
 constexpr u32 most_hops = 8;  // from an entry to the one that it is an instance of
 
 const char* text_of(Dwarf_Die& die, std::initializer_list<unsigned> attributes) {
@@ -156,6 +156,7 @@ void DwarfPlaces::add_functions(Dwarf_Die& parent, std::vector<Range>& out, u32 
 
 bool DwarfPlaces::has_address(Dwarf_Die& die, u64 address) {
   bool found = false;
+  if (!budget_.step(judge_.weight(die.cu))) return false;
   each_range(die, [&](u64 begin, u64 end) { found = found || (address >= begin && address < end); });
   return found;
 }
@@ -216,6 +217,5 @@ bool DwarfPlaces::at(u64 address, std::vector<ElfPlace>& out) {
   }
   return !out.empty() && !out.back().inlined;
 }
-
 
 }  // namespace ringside::elf

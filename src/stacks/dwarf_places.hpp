@@ -1,5 +1,5 @@
-// What debugging information says of an address: its function, the functions inlined there, file and line. Two indexes stand over
-// libdw, whose search is linear: the code of the units, the functions of a unit.
+// What debugging information says of an address: its function, the functions inlined there, file and line. Two indexes stand
+// over libdw, whose search is linear: the code of the units, the functions of a unit.
 #pragma once
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
@@ -89,9 +89,9 @@ class DwarfPlaces {
   SymbolNames& symbol_names_;
   std::vector<Range> units_;  // the units' code
   std::vector<Unit> unit_dies_;
-  std::vector<Scope> scopes_{{}};                              // 0: none
-  std::unordered_map<const void*, u32> scope_of_function_;     // of those that have no linkage name, by entry
-  std::unordered_map<const void*, std::string> names_;         // by entry
+  std::vector<Scope> scopes_{{}};                           // 0: none
+  std::unordered_map<const void*, u32> scope_of_function_;  // of those that have no linkage name, by entry
+  std::unordered_map<const void*, std::string> names_;      // by entry
 };
 
 }  // namespace ringside::elf

@@ -99,9 +99,10 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
   if (dwarf != nullptr) alternate = elf::set_alternate(module, dwarf, judging);
   read_symbols();
   if (fit != ElfFit::whole || judging.left_out)
-    judging.doubt = path +
-                    ": its debugging information would take more memory or time than a file of its size may; its functions have "
-                    "the names of symbols, without lines and inlined functions";
+    judging.doubt =
+        path +
+        ": its debugging information would take more memory or time than a file of its size may; its functions have "
+        "the names of symbols, without lines and inlined functions";
   if (dwarf == nullptr) return {};
   places.emplace(judging, names);
   places->read(module, dwarf);

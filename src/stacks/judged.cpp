@@ -22,10 +22,10 @@ namespace {
 // File systems that keep what programs write, on disks, in memory, on servers: opening a file to read acts on none of them.
 constexpr u32 ordinary[] = {
     EXT4_SUPER_MAGIC,  // also ext2 and ext3
-    XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC, RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC, SQUASHFS_MAGIC,
-    EROFS_SUPER_MAGIC_V1, ISOFS_SUPER_MAGIC, UDF_SUPER_MAGIC, MSDOS_SUPER_MAGIC, EXFAT_SUPER_MAGIC, NILFS_SUPER_MAGIC,
-    REISERFS_SUPER_MAGIC, CRAMFS_MAGIC, JFFS2_SUPER_MAGIC, ECRYPTFS_SUPER_MAGIC, NFS_SUPER_MAGIC, CIFS_SUPER_MAGIC,
-    SMB2_SUPER_MAGIC, V9FS_MAGIC, CEPH_SUPER_MAGIC, AFS_FS_MAGIC,
+    XFS_SUPER_MAGIC,   BTRFS_SUPER_MAGIC,    F2FS_SUPER_MAGIC,  TMPFS_MAGIC,       RAMFS_MAGIC,          OVERLAYFS_SUPER_MAGIC,
+    SQUASHFS_MAGIC,    EROFS_SUPER_MAGIC_V1, ISOFS_SUPER_MAGIC, UDF_SUPER_MAGIC,   MSDOS_SUPER_MAGIC,    EXFAT_SUPER_MAGIC,
+    NILFS_SUPER_MAGIC, REISERFS_SUPER_MAGIC, CRAMFS_MAGIC,      JFFS2_SUPER_MAGIC, ECRYPTFS_SUPER_MAGIC, NFS_SUPER_MAGIC,
+    CIFS_SUPER_MAGIC,  SMB2_SUPER_MAGIC,     V9FS_MAGIC,        CEPH_SUPER_MAGIC,  AFS_FS_MAGIC,
     0xCA451A4E,  // bcachefs
     0x2FC12FC1,  // ZFS
     0x3153464A,  // JFS
@@ -49,9 +49,9 @@ bool is_ours(uid_t user) { return user == 0 || user == geteuid(); }
 // By name, for a mount namespace of another user: only these ask neither another file system nor a program. In a user namespace
 // anybody may mount overlayfs over FUSE, and what is asked of it is asked of the FUSE below, with the rights of its mounter.
 constexpr std::string_view at_the_bottom[] = {
-    "ext2", "ext3",     "ext4",     "xfs",  "btrfs",   "f2fs",   "tmpfs", "ramfs", "squashfs", "erofs", "iso9660", "udf",  "vfat",
-    "msdos", "exfat",   "nilfs2",   "cramfs", "jffs2", "nfs",    "nfs4",  "cifs",  "smb3",     "9p",    "ceph",    "afs",  "bcachefs",
-    "zfs",  "jfs",      "ntfs3",    "hfsplus", "romfs", "ubifs", "lustre", "gpfs", "reiserfs", "vboxsf"};
+    "ext2", "ext3",     "ext4",  "xfs",    "btrfs",  "f2fs",    "tmpfs", "ramfs", "squashfs", "erofs", "iso9660",  "udf",
+    "vfat", "msdos",    "exfat", "nilfs2", "cramfs", "jffs2",   "nfs",   "nfs4",  "cifs",     "smb3",  "9p",       "ceph",
+    "afs",  "bcachefs", "zfs",   "jfs",    "ntfs3",  "hfsplus", "romfs", "ubifs", "lustre",   "gpfs",  "reiserfs", "vboxsf"};
 
 class Walk {
  public:

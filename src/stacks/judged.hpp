@@ -13,8 +13,8 @@
 // FUSE answers from a program, so only that of root or of this user is asked anything, and never this project's own mount,
 // whose files act as tracefs's do. Anybody is root in a user namespace of their own, and mounts FUSE and overlayfs there. So a
 // mount counts as root's only if this process's list has it, or one of a mount namespace that this user namespace owns; in
-// another one only file systems that ask no other are asked. autofs mounts what it is asked for, so only what it has mounted is entered. A symlink counts
-// only if root or this user made it, and never on procfs, which is no ordinary file system.
+// another one only file systems that ask no other are asked. autofs mounts what it is asked for, so only what it has mounted is
+// entered. A symlink counts only if root or this user made it, and never on procfs, which is no ordinary file system.
 #pragma once
 #include "stacks/mounts.hpp"
 

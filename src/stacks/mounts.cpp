@@ -46,7 +46,8 @@ Mount mount_of(std::string_view line, bool trusted) {
 }
 
 bool is_same(int a, int b) {
-  struct stat one {}, other {};
+  struct stat one {
+  }, other{};
   return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 

@@ -68,8 +68,10 @@ std::vector<std::string> Stacks::remarks() const {
   say(cut_, "different stack is cut off: its outermost calls could not be followed (record --depth); it shows [cut off]",
       "different stacks are cut off: their outermost calls could not be followed (record --depth); they show [cut off]");
   say(names_.unnamed(), "address has no name; it shows as FILE+OFFSET", "addresses have no names; they show as FILE+OFFSET");
-  say(beyond(), "event's stack is not written: the stacks of all would be far longer than the trace; it shows as " + std::string(no_room),
-      "events' stacks are not written: the stacks of all would be far longer than the trace; they show as " + std::string(no_room));
+  say(beyond(),
+      "event's stack is not written: the stacks of all would be far longer than the trace; it shows as " + std::string(no_room),
+      "events' stacks are not written: the stacks of all would be far longer than the trace; they show as " +
+          std::string(no_room));
   say(refused_, "event's stack had no room and counts as none", "events' stacks had no room and count as none");
   say(maps_.refused(), "map of code had no room", "maps of code had no room");
   say(conflicts_, "stack event has the id of another stack; the first one counts",

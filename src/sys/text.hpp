@@ -16,7 +16,8 @@ inline bool has_control(std::string_view text) {
   for (; at + 8 <= text.size(); at += 8) {
     u64 word;
     __builtin_memcpy(&word, text.data() + at, sizeof word);
-    // The highest bit of a byte: it is below 0x20, or of one that the xor makes 0. (A borrow reaches only bytes above such a one.)
+    // The highest bit of a byte: it is below 0x20, or of one that the xor makes 0. (A borrow reaches only bytes above such a
+    // one.)
     const u64 is_last = word ^ each * 0x7F;
     if ((((word - each * 0x20) & ~word) | ((is_last - each) & ~is_last)) & high) return true;
   }

@@ -1,4 +1,6 @@
 // Names of files that come from a trace: what is opened, and what is not even asked.
+#include "stacks/judged.hpp"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +21,6 @@
 #include "kernel/tracefs_instance.hpp"
 #include "record/sample_walk.hpp"
 #include "stacks/elf_names.hpp"
-#include "stacks/judged.hpp"
 #include "stacks/usdt_notes.hpp"
 
 namespace ringside::judged_test {
@@ -245,8 +246,8 @@ struct Fuse {
   }
 };
 
-// Anybody is root in a user namespace. What is asked of overlayfs there, it asks of the FUSE below, with the rights of its mounter:
-// the kernel's rule that root may not be held up by a user's FUSE does not hold. The alarm is for a failure.
+// Anybody is root in a user namespace. What is asked of overlayfs there, it asks of the FUSE below, with the rights of its
+// mounter: the kernel's rule that root may not be held up by a user's FUSE does not hold. The alarm is for a failure.
 TEST_F(Judged, NothingIsAskedOfAnOverlayInAnotherUserNamespace) {
   const OtherSpaces user(CLONE_NEWUSER | CLONE_NEWNS, [&]() -> std::string {
     if (auto problem = mounted("tmpfs", dir, ""); !problem.empty()) return problem;
@@ -277,7 +278,8 @@ TEST_F(Judged, NothingIsAskedOfAnOverlayInAnotherUserNamespace) {
   };
   EXPECT_TRUE(refused(dir + "/over/file", "in another user namespace its file system, overlay at " + dir + "/over"));
   EXPECT_TRUE(refused(dir + "/over", "in another user namespace its file system, overlay at " + dir + "/over"));
-  EXPECT_TRUE(refused(dir + "/low/file", "a user of another user namespace answers for its file system, FUSE at " + dir + "/low"));
+  EXPECT_TRUE(
+      refused(dir + "/low/file", "a user of another user namespace answers for its file system, FUSE at " + dir + "/low"));
   // A user's process may stay in this mount namespace and take the root of another one.
   EXPECT_EQ(text_of("/etc/passwd", {.pid = user.pid}), text_of("/etc/passwd")) << "other file systems are read";
 }
