@@ -39,11 +39,9 @@ TEST_F(Bombs, AListOfEverythingInTheMetadata) {
     std::filesystem::remove_all(dir + "/bomb.data");
     std::filesystem::copy(dir + "/good.data", dir + "/bomb.data");
     std::ofstream(dir + "/bomb.data/meta.json") << text;
-    for (const std::string command : {"report bomb.data --json", "flame bomb.data --folded"}) {
-      const Outcome o = bounded(command);
-      EXPECT_LT(o.code, 128) << command << ", " << text.substr(0, 100) << "\n" << o.err.substr(0, 1000);
-      EXPECT_LT(o.err.size(), 10'000u) << command;
-    }
+    const Outcome o = bounded("report bomb.data --json");  // all commands have the same code for it
+    EXPECT_LT(o.code, 128) << text.substr(0, 100) << "\n" << o.err.substr(0, 1000);
+    EXPECT_LT(o.err.size(), 10'000u);
   };
   for (const std::string list : {"rings", "threads", "events"}) {
     const auto with = [&](const std::string& one, u64 times) {
