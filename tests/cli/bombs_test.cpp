@@ -80,7 +80,7 @@ TEST_F(Bombs, FunctionsThatShareALongListOfRanges) {
 TEST_F(Bombs, ACompressedStreamInPlaceOfAProgram) {
   for (const std::string how : {"gzip -1", "bzip2 -1"}) {
     if (std::system((how + " --version >/dev/null 2>&1 </dev/null").c_str()) != 0) continue;
-    ASSERT_EQ(std::system(("head -c 300M /dev/zero | " + how + " -c > " + dir + "/bomb").c_str()), 0);
+    ASSERT_EQ(std::system(("head -c 270M /dev/zero | " + how + " -c > " + dir + "/bomb").c_str()), 0);
     record(dir + "/bomb");
     const Outcome last = in_each_command();
     EXPECT_EQ(last.code, 0) << last.err;
@@ -93,7 +93,7 @@ TEST_F(Bombs, SymbolsThatArePackedWithXz) {
   if (std::system("xz --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no xz";
   const std::string file = assemble(function("f"));
   ASSERT_EQ(std::system(("cd " + dir +
-                         " && head -c 300M /dev/zero | xz -0 -c > packed && objcopy --strip-all "
+                         " && head -c 270M /dev/zero | xz -0 -c > packed && objcopy --strip-all "
                          "--add-section .gnu_debugdata=packed bomb")
                             .c_str()),
             0);

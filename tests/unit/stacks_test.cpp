@@ -262,9 +262,11 @@ TEST(Elf, LinesWithNamesInMissingSections) {
     source
         << "\t.globl f\n\t.type f,@function\nf:\n\t.fill 64,1,0x90\n\t.size f,64\n"
            "\t.section .note.GNU-stack,\"\",@progbits\n"
-           "\t.section .debug_abbrev,\"\",@progbits\n.Labbrev:\n\t.byte 1,0x11,0, 0x11,0x01, 0x12,0x07, 0x10,0x17, 0,0,0\n"
+           "\t.section .debug_abbrev,\"\",@progbits\n.Labbrev:\n\t.byte 1,0x11,1, 0x11,0x01, 0x12,0x07, 0x10,0x17, 0,0\n"
+           "\t.byte 2,0x2e,0, 0x03,0x08, 0x11,0x01, 0x12,0x0b, 0,0, 0\n"
            "\t.section .debug_info,\"\",@progbits\n\t.4byte .Lend-.Lafter\n.Lafter:\n\t.2byte 4\n\t.4byte .Labbrev\n\t.byte 8\n"
-           "\t.byte 1\n\t.quad f\n\t.quad 64\n\t.4byte 0\n.Lend:\n\t.section .debug_line,\"\",@progbits\n";
+           "\t.byte 1\n\t.quad f\n\t.quad 64\n\t.4byte 0\n\t.byte 2\n\t.asciz \"f\"\n\t.quad f\n\t.byte "
+           "64,0\n.Lend:\n\t.section .debug_line,\"\",@progbits\n";
     if (version == 5)
       source << "\t.4byte .Lline_end-.Lline\n.Lline:\n\t.2byte 5\n\t.byte 8,0\n\t.4byte .Lprogram-.Lheader\n.Lheader:\n"
                 "\t.byte 1,1,1,-5,14,13,0,1,1,1,1,0,0,0,1,0,0,1\n"
