@@ -7,6 +7,7 @@
 #include <cstring>
 #include <ringside/base/types.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "source/trace_dat_format.hpp"
@@ -36,8 +37,17 @@ void put(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
+// Where a file is another one than `dat`.
+struct Instead {
+  u16 section = 0;  // it is `packed`, and claims to be `size` bytes
+  std::string packed{};
+  u32 size = 0;
+  std::string chunks{};  // of the first ring that has events
+  u32 count = 0;
+};
+
 // `dat`: of version 7, as `ringside export` writes it (one section of options, at the end). Each ring in chunks of two pages.
-inline std::string compressed(const std::string& dat, const std::string& by) {
+inline std::string compressed(const std::string& dat, const std::string& by, Instead instead = {}) {
   using namespace trace_dat;
   const auto sized = [&](const std::string& bytes) {
     const std::string p = packed(by, bytes);
@@ -69,7 +79,14 @@ inline std::string compressed(const std::string& dat, const std::string& by) {
       const u64 from = number_at<u64>(data, 0);
       data.clear();
       put(data, u64{out.size()});
-      out += section(id, sized(dat.substr(from + section_header_size, number_at<u64>(dat, from + 8))));
+      std::string bytes = sized(dat.substr(from + section_header_size, number_at<u64>(dat, from + 8)));
+      if (id == instead.section) {
+        bytes.clear();
+        put(bytes, static_cast<u32>(instead.packed.size()));
+        put(bytes, instead.size);
+        bytes += instead.packed;
+      }
+      out += section(id, bytes);
     } else if (id == option_buffer) {
       u64 in = 8;
       for (int names = 0; names < 2; ++names) in = data.find('\0', in) + 1;
@@ -81,9 +98,14 @@ inline std::string compressed(const std::string& dat, const std::string& by) {
         char* entry = data.data() + in + 8 + cpu * 20 + 4;
         const std::string ring = dat.substr(number_at<u64>(data, static_cast<u64>(entry - data.data())),
                                             number_at<u64>(data, static_cast<u64>(entry - data.data()) + 8));
-        const u64 chunk = u64{page} * 2, chunks = (ring.size() + chunk - 1) / chunk;
+        const u64 chunk = u64{page} * 2;
+        u64 chunks = (ring.size() + chunk - 1) / chunk;
         std::string bytes;
         for (u64 i = 0; i < chunks; ++i) bytes += sized(ring.substr(i * chunk, chunk));
+        if (chunks != 0 && instead.count != 0) {
+          bytes = std::exchange(instead.chunks, {});
+          chunks = std::exchange(instead.count, 0);
+        }
         const u64 place[2] = {out.size(), bytes.size()};  // the number of chunks in front is not counted
         std::memcpy(entry, place, sizeof place);
         put(out, static_cast<u32>(chunks));

@@ -1,6 +1,8 @@
 // ringside: record, report and look after rings. Data goes to stdout, everything else to stderr.
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -11,6 +13,7 @@
 #include "cli/command.hpp"
 #include "cli/overview.hpp"
 #include "mount/fuse/rights.hpp"
+#include "sys/budget.hpp"
 #include "sys/sys.hpp"
 #include "watch/signals.hpp"
 
@@ -41,6 +44,18 @@ void end_without_memory() {
 
 }  // namespace
 
+// How much of the usual a reading may take.
+static bool take_budget() {
+  const char* const text = ringside::sys::environment("RINGSIDE_BUDGET");
+  if (text == nullptr) return true;
+  const char* const end = text + std::strlen(text);
+  ringside::u64 percent = 0;
+  const auto [at, code] = std::from_chars(text, end, percent);
+  if (code != std::errc() || at != end || percent == 0 || percent > ringside::Budget::most_percent) return false;
+  ringside::Budget::percent = percent;
+  return true;
+}
+
 int main(int argc, char** argv) {
   using namespace ringside::cli;
   std::set_terminate(end_without_memory);
@@ -48,6 +63,10 @@ int main(int argc, char** argv) {
   std::set_new_handler(give_reserve_back);
   ringside::sys::obey_environment();
   ringside::sys::open_standard_files();
+  if (!take_budget()) {
+    std::cerr << "ringside: RINGSIDE_BUDGET is no number of percent from 1 to 10000\n";
+    return ringside::cli::exit_usage;
+  }
   ringside::mount::put_rights_aside();
   CLI::App app{"ringside: the Linux tracing ring buffer outside the kernel", "ringside"};
   app.require_subcommand(1);

@@ -16,7 +16,8 @@ constexpr const char* environment_variables =
     "program\n"
     "that uses the library writes to; one that has more rights than its caller (setuid) takes nothing from the "
     "environment.\n"
-    "NO_COLOR: no colours.\n";
+    "RINGSIDE_BUDGET: what reading names and formats may take, in percent of the usual (1 to 10000), where a message says that\n"
+    "some were left out. NO_COLOR: no colours.\n";
 constexpr const char* codes =
     "0 fine, 1 failure (also: something could not be read, or not be recorded), 2 wrong usage, 3 events lost with\n"
     "--fail-on-loss, 4 never triggered; record, syscalls: their command's code.";

@@ -130,17 +130,19 @@ bool nests_deeply(std::string_view text) {
                        [](char c) { return std::string_view("([!~?:+-*/%<>=|&^").find(c) != std::string_view::npos; }) > most;
 }
 
-// Whether thousands of fields show the same bytes of a payload.
-bool shares_bytes(const tep_event& event) {
+// Whether each event would show far more than it holds: thousands of fields have the same bytes of a payload, or long names.
+bool shows_too_much(const tep_event& event) {
   constexpr u32 most_located = 64;
+  constexpr u64 most_of_names = 8192;
   constexpr u64 most_bytes = 4 * largest_offset;
   u32 located = 0;
-  u64 bytes = 0;
+  u64 bytes = 0, names = 0;
   for (const tep_format_field* f = event.format.fields; f != nullptr; f = f->next) {
+    names += f->name != nullptr ? std::strlen(f->name) : 0;
     located += (f->flags & TEP_FIELD_IS_DYNAMIC) != 0 ? 1 : 0;
     bytes += f->size > 0 ? static_cast<u64>(f->size) : 0;
   }
-  return located > most_located || bytes > most_bytes;
+  return located > most_located || bytes > most_bytes || names > most_of_names;
 }
 
 // A handle of its own for each event: libtraceevent never forgets an event, and ids may be given anew.
@@ -152,7 +154,7 @@ void read_format(u32 id, const std::string& system, const std::string& text, For
   if (tep_parse_event(tep.get(), parsed.data(), static_cast<unsigned long>(parsed.size()), system.c_str()) != 0) return;
   tep_event* event = tep_get_first_event(tep.get());
   if (event == nullptr) return;
-  if (shares_bytes(*event)) return;
+  if (shows_too_much(*event)) return;
   to.parsed = true;
   for (const tep_format_field* f = event->format.common_fields; f != nullptr; f = f->next)
     to.has_tid = to.has_tid || (std::strcmp(f->name, "common_pid") == 0 && f->offset == 4 && f->size == 4);

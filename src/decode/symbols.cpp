@@ -4,6 +4,8 @@
 #include <charconv>
 #include <utility>
 
+#include "sys/text.hpp"
+
 namespace ringside {
 namespace {
 
@@ -48,6 +50,8 @@ void Symbols::Table::read() {
     }
     symbol.module = word(line);
     if (symbol.module.size() > 2) symbol.module = symbol.module.substr(1, symbol.module.size() - 2);
+    symbol.name = sys::cut_name(text, symbol.name);
+    symbol.module = sys::cut_name(text, symbol.module);
     if (!symbol.name.empty()) all.push_back(symbol);
   }
   // If an address has several names, the last is the function's: section marks (_stext) come before it. The kernel's own come

@@ -249,11 +249,16 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   }
   if (record.stack != 0 && formats_.stacks() != nullptr) {
     append(out, ",\"stack\":[");
-    bool first = true;
-    for (const std::string& name : formats_.stacks()->functions(record.stack)) {
-      if (!first) out.push_back(',');
-      first = false;
-      append_json_text(name, out);
+    const std::vector<std::string>& calls = formats_.stacks()->functions(record.stack);
+    u64 bytes = 0;
+    for (const std::string& name : calls) bytes += name.size() + 3;
+    if (formats_.stacks()->may_write(bytes)) {
+      for (const std::string& name : calls) {
+        if (&name != calls.data()) out.push_back(',');
+        append_json_text(name, out);
+      }
+    } else {
+      append_json_text(StackTexts::no_room, out);
     }
     out.push_back(']');
   }

@@ -7,6 +7,7 @@
 
 #include "source/source.hpp"
 #include "sys/sys.hpp"
+#include "sys/text.hpp"
 
 namespace ringside {
 
@@ -61,6 +62,7 @@ class Tasks {
   // The thread's name from now on, as the kernel's events tell it: a TID of this machine. Not `always`: only if nothing else
   // tells it.
   void rename(i32 tid, std::string_view name, bool always) {
+    name = name.substr(0, sys::longest_name);  // each event of the thread shows it
     const auto [at, fresh] = by_key_.try_emplace(tid, Task{tid, tid, "", std::string(name)});
     Task& task = at->second;
     if (fresh) task.told = true;

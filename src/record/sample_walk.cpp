@@ -21,6 +21,7 @@ constexpr size_t most_files = 8192, most_rows = 1 << 17, most_maps = 1 << 20;  /
 constexpr u64 most_of_a_frame = u64{8} << 20;
 // Of a second: some 200 ms, and what libelf keeps of the files that it looks at.
 constexpr u64 second = 1'000'000'000, bytes_of_a_second = u64{64} << 20, steps_of_a_second = 20'000'000;
+constexpr u64 least_patience = 10'000'000;                       // ns
 constexpr u64 of_a_file = 20'000, of_a_row = 50, of_a_map = 20;  // steps
 
 struct ElfEnd {
@@ -58,7 +59,7 @@ struct SampleWalk::File {
   };
   i32 pid;  // of the first process that mapped it
   std::string path, build_id;
-  u64 inode = 0;  // as the kernel saw it; 0: unknown
+  u64 inode = 0;           // as the kernel saw it; 0: unknown
   bool looked_at = false;  // at the first sample in it
   sys::Region bytes{};
   FrameTables tables{};  // header null: it has none
@@ -131,7 +132,11 @@ std::optional<FrameRow> SampleWalk::File::row(u64 offset, Budget& budget) const 
   return std::nullopt;
 }
 
-SampleWalk::SampleWalk(std::function<u64()> now) : now_(std::move(now)), none_(std::make_shared<File>(File{0, "", "", 0, true})) {
+SampleWalk::SampleWalk(std::function<u64()> now, u64 patience_ns)
+    : aside_([mounts = mounts_] { mounts->forget(); }),
+      now_(std::move(now)),
+      patience_(patience_ns),
+      none_(std::make_shared<File>(File{0, "", "", 0, true})) {
   sys::guard_mappings();
 }
 SampleWalk::~SampleWalk() = default;
@@ -160,7 +165,8 @@ void SampleWalk::forget_files() {
   rows_.clear();
 }
 
-std::shared_ptr<SampleWalk::File> SampleWalk::file_of(i32 pid, const std::string& path, const std::string& build_id, u64 inode) {
+std::shared_ptr<SampleWalk::File> SampleWalk::file_of(i32 pid, const std::string& path, const std::string& build_id,
+                                                      u64 inode) {
   const std::string key = key_of(build_id, inode, path);
   if (const auto known = files_.find(key); known != files_.end()) return known->second;
   if (path != "[vdso]" && (path.empty() || path[0] != '/' || path.starts_with("//"))) return none_;
@@ -172,22 +178,47 @@ std::shared_ptr<SampleWalk::File> SampleWalk::file_of(i32 pid, const std::string
   return files_[key] = std::make_shared<File>(File{pid, path, build_id, inode});
 }
 
-// The process may have another root than this one; when it is gone, its file is most likely still here. False: later.
+// What the thread that looks at a file has, whether anybody still waits for it or not.
+struct SampleWalk::Look {
+  File file;
+  Budget budget;
+  u64 most;  // bytes
+  std::shared_ptr<Mounts> mounts;
+  bool later = false;  // the budget was spent before the file was known
+
+  // The process may have another root than this one; when it is gone, its file is most likely still here.
+  void run() {
+    for (const i32 root : {file.pid, 0}) {
+      const auto fd = open_judged(file.path, {.pid = root, .mounts = mounts.get(), .budget = &budget});
+      if (!fd && fd.error().code == std::errc::resource_unavailable_try_again) later = true;
+      if (fd && (!file.build_id.empty() || has_inode(fd->get(), file.inode))) file.read(fd->get(), budget, most);
+      if (file.tables.header != nullptr || later) break;
+      file.code.clear();
+    }
+  }
+};
+
+// False: later.
 bool SampleWalk::look_at(File& file) {
   if (file.looked_at) return true;
-  if (!budget().step(of_a_file)) return false;
-  file.looked_at = true;
+  if (aside_.busy() || !budget().step(of_a_file)) return false;
   if (mapped_ + largest_table > most_mapped) forget_files();
   if (file.path == "[vdso]") {
     file.read_vdso();
   } else {
-    for (const i32 root : {file.pid, 0}) {
-      const auto fd = open_judged(file.path, {.pid = root});
-      if (fd && (!file.build_id.empty() || has_inode(fd->get(), file.inode))) file.read(fd->get(), budget(), std::min(largest_table, most_mapped - mapped_));
-      if (file.tables.header != nullptr) break;
-      file.code.clear();
+    const auto look = std::make_shared<Look>(Look{
+        {file.pid, file.path, file.build_id, file.inode}, budget(), std::min(largest_table, most_mapped - mapped_), mounts_});
+    const bool done = aside_.run([look] { look->run(); }, patience_);
+    if (!done) {
+      patience_ = std::max(patience_ / 2, least_patience);
+      ++skipped_.files;
+      return false;
     }
+    budget_ = look->budget;
+    if (look->later) return false;
+    file = std::move(look->file);
   }
+  file.looked_at = true;
   mapped_ += file.bytes.size();
   // The next process may have a file of this name that can be read.
   if (file.tables.header == nullptr) unreadable_.push_back(key_of(file.build_id, file.inode, file.path));
@@ -228,14 +259,18 @@ void SampleWalk::map(i32 pid, const Place& place, std::string_view path, std::st
 }
 
 const FrameRow* SampleWalk::row_at(const Maps& maps, u64 address) {
+  later_ = false;
   auto at = maps.upper_bound(address);
   if (at == maps.begin()) return nullptr;
   const Map& map = (--at)->second;
-  if (address >= map.place.end || !look_at(*map.file) || map.file->tables.header == nullptr) return nullptr;
+  if (address >= map.place.end) return nullptr;
+  later_ = !look_at(*map.file);
+  if (later_ || map.file->tables.header == nullptr) return nullptr;
   const std::pair<const File*, u64> key{map.file.get(), address - map.place.start + map.place.offset};
   if (const auto known = rows_.find(key); known != rows_.end()) return known->second ? &*known->second : nullptr;
   const std::optional<FrameRow> row = map.file->row(key.second, budget());
-  if (budget().steps() == 0) return nullptr;  // it is looked up again in the next second
+  later_ = budget().steps() == 0;
+  if (later_) return nullptr;  // it is looked up again in the next second
   const auto& kept = rows_[key] = row;
   return kept ? &*kept : nullptr;
 }
@@ -253,7 +288,7 @@ StackEnd SampleWalk::frames(const PerfRecord& sample, size_t most, std::vector<u
     if (count == most) return StackEnd::depth;
     out.push_back(r.pc + (exact && count != 0 ? 1 : 0));
     const FrameRow* const row = row_at(maps, r.pc - (exact ? 0 : 1));
-    if (budget().steps() == 0 && row == nullptr) {
+    if (std::exchange(later_, false)) {
       ++skipped_.stacks;
       return StackEnd::no_table;
     }

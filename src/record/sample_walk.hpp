@@ -6,7 +6,8 @@
 //   StackEnd end = walk.frames(sample, most, out);                // appends, innermost first
 //
 // Files and stacks are hostile: every read is bounded, and what cannot be followed ends the walk. A file with another build id
-// (or, without one, another inode) than the kernel saw is not used. Each second has a budget: a process that maps files made to take time delays nobody.
+// (or, without one, another inode) than the kernel saw is not used. Each second has a budget: a process that maps files made to
+// take time delays nobody. Files are opened on a thread of their own: a file system that never answers delays a walk once.
 #pragma once
 #include <functional>
 #include <map>
@@ -18,6 +19,8 @@
 #include <vector>
 
 #include "kernel/perf_ring.hpp"
+#include "stacks/mounts.hpp"
+#include "sys/aside.hpp"
 #include "sys/budget.hpp"
 #include "sys/sys.hpp"
 #include "writer/unwind.hpp"
@@ -36,7 +39,8 @@ class SampleWalk {
   struct Skipped {
     u64 files = 0, maps = 0, stacks = 0;
   };
-  explicit SampleWalk(std::function<u64()> now = sys::now_ns);
+  static constexpr u64 patience = 2'000'000'000;  // with a file system, in ns; half as much after each time that it was in vain
+  explicit SampleWalk(std::function<u64()> now = sys::now_ns, u64 patience_ns = patience);
   ~SampleWalk();
   void map(i32 pid, const Place& place, std::string_view path, std::string_view build_id);
   void exec(i32 pid) { exit(pid); }
@@ -47,6 +51,7 @@ class SampleWalk {
 
  private:
   struct File;
+  struct Look;
   struct Map {
     Place place;
     std::shared_ptr<File> file;
@@ -63,8 +68,12 @@ class SampleWalk {
   bool look_at(File& file);
   void forget_files();
 
+  const std::shared_ptr<Mounts> mounts_ = std::make_shared<Mounts>();  // the thread's
+  sys::Aside aside_;
   std::function<u64()> now_;
-  u64 begin_ = 0;  // of the second
+  u64 patience_;
+  bool later_ = false;  // the last row is missing because its file was not looked at in time
+  u64 begin_ = 0;       // of the second
   Budget budget_{0, 0};
   Skipped skipped_;
   std::unordered_map<i32, std::shared_ptr<Maps>> processes_;

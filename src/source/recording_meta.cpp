@@ -10,6 +10,7 @@
 #include "source/recording.hpp"
 #include "sys/beneath.hpp"
 #include "sys/json.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -35,9 +36,10 @@ json name_json(const RingName& n) {
 }
 
 RingName name_from(const json& j) {
-  RingName n{j.at("ring").get<u32>(), j.at("pid").get<i32>(), j.at("tid").get<i32>(), j.at("task").get<std::string>(),
-             j.at("process").get<std::string>(), j.value("kernel", false), {}, std::max(j.value("cpu", -1), -1)};
-  n.cgroup = j.value("cgroup", "");
+  const auto name = [&](const char* of) { return sys::kept_name(j.at(of).get<std::string>()); };
+  RingName n{j.at("ring").get<u32>(), j.at("pid").get<i32>(),   j.at("tid").get<i32>(), name("task"),
+             name("process"),         j.value("kernel", false), {},                     std::max(j.value("cpu", -1), -1)};
+  n.cgroup = sys::kept_name(j.value("cgroup", ""));
   n.elsewhere.tid = j.value("ns_tid", 0);
   n.elsewhere.pid = j.value("ns_pid", 0);
   n.elsewhere.pid_namespace = j.value("pid_namespace", u64{0});
@@ -158,8 +160,8 @@ RecordingMeta meta_from(const json& j) {
   for (const json& e : j.at("events")) {
     EventInfo info{};
     info.id = e.at("id").get<u16>();
-    info.system = e.at("system").get<std::string>();
-    info.name = e.at("name").get<std::string>();
+    info.system = sys::kept_name(e.at("system").get<std::string>());
+    info.name = sys::kept_name(e.at("name").get<std::string>());
     info.format = e.at("format").get<std::string>();
     info.enabled = e.value("enabled", true);
     info.kernel = e.value("kernel", false);
@@ -269,7 +271,7 @@ result<RecordingMeta> RecordingMeta::read(const std::string& dir) {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    return refuse(std::errc::bad_message, path + " cannot be understood: " + e.what());
+    return refuse(std::errc::bad_message, path + " cannot be understood: " + sys::shown_name(e.what()));
   }
 }
 

@@ -17,6 +17,7 @@
 #include "source/trace_dat_format.hpp"
 #include "source/trace_dat_reader.hpp"
 #include "source/trace_dat_source.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -138,7 +139,7 @@ class Parser {
 
   bool read_cpu_table(Reader& in, u32 cpus, const std::string& name) {
     Buffer buffer;
-    buffer.name = name;
+    buffer.name = sys::kept_name(name);
     buffer.page_size = page_size_;
     for (u32 cpu = 0; cpu < cpus && in.ok; ++cpu) {
       buffer.cpus.push_back(in.cpu_data(cpu));
@@ -222,7 +223,7 @@ class Parser {
   void read_buffer(Reader& in) {
     Buffer buffer;
     const auto section = in.number<u64>();
-    buffer.name = in.name();
+    buffer.name = sys::kept_name(in.name());
     buffer.clock = in.name();
     buffer.page_size = in.number<u32>();
     const auto cpus = in.number<u32>();
@@ -335,7 +336,7 @@ class Parser {
 
   void add_event(std::string_view system, std::string_view format) {
     EventInfo info;
-    info.system = system;
+    info.system = sys::kept_name(system);
     info.format = format;
     info.enabled = info.kernel = true;
     const size_t name = info.format.rfind("name: ", 0) == 0 ? 6 : std::string::npos;
@@ -344,7 +345,7 @@ class Parser {
       problem("a format of " + info.system.substr(0, 100) + " has no name or no ID and was left out");
       return;
     }
-    info.name = info.format.substr(name, info.format.find('\n') - name);
+    info.name = sys::kept_name(std::string_view(info.format).substr(name, info.format.find('\n') - name));
     const i64 number = integer_of(std::string_view(info.format).substr(id + 5));
     if (number < 0 || number > 65535)
       return problem("the event " + info.name.substr(0, 100) + " has an impossible ID and was left out");
@@ -393,7 +394,7 @@ class Parser {
       RingName thread;
       thread.kernel = true;
       thread.pid = thread.tid = static_cast<i32>(integer_of(line.substr(digits, space - digits)));
-      thread.task = thread.process = line.substr(space + 1);
+      thread.task = thread.process = sys::kept_name(line.substr(space + 1));
       out_.threads.push_back(std::move(thread));
     });
   }

@@ -26,10 +26,17 @@ struct TraceDatBytes {
   const u8* data = nullptr;
   u64 size = 0;
   std::atomic<u64> decompressed{0};  // bytes that its rings hold now
-  u64 most_decompressed() const {
+  std::atomic<u64> unpacked{0};      // that were made so far: 16 MiB of zeros take 500 bytes of a file
+  u64 most_decompressed() const { return budget().bytes(); }
+  u64 most_unpacked() const { return budget().steps() * of_a_step; }
+
+  static constexpr u64 of_a_step = 32;  // bytes that decompress in 10 ns
+
+ private:
+  Budget budget() const {
     Budget budget;
     budget.grow(size);
-    return budget.bytes();
+    return budget;
   }
 };
 

@@ -115,6 +115,9 @@ result<void> TraceDatSource::refill() {
     const Bytes bytes = in.take(packed);
     if (!in.ok) break;
     if (size > largest_chunk || !may_expand_to(compression_, bytes, size) || !resize(size)) return damaged();
+    if ((file_->unpacked += size) > file_->most_unpacked())
+      return refuse(std::errc::file_too_large,
+                    who() + "its compressed data would become far more than a file of its size may; the rest is not read");
     auto* const out = reinterpret_cast<u8*>(chunk_.data());
     if (!decompress(compression_, bytes, out, size)) return damaged();
     pages_ = {out, size};

@@ -192,9 +192,7 @@ std::string demangled(std::string_view name, Budget& budget, bool* left_out) {
     if (status == 0 && text != nullptr && out.empty()) out = short_name(text);
     std::free(text);
   }
-  if (out.empty()) out = name;
-  if (out.size() > longest_name) out.erase(longest_name);
-  return sys::printable(out);
+  return sys::shown_name(out.empty() ? name : out);
 }
 
 }  // namespace ringside

@@ -7,13 +7,12 @@
 
 namespace ringside {
 
-inline constexpr size_t longest_name = 4096;  // a longer one is cut: templates of templates
-
 // An upper bound of what a mangled C++ name can become, in bytes and in steps of a demangler. A name of 285 bytes can claim to
 // stand for gigabytes, because each part may repeat what stands in front of it.
 u64 demangled_size(std::string_view mangled) noexcept;
 
-// A C++ name without parameters; others as they are, and so is a name that the budget has no room for. left_out: it is one.
+// A C++ name without parameters, as sys::shown_name shows it; others as they are, and so is a name that the budget has no room
+// for. left_out: it is one.
 std::string demangled(std::string_view name, Budget& budget, bool* left_out = nullptr);
 
 }  // namespace ringside

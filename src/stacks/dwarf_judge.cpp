@@ -13,6 +13,7 @@ namespace {
 // What libdw (0.188 to 0.192) keeps, rounded up.
 constexpr u64 of_a_unit = 1024, of_an_abbreviation_byte = 16, of_a_line_byte = 128, of_a_file = 64;
 constexpr u64 most_attributes = 4096;
+constexpr u64 of_a_step = 256;        // bytes of a text, which are passed over to find what stands behind it
 constexpr u64 longest_shared = 4096;  // of names that many may share: the longest path
 
 struct DwarfReader {
@@ -47,8 +48,8 @@ struct DwarfReader {
     }
     return fail(), 0;
   }
-  u64 text() {  // its length
-    const auto* const zero = static_cast<const u8*>(std::memchr(at, 0, left()));
+  u64 text() {                                                                                          // its length
+    const auto* const zero = at != end ? static_cast<const u8*>(std::memchr(at, 0, left())) : nullptr;  // at may be null
     if (zero == nullptr) return fail(), 0;
     const auto length = static_cast<u64>(zero - at);
     at = zero + 1;
@@ -86,6 +87,21 @@ Abbreviations read_abbreviations(Bytes section, u64 offset, u64 code) {
   }
   out.bytes = static_cast<u64>(in.at - begin);
   return out;
+}
+
+// The longest text that may stand among the entries of a unit.
+u64 longest_run(Bytes section, u64 offset) {
+  DwarfReader in(section, offset);
+  u32 offsets = 4;
+  const u64 length = in.length(offsets);
+  if (!in.good) return 0;
+  in.end = in.at + std::min(length, in.left());
+  u64 longest = 0, its = 0;
+  for (; in.at != in.end; ++in.at) {
+    its = *in.at != 0 ? its + 1 : 0;
+    longest = std::max(longest, its);
+  }
+  return longest;
 }
 
 // One of the tables of directories and files of DWARF 5: the length of its longest and of all names.
@@ -258,10 +274,15 @@ u64 DwarfJudge::weight(Dwarf_CU* unit) {
   Dwarf_Die die;
   Dwarf_Off offset = 0;
   if (dwarf_cu_die(unit, &die, nullptr, &offset, nullptr, nullptr, nullptr, nullptr) == nullptr) return 0;
-  const Abbreviations all = read_abbreviations(sections_of(dwarf_cu_getdwarf(unit)).abbreviations, offset, 0);
+  const Sections& sections = sections_of(dwarf_cu_getdwarf(unit));
+  const Abbreviations all = read_abbreviations(sections.abbreviations, offset, 0);
+  const auto* const entry = static_cast<const u8*>(die.addr);
+  const bool of_info = entry >= sections.info.data && entry < sections.info.data + sections.info.size;
+  const Bytes units = of_info ? sections.info : sections.types;
+  const u64 text = longest_run(units, dwarf_dieoffset(&die) - dwarf_cuoffset(&die));
   const bool fits = all.attributes <= most_attributes && budget_.step(all.bytes) &&
                     budget_.take(sizeof(u64) * 8 + all.bytes * of_an_abbreviation_byte);
-  return at->second = fits ? 4 + all.attributes / 4 : 0;
+  return at->second = fits ? 4 + all.attributes / 4 + text / of_a_step : 0;
 }
 
 bool DwarfJudge::may_read_lines(Dwarf_Die& unit) {

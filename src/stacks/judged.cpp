@@ -11,8 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
-#include <sstream>
+#include <string_view>
 
+#include "stacks/mounts.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -21,10 +22,10 @@ namespace {
 // File systems that keep what programs write, on disks, in memory, on servers: opening a file to read acts on none of them.
 constexpr u32 ordinary[] = {
     EXT4_SUPER_MAGIC,  // also ext2 and ext3
-    XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC, RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC, SQUASHFS_MAGIC,
-    EROFS_SUPER_MAGIC_V1, ISOFS_SUPER_MAGIC, UDF_SUPER_MAGIC, MSDOS_SUPER_MAGIC, EXFAT_SUPER_MAGIC, NILFS_SUPER_MAGIC,
-    REISERFS_SUPER_MAGIC, CRAMFS_MAGIC, JFFS2_SUPER_MAGIC, ECRYPTFS_SUPER_MAGIC, NFS_SUPER_MAGIC, CIFS_SUPER_MAGIC,
-    SMB2_SUPER_MAGIC, V9FS_MAGIC, CEPH_SUPER_MAGIC, AFS_FS_MAGIC,
+    XFS_SUPER_MAGIC,   BTRFS_SUPER_MAGIC,    F2FS_SUPER_MAGIC,  TMPFS_MAGIC,       RAMFS_MAGIC,          OVERLAYFS_SUPER_MAGIC,
+    SQUASHFS_MAGIC,    EROFS_SUPER_MAGIC_V1, ISOFS_SUPER_MAGIC, UDF_SUPER_MAGIC,   MSDOS_SUPER_MAGIC,    EXFAT_SUPER_MAGIC,
+    NILFS_SUPER_MAGIC, REISERFS_SUPER_MAGIC, CRAMFS_MAGIC,      JFFS2_SUPER_MAGIC, ECRYPTFS_SUPER_MAGIC, NFS_SUPER_MAGIC,
+    CIFS_SUPER_MAGIC,  SMB2_SUPER_MAGIC,     V9FS_MAGIC,        CEPH_SUPER_MAGIC,  AFS_FS_MAGIC,
     0xCA451A4E,  // bcachefs
     0x2FC12FC1,  // ZFS
     0x3153464A,  // JFS
@@ -45,41 +46,21 @@ tl::unexpected<Error> not_opened(const std::string& path, const std::string& why
 
 bool is_ours(uid_t user) { return user == 0 || user == geteuid(); }
 
-// A mount, as mountinfo tells it without asking its file system.
-struct Mount {
-  u64 id = 0, parent = 0;
-  std::string place, type;  // type empty: it is not listed, as the root of a chroot is not
-  uid_t user = 0;           // of FUSE: the user that mounted it
-
-  bool is_fuse() const { return type == "fuse" || type == "fuseblk" || type.rfind("fuse.", 0) == 0; }
-};
-
-std::vector<Mount> mounts_in(const std::string& text) {
-  std::vector<Mount> all;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    Mount mount;
-    std::istringstream words(line);
-    std::string word;
-    words >> mount.id >> mount.parent >> word >> word >> mount.place;
-    while (words >> word && word != "-") continue;
-    words >> mount.type;
-    if (const size_t at = line.rfind("user_id="); at != line.npos)
-      mount.user = static_cast<uid_t>(std::strtoul(line.c_str() + at + 8, nullptr, 10));
-    all.push_back(std::move(mount));
-  }
-  return all;
-}
+// By name, for a mount namespace of another user: only these ask neither another file system nor a program. In a user namespace
+// anybody may mount overlayfs over FUSE, and what is asked of it is asked of the FUSE below, with the rights of its mounter.
+constexpr std::string_view at_the_bottom[] = {
+    "ext2", "ext3",     "ext4",  "xfs",    "btrfs",  "f2fs",    "tmpfs", "ramfs", "squashfs", "erofs", "iso9660",  "udf",
+    "vfat", "msdos",    "exfat", "nilfs2", "cramfs", "jffs2",   "nfs",   "nfs4",  "cifs",     "smb3",  "9p",       "ceph",
+    "afs",  "bcachefs", "zfs",   "jfs",    "ntfs3",  "hfsplus", "romfs", "ubifs", "lustre",   "gpfs",  "reiserfs", "vboxsf"};
 
 class Walk {
  public:
   Walk(const std::string& path, const JudgedPath& how)
-      : path_(path), how_(how), process_("/proc/" + (how.pid != 0 ? std::to_string(how.pid) : "self")) {}
+      : path_(path), how_(how), mounts_(how.mounts != nullptr ? *how.mounts : own_) {}
   result<sys::Fd> run();
 
  private:
   result<void> enter(const std::string& name);
-  const Mount* find_mount(u64 id);
   result<void> judge();
   result<void> judge_change(const struct stat& dir, const struct stat* child) const;
   result<void> go_to_root();
@@ -87,29 +68,22 @@ class Walk {
 
   const std::string& path_;
   const JudgedPath& how_;
-  std::string process_, rest_;
+  Mounts own_;
+  Mounts& mounts_;
+  std::string rest_;
   sys::Fd at_;
   struct stat st_ {};
   Mount mount_;  // of at_
-  std::vector<Mount> mounts_;
   int links_ = 0;
 };
 
 result<void> Walk::go_to_root() {
-  at_ = sys::Fd(::open(how_.pid != 0 ? (process_ + "/root").c_str() : "/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const std::string root = how_.pid != 0 ? "/proc/" + std::to_string(how_.pid) + "/root" : "/";
+  at_ = sys::Fd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!at_) return missing(errno);
   RS_TRY(judge());
   if (fstat(at_.get(), &st_) != 0) return missing(errno);
   return {};
-}
-
-const Mount* Walk::find_mount(u64 id) {
-  for (const bool again : {false, true}) {
-    if (again || mounts_.empty()) mounts_ = mounts_in(sys::read_file(process_ + "/mountinfo").value_or(""));
-    const auto at = std::find_if(mounts_.begin(), mounts_.end(), [&](const Mount& m) { return m.id == id; });
-    if (at != mounts_.end()) return &*at;
-  }
-  return nullptr;
 }
 
 // The file system of at_. Nothing else is asked of it before.
@@ -119,14 +93,20 @@ result<void> Walk::judge() {
   if (at == std::string::npos) return not_opened(path_, "/proc, which tells the file system of a file, is missing");
   const u64 id = std::strtoull(info->c_str() + at + 7, nullptr, 10);
   if (id == mount_.id) return {};
-  const Mount* const found = find_mount(id);
+  const Mount* const found = RS_TRY(mounts_.find(how_.pid, id, how_.budget));
+  if (found == nullptr && how_.pid != 0) return not_opened(path_, "its file system is in no list of mounts that can be read");
   mount_ = found != nullptr ? *found : Mount();
+  mount_.trusted = mount_.trusted || found == nullptr;
   mount_.id = id;
   if (mount_.type == "autofs" || mount_.type == "virtiofs") return {};  // see enter; its number is that of FUSE
   if (mount_.type == "fuse.ringside") return not_opened(path_, "it is in a mount of ringside");
-  if (mount_.is_fuse() && is_ours(mount_.user)) return {};
+  if (mount_.is_fuse() && mount_.trusted && is_ours(mount_.user)) return {};
   if (mount_.is_fuse())
-    return not_opened(path_, "user " + std::to_string(mount_.user) + " answers for its file system, FUSE at " + mount_.place);
+    return not_opened(path_, (mount_.trusted ? "user " + std::to_string(mount_.user) : "a user of another user namespace") +
+                                 " answers for its file system, FUSE at " + mount_.place);
+  if (!mount_.trusted && std::find(std::begin(at_the_bottom), std::end(at_the_bottom), mount_.type) == std::end(at_the_bottom))
+    return not_opened(path_, "in another user namespace its file system, " + mount_.type + " at " + mount_.place +
+                                 ", may stand on one that a user answers for");
   struct statfs fs {};
   if (fstatfs(at_.get(), &fs) != 0) return missing(errno);
   const auto type = static_cast<u32>(fs.f_type);
@@ -148,8 +128,7 @@ result<void> Walk::judge_change(const struct stat& dir, const struct stat* child
 
 result<void> Walk::enter(const std::string& name) {
   if (!S_ISDIR(st_.st_mode)) return missing(ENOTDIR);
-  const auto is_mounted = [&](const Mount& m) { return m.parent == mount_.id && m.place == mount_.place + "/" + name; };
-  if (mount_.type == "autofs" && std::none_of(mounts_.begin(), mounts_.end(), is_mounted))
+  if (mount_.type == "autofs" && !mounts_.has(mount_.id, mount_.place + "/" + name))
     return not_opened(path_, "autofs would mount it at " + mount_.place);
   if (name == ".." && how_.pid != 0) return not_opened(path_, "'..' may lead out of the process's root");
   sys::Fd next(openat(at_.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));

@@ -11,10 +11,12 @@
 // kernel brings; one that is missing in this list costs names, and the error says so.
 //
 // FUSE answers from a program, so only that of root or of this user is asked anything, and never this project's own mount,
-// whose files act as tracefs's do. autofs mounts what it is asked for, so only what it has mounted is entered. A symlink counts
-// only if root or this user made it, and never on procfs, which is no ordinary file system.
+// whose files act as tracefs's do. Anybody is root in a user namespace of their own, and mounts FUSE and overlayfs there. So a
+// mount counts as root's only if this process's list has it, or one of a mount namespace that this user namespace owns; in
+// another one only file systems that ask no other are asked. autofs mounts what it is asked for, so only what it has mounted is
+// entered. A symlink counts only if root or this user made it, and never on procfs, which is no ordinary file system.
 #pragma once
-#include "sys/sys.hpp"
+#include "stacks/mounts.hpp"
 
 namespace ringside {
 
@@ -23,9 +25,11 @@ struct JudgedPath {
   // For a library that opens it by its path: refused also if another user could put another file there meanwhile. Then ENOENT
   // says that it will stay away, too.
   bool lasting = false;
+  Mounts* mounts = nullptr;  // that are kept from path to path; null: they are read for this one
+  Budget* budget = nullptr;  // for lists of mounts
 };
 
-// ENOENT: there is no such file. EPERM: it is not to be opened.
+// ENOENT: there is no such file. EPERM: it is not to be opened. EAGAIN: the budget is spent.
 result<sys::Fd> open_judged(const std::string& path, const JudgedPath& how = {});
 
 }  // namespace ringside

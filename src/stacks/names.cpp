@@ -9,6 +9,7 @@
 #include <numeric>
 #include <queue>
 
+#include "decode/stack_texts.hpp"
 #include "stacks/judged.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
@@ -17,7 +18,6 @@ namespace ringside {
 namespace {
 
 constexpr size_t largest_perf_map = size_t{256} << 20;
-constexpr const char* no_room = "[beyond the reading's budget]";
 constexpr u64 trampoline = 0x7FFFFFFF;  // the kernel's mark of a trampoline of ftrace
 
 std::string base_name(const std::string& path) {
@@ -104,7 +104,8 @@ struct Names::PerfMap {
       line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
       return true;
     };
-    if (number(begin) && number(size) && !line.empty() && begin + size > begin) lines.push_back({begin, begin + size, line});
+    if (number(begin) && number(size) && !line.empty() && begin + size > begin)
+      lines.push_back({begin, begin + size, sys::cut_name(text, line)});
   }
   // Goes through the addresses; at each the last line of those that cover it counts.
   void cut() {
@@ -135,12 +136,16 @@ struct Names::PerfMap {
 };
 
 u32 Names::intern(CodeFunction function) {
+  if (function.kind != CodeFunction::Kind::remark && !budget_.step((function.name.size() + function.path.size()) / 8)) {
+    ++beyond_;
+    return remark(std::string(StackTexts::no_room));
+  }
   std::string key = function.name + '\n' + function.path + '\n' + static_cast<char>('0' + static_cast<int>(function.kind));
   if (const auto known = function_numbers_.find(key); known != function_numbers_.end()) return known->second;
   const u64 size = sizeof(CodeFunction) + 2 * key.size() + function.module.size() + function.source.size() + 128;
   if (function.kind != CodeFunction::Kind::remark && !budget_.take(size)) {
     ++beyond_;
-    return remark(no_room);
+    return remark(std::string(StackTexts::no_room));
   }
   const auto [at, fresh] = function_numbers_.try_emplace(std::move(key), static_cast<u32>(functions_.size()));
   if (fresh) functions_.push_back(std::move(function));
@@ -158,7 +163,7 @@ u32 Names::source_number(const std::string& source) {
 
 Names::Span Names::beyond() {
   ++beyond_;
-  places_.push_back({remark(no_room), 0, 0, 0, 0, false});
+  places_.push_back({remark(std::string(StackTexts::no_room)), 0, 0, 0, 0, false});
   return {static_cast<u32>(places_.size() - 1), 1};
 }
 
@@ -237,7 +242,7 @@ std::vector<std::string> Names::problems() const {
   if (beyond_ != 0)
     all.push_back(fmt::format("{} address{} left out: {} names would take more memory than a reading may; {} as {}", beyond_,
                               beyond_ == 1 ? " was" : "es were", beyond_ == 1 ? "its" : "their",
-                              beyond_ == 1 ? "it shows" : "they show", no_room));
+                              beyond_ == 1 ? "it shows" : "they show", StackTexts::no_room));
   return all;
 }
 

@@ -1,6 +1,7 @@
 #include "stacks/stacks.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 
 namespace ringside {
@@ -46,7 +47,6 @@ std::pair<const u8*, size_t> words_of(Bytes payload, bool of_kernel) {
   return {payload.data + at, n};
 }
 
-
 }  // namespace
 
 void Stacks::find(u32 id, Kind& kind) const {
@@ -70,7 +70,8 @@ void Stacks::find(u32 id, Kind& kind) const {
   }
 }
 
-// The common flags, preempt count and thread are equal, but for the wish to reschedule: an interrupt between the two may set it.
+// The common flags, preempt count and thread are equal, but for the wish to reschedule: an interrupt between the two may set
+// it.
 bool Stacks::together(Bytes event, Bytes stack) {
   constexpr u8 reschedule = 0x02 | 0x04 | 0x20;  // lazily, at once, by the preempt count
   return event.size >= 8 && stack.size >= 8 && ((event.data[2] ^ stack.data[2]) & ~reschedule) == 0 &&
@@ -115,12 +116,14 @@ void Stacks::learn_map(const TraceRecord& record, const RingName& ring) {
   const auto pid = static_cast<i32>(number("pid"));
   const auto process = tasks_.key(pid, ring);
   const u64 start = number("start"), size = number("size"), offset = number("file_offset");
-  const std::string path = text("path");
+  const std::string path = text("path").substr(0, PATH_MAX);  // many addresses show it; no file has a longer one
   // The number by which this machine knows it, for /tmp/perf-PID.map.
   const i32 seen = tasks_.seen(pid, ring);
   if (size == 0) {
-    if (path == "fork") maps_.copy(process, seen, tasks_.key(static_cast<i32>(offset), ring));
-    else if (path.empty()) maps_.clear(process, seen);
+    if (path == "fork")
+      maps_.copy(process, seen, tasks_.key(static_cast<i32>(offset), ring));
+    else if (path.empty())
+      maps_.clear(process, seen);
     return;
   }
   if (start + size <= start) return;

@@ -32,7 +32,18 @@ std::string_view Stacks::text(u32 stack) {
 }
 
 void Stacks::append_lines(u32 stack, fmt::memory_buffer& out) {
-  for (const Frame& frame : frames(stack)) {
+  const std::vector<Frame>& all = frames(stack);
+  u64 bytes = 0;
+  for (const Frame& frame : all) {
+    const CodeFunction& f = names_.function(frame.place.function);
+    bytes += 64 + f.name.size() + f.module.size() + (frame.place.line != 0 ? names_.source(frame.place.file).size() : 0);
+  }
+  if (!may_write(bytes)) {
+    append(out, " => ");
+    append(out, no_room);
+    return out.push_back('\n');
+  }
+  for (const Frame& frame : all) {
     const CodePlace& p = frame.place;
     const CodeFunction& f = names_.function(p.function);
     append(out, " => ");
@@ -57,6 +68,10 @@ std::vector<std::string> Stacks::remarks() const {
   say(cut_, "different stack is cut off: its outermost calls could not be followed (record --depth); it shows [cut off]",
       "different stacks are cut off: their outermost calls could not be followed (record --depth); they show [cut off]");
   say(names_.unnamed(), "address has no name; it shows as FILE+OFFSET", "addresses have no names; they show as FILE+OFFSET");
+  say(beyond(),
+      "event's stack is not written: the stacks of all would be far longer than the trace; it shows as " + std::string(no_room),
+      "events' stacks are not written: the stacks of all would be far longer than the trace; they show as " +
+          std::string(no_room));
   say(refused_, "event's stack had no room and counts as none", "events' stacks had no room and count as none");
   say(maps_.refused(), "map of code had no room", "maps of code had no room");
   say(conflicts_, "stack event has the id of another stack; the first one counts",

@@ -25,7 +25,12 @@ class Budget {
   // For each byte of input: compilers' tables become 5 times as large.
   static constexpr u64 bytes_for_each = 16, steps_for_each = 64;
 
-  explicit Budget(u64 bytes = least_bytes, u64 steps = least_steps) noexcept : bytes_(bytes), steps_(steps) {}
+  // Of these, what a reading has: RINGSIDE_BUDGET. Set before the first one.
+  static inline u64 percent = 100;
+  static constexpr u64 most_percent = 10'000;
+
+  Budget() noexcept : Budget(share(least_bytes), share(least_steps)) {}
+  Budget(u64 bytes, u64 steps) noexcept : bytes_(bytes), steps_(steps) {}
 
   // By a file, once, however many names it has. What is a hole in it was written by nobody.
   void grow(const struct stat& file) {
@@ -33,9 +38,9 @@ class Budget {
   }
   void grow(u64 input) noexcept {
     input = std::min(input, largest_input);
-    const u64 quarter = std::max(static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * page_size / 4, least_bytes);
-    bytes_ = std::max(bytes_, std::min(bytes_ + input * bytes_for_each, quarter));
-    steps_ += input * steps_for_each;
+    const u64 quarter = std::max(static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * page_size / 4, share(least_bytes));
+    bytes_ = std::max(bytes_, std::min(bytes_ + share(input * bytes_for_each), quarter));
+    steps_ += share(input * steps_for_each);
   }
   [[nodiscard]] bool take(u64 bytes) noexcept { return take(bytes_, bytes); }
   void give_back(u64 bytes) noexcept { bytes_ += bytes; }
@@ -55,6 +60,7 @@ class Budget {
 
  private:
   static constexpr u64 largest_input = u64{1} << 44;
+  static u64 share(u64 of) noexcept { return of / 100 * percent + of % 100 * percent / 100; }
   static bool take(u64& left, u64 wanted) noexcept {
     if (wanted > left) return false;
     left -= wanted;

@@ -1,6 +1,7 @@
 // How bytes and foreign texts are shown.
 #pragma once
 #include <algorithm>
+#include <cstring>
 #include <ringside/base/types.hpp>
 #include <string>
 #include <string_view>
@@ -15,7 +16,8 @@ inline bool has_control(std::string_view text) {
   for (; at + 8 <= text.size(); at += 8) {
     u64 word;
     __builtin_memcpy(&word, text.data() + at, sizeof word);
-    // The highest bit of a byte: it is below 0x20, or of one that the xor makes 0. (A borrow reaches only bytes above such a one.)
+    // The highest bit of a byte: it is below 0x20, or of one that the xor makes 0. (A borrow reaches only bytes above such a
+    // one.)
     const u64 is_last = word ^ each * 0x7F;
     if ((((word - each * 0x20) & ~word) | ((is_last - each) & ~is_last)) & high) return true;
   }
@@ -29,6 +31,32 @@ inline std::string printable(std::string_view text) {
   std::string out(text);
   std::replace_if(out.begin(), out.end(), is_control, '?');
   return out;
+}
+
+// Names that files and traces bring: of functions, symbols, threads, events. Many addresses and events may share one, and each
+// shows it; so it has a most length. A longer one is cut, and ends in a mark that tells it from others with the same beginning.
+inline constexpr size_t longest_name = 1024;
+inline constexpr size_t most_of_a_name = size_t{1} << 16;  // that is looked at
+inline std::string_view name_at(const char* text) { return {text, strnlen(text, most_of_a_name)}; }
+inline std::string cut_mark(std::string_view name) {
+  u64 hash = 0xCBF29CE484222325;
+  for (const char c : name.substr(0, most_of_a_name)) hash = (hash ^ static_cast<u8>(c)) * 0x100000001B3;
+  std::string mark = "...#";
+  for (u32 shift = 64; shift != 32; shift -= 4) mark += "0123456789abcdef"[hash >> (shift - 4) & 15];
+  return mark;
+}
+inline std::string kept_name(std::string_view name) {
+  if (name.size() <= longest_name) return std::string(name);
+  const std::string mark = cut_mark(name);
+  return std::string(name.substr(0, longest_name - mark.size())) + mark;
+}
+inline std::string shown_name(std::string_view name) { return printable(kept_name(name)); }
+// The same for a name that stands in `text`, which is changed.
+inline std::string_view cut_name(std::string& text, std::string_view name) {
+  if (name.size() <= longest_name) return name;
+  const std::string mark = cut_mark(name);
+  text.replace(static_cast<size_t>(name.data() - text.data()) + longest_name - mark.size(), mark.size(), mark);
+  return name.substr(0, longest_name);
 }
 
 // For a terminal: a line that is longer than it is wide ends at its edge.

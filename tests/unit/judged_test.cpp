@@ -1,19 +1,26 @@
 // Names of files that come from a trace: what is opened, and what is not even asked.
+#include "stacks/judged.hpp"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/fuse.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include "kernel/tracefs_instance.hpp"
 #include "record/sample_walk.hpp"
 #include "stacks/elf_names.hpp"
-#include "stacks/judged.hpp"
 #include "stacks/usdt_notes.hpp"
 
 namespace ringside::judged_test {
@@ -143,6 +150,233 @@ TEST_F(Judged, NothingIsAskedOfAnotherUsersFuse) {
   EXPECT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(umount2(at.c_str(), MNT_DETACH), 0);
+}
+
+// A process in mount and user namespaces of its own, as any user makes them: `inside` runs there, then it waits for the end.
+struct OtherSpaces {
+  pid_t pid = 0;
+  std::string problem = "unknown";  // empty: it is ready
+
+  template <class Inside>
+  explicit OtherSpaces(int spaces, const Inside& inside) {
+    int ready[2], end[2];
+    if (pipe(ready) != 0 || pipe(end) != 0) return;
+    const std::string map = "0 " + std::to_string(geteuid()) + " 1", groups = "0 " + std::to_string(getegid()) + " 1";
+    pid = fork();
+    if (pid == 0) {
+      close(end[1]);
+      std::string why = unshare(spaces) == 0 ? "" : std::string("unshare: ") + strerrorname_np(errno);
+      if (why.empty() && (spaces & CLONE_NEWUSER) != 0) {
+        std::ofstream("/proc/self/setgroups") << "deny";
+        std::ofstream("/proc/self/uid_map") << map;
+        std::ofstream("/proc/self/gid_map") << groups;
+        if (geteuid() != 0) why = "no map of users";
+      }
+      if (why.empty() && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) why = strerrorname_np(errno);
+      if (why.empty()) why = inside();
+      (void)!write(ready[1], why.c_str(), why.size());
+      close(ready[1]);
+      char none;
+      _exit(read(end[0], &none, 1) == 0 ? 0 : 1);
+    }
+    close(ready[1]), close(end[0]);
+    end_ = sys::Fd(end[1]);
+    char text[1000];
+    const ssize_t n = read(ready[0], text, sizeof text);
+    close(ready[0]);
+    problem.assign(text, n > 0 ? static_cast<size_t>(n) : 0);
+  }
+  ~OtherSpaces() {
+    end_ = {};
+    if (pid > 0) waitpid(pid, nullptr, 0);
+  }
+
+ private:
+  sys::Fd end_;
+};
+
+std::string mounted(const char* type, const std::string& at, const std::string& options) {
+  fs::create_directories(at);
+  return mount("test", at.c_str(), type, 0, options.c_str()) == 0 ? "" : std::string(type) + ": " + strerrorname_np(errno);
+}
+
+// Serves a FUSE file system with one empty directory, by the requests' layout, until it is asked for its size (statfs) or for
+// "file" a second time: nothing is answered from then on.
+struct Fuse {
+  sys::Fd fd;
+  std::atomic<bool> silent{false};
+
+  void serve() {
+    std::vector<char> buffer(1 << 20);
+    for (ssize_t n; (n = read(fd.get(), buffer.data(), buffer.size())) > 0;) {
+      fuse_in_header in;
+      std::memcpy(&in, buffer.data(), sizeof in);
+      if (silent) continue;
+      if (in.opcode == FUSE_FORGET || in.opcode == FUSE_BATCH_FORGET || in.opcode == FUSE_INTERRUPT) continue;
+      char answer[256] = {};
+      size_t size = 0;
+      fuse_attr attributes{};
+      attributes.ino = 1;
+      attributes.mode = S_IFDIR | 0755;
+      attributes.nlink = 2;
+      if (in.opcode == FUSE_INIT) {
+        fuse_init_out out{};
+        out.major = FUSE_KERNEL_VERSION, out.minor = 31, out.max_write = 4096;
+        std::memcpy(answer, &out, size = sizeof out);
+      } else if (in.opcode == FUSE_GETATTR) {
+        fuse_attr_out out{};
+        out.attr_valid = 1, out.attr = attributes;
+        std::memcpy(answer, &out, size = sizeof out);
+      } else if (in.opcode == FUSE_STATFS) {
+        fuse_statfs_out out{};
+        out.st.namelen = 255, out.st.bsize = 4096;
+        std::memcpy(answer, &out, size = sizeof out);
+      } else if (in.opcode == FUSE_OPENDIR || in.opcode == FUSE_OPEN) {
+        size = sizeof(fuse_open_out);
+      }
+      fuse_out_header out{};
+      out.unique = in.unique;
+      out.error = size != 0 ? 0 : in.opcode == FUSE_LOOKUP ? -ENOENT : in.opcode == FUSE_RELEASEDIR ? 0 : -ENOSYS;
+      out.len = static_cast<u32>(sizeof out + size);
+      std::vector<char> all(out.len);
+      std::memcpy(all.data(), &out, sizeof out);
+      std::memcpy(all.data() + sizeof out, answer, size);
+      (void)!write(fd.get(), all.data(), all.size());
+    }
+  }
+};
+
+// Anybody is root in a user namespace. What is asked of overlayfs there, it asks of the FUSE below, with the rights of its
+// mounter: the kernel's rule that root may not be held up by a user's FUSE does not hold.
+TEST_F(Judged, NothingIsAskedOfAnOverlayInAnotherUserNamespace) {
+  const OtherSpaces user(CLONE_NEWUSER | CLONE_NEWNS, [&]() -> std::string {
+    if (auto problem = mounted("tmpfs", dir, ""); !problem.empty()) return problem;
+    auto* const fuse = new Fuse{sys::Fd(open("/dev/fuse", O_RDWR | O_CLOEXEC))};
+    if (!fuse->fd) return std::string("/dev/fuse: ") + strerrorname_np(errno);
+    auto problem = mounted("fuse", dir + "/low",
+                           "fd=" + std::to_string(fuse->fd.get()) + ",rootmode=40000,user_id=0,group_id=0,allow_other");
+    if (!problem.empty()) return problem;
+    std::thread([fuse] { fuse->serve(); }).detach();
+    for (const char* const name : {"/up", "/work"}) fs::create_directories(dir + name);
+    problem = mounted("overlay", dir + "/over", "lowerdir=" + dir + "/low,upperdir=" + dir + "/up,workdir=" + dir + "/work");
+    if (!problem.empty()) return problem;
+    std::ofstream(dir + "/up/there") << "text";
+    fuse->silent = true;
+    return "";
+  });
+  if (!user.problem.empty()) GTEST_SKIP() << user.problem;
+  const auto refused = [&](const std::string& path, const std::string& why) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const std::string said = text_of(path, {.pid = user.pid});
+      if (said.find(why) == said.npos) std::fprintf(stderr, "%s: %s\n", path.c_str(), said.c_str());
+      _exit(said.find(why) != said.npos ? 0 : 1);
+    }
+    // A request that FUSE's program has read holds the child up until that program ends, whatever signal comes.
+    int status = -1;
+    for (int tries = 0; waitpid(child, &status, WNOHANG) == 0; ++tries) {
+      if (tries == 600) kill(user.pid, SIGKILL);
+      usleep(100'000);
+    }
+    return status == 0;
+  };
+  EXPECT_TRUE(refused(dir + "/over/file", "in another user namespace its file system, overlay at " + dir + "/over"));
+  EXPECT_TRUE(refused(dir + "/over", "in another user namespace its file system, overlay at " + dir + "/over"));
+  EXPECT_TRUE(
+      refused(dir + "/low/file", "a user of another user namespace answers for its file system, FUSE at " + dir + "/low"));
+  // A user's process may stay in this mount namespace and take the root of another one.
+  EXPECT_EQ(text_of("/etc/passwd", {.pid = user.pid}), text_of("/etc/passwd")) << "other file systems are read";
+}
+
+// Containers of this user namespace have overlayfs as their root.
+TEST_F(Judged, AnOverlayOfThisUserNamespaceIsRead) {
+  const OtherSpaces container(CLONE_NEWNS, [&]() -> std::string {
+    if (auto problem = mounted("tmpfs", dir, ""); !problem.empty()) return problem;
+    for (const char* const name : {"/low", "/up", "/work"}) fs::create_directories(dir + name);
+    std::ofstream(dir + "/low/file") << "below";
+    return mounted("overlay", dir + "/over", "lowerdir=" + dir + "/low,upperdir=" + dir + "/up,workdir=" + dir + "/work");
+  });
+  if (!container.problem.empty()) GTEST_SKIP() << container.problem;
+  EXPECT_EQ(text_of(dir + "/over/file", {.pid = container.pid}), "below");
+}
+
+// A process may have 100,000 mounts. Its list is read once, to a most size, and again only when it has changed.
+TEST_F(Judged, AListOfMountsIsReadOnceUntilItChanges) {
+  const std::string go = dir + "/go", gone = dir + "/gone";
+  ASSERT_EQ(mkfifo(go.c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo(gone.c_str(), 0600), 0);
+  const OtherSpaces user(CLONE_NEWUSER | CLONE_NEWNS, [&]() -> std::string {
+    if (auto problem = mounted("tmpfs", dir + "/m", ""); !problem.empty()) return problem;
+    for (int i = 0; i < 300; ++i) {
+      const std::string at = dir + "/m/" + std::to_string(i);
+      std::ofstream(at) << "text";
+      if (mount(at.c_str(), at.c_str(), nullptr, MS_BIND, nullptr) != 0) return std::string("bind: ") + strerrorname_np(errno);
+    }
+    std::thread([go, gone, at = dir + "/m/new"] {
+      std::string word;
+      std::ifstream(go) >> word;
+      std::ofstream(gone) << mounted("tmpfs", at, "") << "\n";
+    }).detach();
+    return "";
+  });
+  if (!user.problem.empty()) GTEST_SKIP() << user.problem;
+  Mounts mounts;
+  Budget budget;
+  const JudgedPath how{.pid = user.pid, .mounts = &mounts, .budget = &budget};
+  EXPECT_EQ(text_of(dir + "/m/0", how), "text");
+  const u64 read = mounts.read(), steps = budget.steps();
+  EXPECT_EQ(read, 2u) << "this process's and its";
+  EXPECT_LT(steps, Budget().steps() - 300 * 50) << "the lists are taken from the budget";
+  for (int i = 0; i < 300; ++i) EXPECT_EQ(text_of(dir + "/m/" + std::to_string(i), how), "text");
+  EXPECT_EQ(mounts.read(), read);
+  EXPECT_EQ(budget.steps(), steps);
+  // A new mount may have the number of one that is gone.
+  std::ofstream(go) << "go\n";
+  std::string none;
+  std::getline(std::ifstream(gone) >> std::noskipws, none);
+  ASSERT_EQ(none, "");
+  EXPECT_THAT(text_of(dir + "/m/new/none", how), HasSubstr("No such file"));
+  EXPECT_EQ(mounts.read(), read + 1);
+  // What is beyond a most size is not listed, and is not opened then.
+  Mounts few(64);
+  EXPECT_THAT(text_of(dir + "/m/0", {.pid = user.pid, .mounts = &few}), HasSubstr("in no list of mounts that can be read"));
+  Mounts others;
+  Budget spent(1 << 20, 5000);
+  EXPECT_EQ(open_judged(dir + "/m/0", {.pid = user.pid, .mounts = &others, .budget = &spent}).error().code,
+            std::errc::resource_unavailable_try_again);
+}
+
+// Root's own FUSE, that nobody serves: a walk gives up, and goes on where it can.
+TEST_F(Judged, AFileSystemThatDoesNotAnswerHoldsNoWalkUp) {
+  if (perf_registers == 0) GTEST_SKIP() << "no walks for this processor";
+  sys::Fd fuse(open("/dev/fuse", O_RDWR | O_CLOEXEC));
+  if (!fuse) GTEST_SKIP() << "/dev/fuse: " << strerrorname_np(errno);
+  const std::string at = dir + "/fuse";
+  const auto problem = mounted("fuse", at, "fd=" + std::to_string(fuse.get()) + ",rootmode=40000,user_id=0,group_id=0");
+  if (!problem.empty()) GTEST_SKIP() << problem;
+  SampleWalk walk(sys::now_ns, 10'000'000);
+  walk.map(getpid(), {0x10000, 0x11000, 0}, at + "/file", "");
+  walk.map(getpid(), {0x20000, 0x21000, 0}, file, "");
+  const auto follow = [&](u64 pc) {
+    PerfRecord sample;
+    sample.pid = getpid();
+    sample.registers = {pc, 0x100000, 0x100000, 0};
+    std::vector<u64> frames;
+    (void)walk.frames(sample, 64, frames);
+    EXPECT_EQ(frames.size(), 1u);
+  };
+  follow(0x10008);
+  EXPECT_EQ(walk.skipped().files, 1u);
+  EXPECT_EQ(walk.skipped().stacks, 1u);
+  follow(0x20008);
+  EXPECT_EQ(walk.skipped().stacks, 2u) << "the thread still waits for the other file";
+  fuse = {};
+  EXPECT_EQ(umount2(at.c_str(), MNT_DETACH), 0);
+  u64 before = 0;
+  do {
+    before = walk.skipped().stacks;
+    follow(0x20008);
+  } while (walk.skipped().stacks != before);
 }
 
 }  // namespace

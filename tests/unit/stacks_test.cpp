@@ -253,6 +253,59 @@ TEST(Elf, CorruptFilesAreNoCrash) {
   fs::remove(path);
 }
 
+// Tables of lines whose names stand in sections that are missing or empty: a null pointer is no text (UBSan).
+TEST(Elf, LinesWithNamesInMissingSections) {
+  if (std::system("as --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no assembler";
+  const std::string file = fs::temp_directory_path() / ("ringside-lines-" + std::to_string(getpid()));
+  for (const int version : {4, 5}) {
+    std::ofstream source(file + ".s");
+    source
+        << "\t.globl f\n\t.type f,@function\nf:\n\t.fill 64,1,0x90\n\t.size f,64\n"
+           "\t.section .note.GNU-stack,\"\",@progbits\n"
+           "\t.section .debug_abbrev,\"\",@progbits\n.Labbrev:\n\t.byte 1,0x11,1, 0x11,0x01, 0x12,0x07, 0x10,0x17, 0,0\n"
+           "\t.byte 2,0x2e,0, 0x03,0x08, 0x11,0x01, 0x12,0x0b, 0,0, 0\n"
+           "\t.section .debug_info,\"\",@progbits\n\t.4byte .Lend-.Lafter\n.Lafter:\n\t.2byte 4\n\t.4byte .Labbrev\n\t.byte 8\n"
+           "\t.byte 1\n\t.quad f\n\t.quad 64\n\t.4byte 0\n\t.byte 2\n\t.asciz \"f\"\n\t.quad f\n\t.byte "
+           "64,0\n.Lend:\n\t.section .debug_line,\"\",@progbits\n";
+    if (version == 5)
+      source << "\t.4byte .Lline_end-.Lline\n.Lline:\n\t.2byte 5\n\t.byte 8,0\n\t.4byte .Lprogram-.Lheader\n.Lheader:\n"
+                "\t.byte 1,1,1,-5,14,13,0,1,1,1,1,0,0,0,1,0,0,1\n"
+                "\t.byte 1,1,0x1f,1\n\t.4byte 0\n\t.byte 1,1,0x0e,1\n\t.4byte 0\n.Lprogram:\n.Lline_end:\n";
+    source.close();
+    ASSERT_EQ(std::system(("as " + file + ".s -o " + file + ".o && ld " + file + ".o -o " + file + " -e 0").c_str()), 0);
+    auto elf = ElfNames::open(file, "");
+    ASSERT_TRUE(elf) << elf.error().sentence;
+    const auto functions = (*elf)->named("f");
+    ASSERT_EQ(functions.size(), 1u);
+    const auto places = (*elf)->at(functions[0].begin + 1);
+    ASSERT_EQ(places.size(), 1u);
+    EXPECT_EQ(places[0].function, "f");
+    EXPECT_EQ(places[0].line, 0u);
+  }
+  for (const char* const end : {"", ".s", ".o"}) fs::remove(file + end);
+}
+
+// A longer name than any is cut, and stays another one than those that begin alike.
+TEST(Elf, ANameHasAMostLength) {
+  const std::string most(sys::longest_name, 'n');
+  EXPECT_EQ(sys::shown_name(most), most);
+  EXPECT_EQ(sys::shown_name("line\nbreak"), "line?break");
+  const std::string one = sys::shown_name(most + "1"), two = sys::shown_name(most + "2");
+  EXPECT_EQ(one.size(), sys::longest_name);
+  EXPECT_NE(one, two);
+  EXPECT_THAT(one, testing::MatchesRegex("n+\\.\\.\\.#[0-9a-f]{8}"));
+  Budget budget;
+  EXPECT_EQ(demangled(most + "1", budget), one);
+  std::string text = "a " + most + "1 b";
+  EXPECT_EQ(sys::cut_name(text, std::string_view(text).substr(2, most.size() + 1)), one);
+  EXPECT_EQ(sys::cut_name(text, std::string_view(text).substr(0, 1)), "a");
+  Symbols symbols;
+  symbols.load("ffffffff81000000 T " + most + "1 [m]\n");
+  ASSERT_NE(symbols.find(0xffffffff81000001), nullptr);
+  EXPECT_EQ(symbols.find(0xffffffff81000001)->name, one);
+  EXPECT_EQ(symbols.find(0xffffffff81000001)->module, "m");
+}
+
 // The debugging information of a stripped program stands beside it, in a file that it names. Any name is no hang and no leak.
 TEST(Elf, DebuggingInformationIsFoundByTheNameInTheFile) {
   const std::string folder = fs::temp_directory_path() / ("ringside-debuglink-" + std::to_string(getpid()));
