@@ -20,9 +20,10 @@ constexpr size_t longest_format = 65536;  // several times the kernel's longest
 constexpr u32 largest_offset = 65536;     // a payload fits a sub-buffer of at most 256 KiB, its located data 16 bits
 
 // The size of one element by the type's name, where libtraceevent does not give it.
-u32 element_size(std::string_view type) {
+u32 element_size(std::string_view type, u32 word_size) {
   const auto has = [&](std::string_view word) { return type.find(word) != std::string_view::npos; };
-  if (has("64") || has("long") || has("double")) return 8;
+  if (has("64") || has("long long") || has("double")) return 8;
+  if (has("long")) return word_size;
   if (has("32") || has("int") || has("float")) return 4;
   if (has("16") || has("short")) return 2;
   return 1;
@@ -34,7 +35,7 @@ bool is_char(std::string_view type) {
          type.find("signed") == std::string_view::npos;
 }
 
-bool read_field(const tep_format_field& from, Field& to) {
+bool read_field(const tep_format_field& from, u32 word_size, Field& to) {
   if (from.offset < 0 || from.size < 0 || from.name == nullptr || from.type == nullptr) return false;
   if (static_cast<u32>(from.offset) > largest_offset || static_cast<u32>(from.size) > largest_offset) return false;
   const std::string_view type = from.type;
@@ -50,7 +51,7 @@ bool read_field(const tep_format_field& from, Field& to) {
   to.is_stack = !array && to.size == 8 && type == "ringside_stack";
   to.is_bool = !array && to.size == 1 && type.find("bool") != std::string_view::npos;
   to.element = from.elementsize;
-  if (dynamic || to.element == 0 || to.element > 8) to.element = element_size(type);
+  if (dynamic || to.element == 0 || to.element > 8) to.element = element_size(type, word_size);
   if (array && is_char(type))
     to.kind = dynamic ? FieldKind::loc_text : FieldKind::text;
   else if (array)
@@ -66,13 +67,16 @@ bool all_printable(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\t' || static_cast<u8>(c) >= 0x20; });
 }
 
-tep_handle* new_handle() {
+u32 word_size_of(const World& world) { return world.word_size == 4 ? 4 : 8; }
+
+// Files of big-endian machines are turned as they are read, but for the arguments of trace_printk.
+tep_handle* new_handle(const World& world) {
   tep_set_loglevel(TEP_LOG_NONE);  // `parsed` reports the errors that it would print on stderr
   tep_handle* tep = tep_alloc();
   if (tep == nullptr) return nullptr;
-  tep_set_long_size(tep, 8);
+  tep_set_long_size(tep, static_cast<int>(word_size_of(world)));
   tep_set_page_size(tep, page_size);
-  tep_set_file_bigendian(tep, TEP_LITTLE_ENDIAN);
+  tep_set_file_bigendian(tep, world.big_endian ? TEP_BIG_ENDIAN : TEP_LITTLE_ENDIAN);
   tep_set_local_bigendian(tep, TEP_LITTLE_ENDIAN);
   return tep;
 }
@@ -112,11 +116,11 @@ bool prints_in_bounds(const std::string& format) {
   return true;
 }
 
-bool is_trace_printk(const tep_event& event, const EventFormat& format) {
+bool is_trace_printk(const tep_event& event, const World& world, const EventFormat& format) {
   if ((event.flags & TEP_EVENT_FL_ISBPRINT) == 0 || (event.flags & TEP_EVENT_FL_FAILED) != 0) return false;
   Field ignored;
   for (const tep_format_field* f = event.format.fields; f != nullptr; f = f->next)
-    if (!read_field(*f, ignored)) return false;  // libtraceevent would take it all the same
+    if (!read_field(*f, word_size_of(world), ignored)) return false;  // libtraceevent would take it all the same
   const tep_format_field* const type = event.format.common_fields;
   return type != nullptr && std::strcmp(type->name, "common_type") == 0 && type->offset == 0 && type->size == 2 &&
          format.field("ip") != nullptr && format.field("fmt") != nullptr && format.field("buf") != nullptr;
@@ -146,8 +150,9 @@ bool shows_too_much(const tep_event& event) {
 }
 
 // A handle of its own for each event: libtraceevent never forgets an event, and ids may be given anew.
-void read_format(u32 id, const std::string& system, const std::string& text, FormatContext& context, EventFormat& to) {
-  std::unique_ptr<tep_handle, TepFree> tep(new_handle());
+void read_format(u32 id, const std::string& system, const std::string& text, const World& world, FormatContext& context,
+                 EventFormat& to) {
+  std::unique_ptr<tep_handle, TepFree> tep(new_handle(world));
   if (tep == nullptr || text.empty() || text.size() > longest_format || !all_printable(text) || nests_deeply(text)) return;
   const auto [parsed, understood] = with_parentheses(text);
   if (parsed.empty()) return;
@@ -160,12 +165,12 @@ void read_format(u32 id, const std::string& system, const std::string& text, For
     to.has_tid = to.has_tid || (std::strcmp(f->name, "common_pid") == 0 && f->offset == 4 && f->size == 4);
   for (const tep_format_field* f = event->format.fields; f != nullptr; f = f->next) {
     Field field;
-    if (read_field(*f, field)) to.fields.push_back(std::move(field));
+    if (read_field(*f, word_size_of(world), field)) to.fields.push_back(std::move(field));
   }
   for (const Field& field : to.fields) {
     if (field.is_stack && to.stack == nullptr) to.stack = &field;
   }
-  const bool by_tep = is_trace_printk(*event, to) && event->id == static_cast<int>(id & 0xFFFF);
+  const bool by_tep = is_trace_printk(*event, world, to) && event->id == static_cast<int>(id & 0xFFFF);
   if (!by_tep) {
     if (!understood || !compile_steps(*event, to)) default_steps(to);
     return;
@@ -179,13 +184,19 @@ void read_format(u32 id, const std::string& system, const std::string& text, For
 
 // libtraceevent trusts the payload to be as long as the format says, and located data to lie inside. So it gets a copy,
 // followed by as many zeros as the largest offset plus the largest length can reach.
-void print_by_tep(const EventFormat& format, Bytes payload, fmt::memory_buffer& out) {
+void print_by_tep(const EventFormat& format, const World& world, Bytes payload, fmt::memory_buffer& out) {
   static thread_local std::vector<u8> room(size_t{256} * 1024 + 4 * largest_offset);
   static thread_local size_t used = 0;
   const size_t size = std::min<size_t>(payload.size, size_t{256} * 1024);
   if (size != 0) std::memcpy(room.data(), payload.data, size);
   if (used > size) std::memset(room.data() + size, 0, used - size);
   used = size;
+  if (world.big_endian) {  // as the file has it: the arguments were never turned
+    std::reverse(room.data(), room.data() + 2);
+    for (const Field& field : format.fields)
+      if (field.kind == FieldKind::integer && field.offset + field.size <= room.size())
+        std::reverse(room.data() + field.offset, room.data() + field.offset + field.size);
+  }
   tep_record record{};
   record.size = static_cast<int>(size);
   record.data = room.data();
@@ -210,13 +221,15 @@ const Field* EventFormat::field(std::string_view wanted) const {
   return nullptr;
 }
 
-EventType::EventType(u32 number, std::string of_system, std::string named, std::string format, FormatContext& context)
+EventType::EventType(u32 number, std::string of_system, std::string named, std::string format, const World& recorder,
+                     FormatContext& context)
     : id(number),
       system(std::move(of_system)),
       name(std::move(named)),
       full(system + ":" + name),
       of_syscalls(system == "syscalls" || system == "raw_syscalls"),
       of_ftrace(system == "ftrace"),
+      world(recorder),
       context_(context),
       names_a_stack_(format.find("ringside_stack") != format.npos),
       text_(std::move(format)) {}
@@ -225,18 +238,18 @@ void EventType::parse() const {
   const std::lock_guard alone(parsing);
   if (known_.load(std::memory_order_relaxed)) return;
   EventFormat format;
-  read_format(id, system, text_, context_, format);
+  read_format(id, system, text_, world, context_, format);
   if (!format.parsed) context_.failed.push_back(this);
   format_ = std::move(format);
   text_ = std::string();
   known_.store(true, std::memory_order_release);  // pairs with the load in format()
 }
 
-void Formats::add(u32 id, std::string system, std::string name, std::string format) {
+void Formats::add(u32 id, std::string system, std::string name, std::string format, const World& world) {
   if (id >= numbers_) return;
   ++version_;
   if (id >= by_id_.size()) by_id_.resize(id + 1);
-  types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), *context_));
+  types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), world, *context_));
   by_id_[id] = types_.back().get();
 }
 
@@ -258,7 +271,7 @@ std::vector<const EventType*> Formats::take_failed() {
 void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const {
   const EventFormat& format = type.format();
   if (format.tep != nullptr) {
-    print_by_tep(format, payload, out);
+    print_by_tep(format, type.world, payload, out);
   } else if (!format.parsed) {
     const size_t common = std::min<size_t>(payload.size, 8);
     append_hex({payload.data + common, payload.size - common}, " ", out);
