@@ -1,5 +1,5 @@
 // Selection: what is left of a ring has the times of the whole, however its sub-buffers are handed out.
-#include "record/selection.hpp"
+#include "source/selection.hpp"
 
 #include <gtest/gtest.h>
 
