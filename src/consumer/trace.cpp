@@ -33,6 +33,16 @@ void add_events(Trace& trace, const OpenedTrace& of, const std::vector<EventInfo
   }
 }
 
+// jiffies_to_msecs() in a print fmt needs the kernel's HZ, which no format tells: events of this boot are of this kernel.
+void use_ticks(Trace& trace) {
+  const std::string boot = sys::boot_id();
+  for (const OpenedTrace& o : trace.opened)
+    if (o.boot != boot) return;
+  timespec tick{};
+  if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0 || tick.tv_sec != 0 || tick.tv_nsec <= 0) return;
+  trace.formats.use_ticks(static_cast<u32>((1'000'000'000 + tick.tv_nsec / 2) / tick.tv_nsec));
+}
+
 // The kernel's names, if they are here: some MiB, which most commands do not need.
 void load_names(Trace& trace, const std::string& dir) {
   const auto at = std::make_shared<sys::Fd>(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -612,6 +622,7 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
     RS_TRY(i < named ? open_one(trace, o) : open_kernel(trace, o, patterns, choice, make));
   }
   if (several) RS_TRY(agree_on_time(trace, verbose));
+  use_ticks(trace);
   for (OpenedTrace& o : trace.opened) {
     for (auto& source : o.sources) trace.timeline.add(std::move(source), o.origin);
     o.sources.clear();
@@ -628,6 +639,7 @@ Trace open_growing(const std::string& dir, const RecordingMeta& now) {
   o.boot = now.boot;
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
   load_names(trace, dir);
+  use_ticks(trace);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   trace.grow(now);
   return trace;

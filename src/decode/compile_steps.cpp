@@ -14,7 +14,7 @@ using StepKind = PrintStep::Kind;
 using NodeKind = Node::Kind;
 using Steps = std::vector<PrintStep>;
 
-constexpr size_t most_steps = 10'000;
+constexpr size_t most_work = 50'000;  // steps and instructions: a variable of ({ ... }) may stand there often
 
 // One event is one line.
 std::string in_one_line(std::string text) {
@@ -91,7 +91,8 @@ class StepCompiler {
  public:
   explicit StepCompiler(EventFormat& type) : type_(type) {}
 
-  void compile(const PrintTree& tree) {
+  // False: the steps would be too many.
+  bool compile(const PrintTree& tree) {
     std::string_view rest = tree.format;
     while (rest.ends_with('\n')) rest.remove_suffix(1);
     auto argument = tree.arguments.begin();
@@ -116,24 +117,31 @@ class StepCompiler {
       if (conversion.star_width) star(next(), sized.star_width);
       if (conversion.star_precision) star(next(), sized.star_precision);
       const Node* const node = conversion.letter != 0 ? next() : nullptr;
-      if (node == nullptr || steps.size() > most_steps)
+      if (node == nullptr)
         add_literal(source, steps);
       else
         print(node, conversion, sized, steps);
+      if (work_ > most_work) return false;
     }
     if (steps.empty()) steps.emplace_back();  // it prints nothing
     type_.steps = std::move(steps);
+    return true;
   }
 
  private:
-  void star(const Node* node, std::vector<ValueOp>& code) const {
-    if (node == nullptr || !compile_value(node, type_.fields, code)) code = {{ValueOp::Op::constant, 0, 0}};
+  void star(const Node* node, std::vector<ValueOp>& code) {
+    if (node == nullptr || !code_of(node, code)) code = {{ValueOp::Op::constant, 0, 0}};
+  }
+  bool code_of(const Node* node, std::vector<ValueOp>& code) {
+    const bool done = work_ <= most_work && compile_value(node, type_.fields, code);
+    work_ += code.size() + 1;
+    return done;
   }
   u32 index(const Field* field) const { return static_cast<u32>(field - type_.fields.data()); }
   // The step's value; false: it is unknown.
-  bool value(const Node* node, PrintStep& step) const {
+  bool value(const Node* node, PrintStep& step) {
     const Field* const field = plain_field(node, type_.fields);
-    if (field == nullptr) return compile_value(node, type_.fields, step.code);
+    if (field == nullptr) return code_of(node, step.code);
     step.field = index(field);
     return field->kind == FieldKind::integer;
   }
@@ -216,6 +224,7 @@ class StepCompiler {
   }
 
   void print_text(const Node* node, PrintStep step, Steps& steps) {
+    if (++work_ > most_work) return;
     switch (node->kind) {
       case NodeKind::choice: {
         PrintStep chosen;
@@ -248,7 +257,7 @@ class StepCompiler {
         step.field = node->field;
         step.text = node->is(NodeKind::list) ? " " : node->text;
         step.width = static_cast<u8>(node->value);
-        if (!node->parts.empty() && !compile_value(node->parts[0], type_.fields, step.code)) break;
+        if (!node->parts.empty() && !code_of(node->parts[0], step.code)) break;
         steps.push_back(std::move(step));
         return;
       }
@@ -303,7 +312,8 @@ class StepCompiler {
 
   // As it is written, with the values of what is known.
   void spell(const Node* node, Steps& steps, u32 depth) {
-    if (steps.size() > most_steps || depth > Nodes::deepest) return;
+    work_ += 1 + node->text.size() / 8;
+    if (work_ > most_work || depth > Nodes::deepest) return;
     PrintStep step;
     if (is_number(node) && value(node, step)) {
       step.kind = node->type.is_pointer() ? StepKind::pointer : StepKind::decimal;
@@ -363,7 +373,7 @@ class StepCompiler {
         return add_literal("\"", steps);
       case NodeKind::list:
       case NodeKind::bytes:
-        if (std::vector<ValueOp> code; !node->parts.empty() && !compile_value(node->parts[0], type_.fields, code))
+        if (std::vector<ValueOp> code; !node->parts.empty() && !code_of(node->parts[0], code))
           return add_literal("?", steps);
         break;
       case NodeKind::mask:
@@ -390,6 +400,7 @@ class StepCompiler {
   }
 
   EventFormat& type_;
+  size_t work_ = 0;
 };
 
 void make_line(EventFormat& type) {
@@ -415,9 +426,10 @@ void make_line(EventFormat& type) {
 
 }  // namespace
 
-void compile_steps(const PrintTree& tree, EventFormat& type) {
-  StepCompiler(type).compile(tree);
+bool compile_steps(const PrintTree& tree, EventFormat& type) {
+  if (!StepCompiler(type).compile(tree)) return false;
   make_line(type);
+  return true;
 }
 
 void default_steps(EventFormat& type) {

@@ -6,8 +6,8 @@
 namespace ringside {
 
 // Fills type.steps and type.line, and the symbols of enum fields. What cannot be computed from a payload is shown as it is
-// written, with the values of its parts: unknown_call(7, "abc").
-void compile_steps(const PrintTree& tree, EventFormat& type);
+// written, with the values of its parts: unknown_call(7, "abc"). False: that would be too much, the steps stay as they are.
+bool compile_steps(const PrintTree& tree, EventFormat& type);
 
 // Prints "name=value" for every field: for events without a print fmt.
 void default_steps(EventFormat& type);

@@ -55,8 +55,9 @@ std::string read_format(const std::string& full, const std::string& text, const 
   for (const Field& field : to.fields)
     if (field.is_stack && to.stack == nullptr) to.stack = &field;
   if (file.print_fmt.empty()) return default_steps(to), std::string();
-  const PrintTree tree = parse_print_fmt(file.print_fmt, {to.fields, file.common, context.ticks_per_second});
-  if (tree.wrong.empty()) return compile_steps(tree, to), std::string();
+  PrintTree tree = parse_print_fmt(file.print_fmt, {to.fields, file.common, context.ticks_per_second});
+  if (tree.wrong.empty() && compile_steps(tree, to)) return {};
+  if (tree.wrong.empty()) tree.wrong = "its values are too many";
   default_steps(to);
   return "the print fmt of " + full + " cannot be understood " + place_in(file.print_fmt, tree.wrong_at) + ": " + tree.wrong +
          "; its fields appear by their names";

@@ -267,24 +267,23 @@ const Node* PrintParser::record_member(size_t from) {
 }
 
 const Node* PrintParser::postfix(const Node* of, size_t from) {
-  for (;;) {
+  for (bool unknown = false;;) {
     if (take("[")) {
       const Node* const index = expression();
       expect("]");
       const u32 row = of->is(NodeKind::memory) && of->parts.empty() ? scope_.fields[of->field].row : 0;
-      const bool unknown = (of->is_known && !of->type.is_pointer()) || (row != 0 && of->type.is_char);
-      of = unknown ? spelled(source(from)) : row != 0 ? nodes_.row(of, index, row) : nodes_.element(of, index);
+      unknown = unknown || (of->is_known && !of->type.is_pointer()) || (row != 0 && of->type.is_char);
+      if (!unknown) of = row != 0 ? nodes_.row(of, index, row) : nodes_.element(of, index);
     } else if (is(".") || is("->")) {
       ++at_;
       const std::string_view member = take_word();
       // The first member of a struct, of which the format tells the bytes alone.
-      const bool whole = of->is(NodeKind::memory) && (member == "b" || member == "s6_addr" || member == "s_addr");
-      if (!whole) of = spelled(source(from));
+      unknown = unknown || !of->is(NodeKind::memory) || (member != "b" && member != "s6_addr" && member != "s_addr");
     } else if (is("(")) {
       skip_balanced();
-      of = spelled(source(from));
+      unknown = true;
     } else {
-      return of;
+      return unknown ? spelled(source(from)) : of;
     }
   }
 }

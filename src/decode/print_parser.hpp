@@ -91,7 +91,7 @@ class PrintParser {
     ~Nested() { --of.depth_; }
     PrintParser& of;
   };
-  static constexpr u32 deepest = 300;
+  static constexpr u32 deepest = 300, most_locals = 64;
 
   const std::string_view text_;
   const std::vector<Token> tokens_;

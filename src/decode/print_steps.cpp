@@ -308,16 +308,19 @@ static void print_field(const PrintStep& step, const EventFormat& type, Bytes pa
   append_sized(form_of(step, type, payload), {whole.data(), whole.size()}, out);
 }
 
-static void run(std::span<const PrintStep> steps, const EventFormat& type, Bytes payload, const FormatContext& context,
-                Appender& out) {
+// False: the text is `most` bytes long before the last step.
+static bool run(std::span<const PrintStep> steps, const EventFormat& type, Bytes payload, const FormatContext& context,
+                size_t most, Appender& out) {
   for (const PrintStep& step : steps) {
+    if (out.size() >= most) return false;
     if (step.kind == StepKind::literal)
       append(out, step.text);
-    else if (step.kind == StepKind::choice)
-      run(value_of(step, type, payload) != 0 ? step.then : step.otherwise, type, payload, context, out);
-    else
+    else if (step.kind != StepKind::choice)
       print_field(step, type, payload, context, out);
+    else if (!run(value_of(step, type, payload) != 0 ? step.then : step.otherwise, type, payload, context, most, out))
+      return false;
   }
+  return true;
 }
 
 void run_steps(const EventFormat& type, Bytes payload, const FormatContext& context, fmt::memory_buffer& out) {
@@ -327,10 +330,7 @@ void run_steps(const EventFormat& type, Bytes payload, const FormatContext& cont
   Appender to(out);
   bool cut = false;
   type.line.print(payload, to, [&](u32 step, Appender&) {
-    if (to.size() < most)
-      run({&type.steps[step], 1}, type, payload, context, to);
-    else
-      cut = true;
+    if (!run({&type.steps[step], 1}, type, payload, context, most, to)) cut = true;
   });
   if (cut) append(to, " [cut: the text is too long for its event]");
 }

@@ -15,8 +15,8 @@ bool is_comparison(Op op) { return op >= Op::both && op <= Op::greater_equal; }
 bool is_shift(Op op) { return op == Op::shift_left || op == Op::shift_right; }
 
 // Whether it is where something stands, which only the kernel knew as a number.
-bool is_place(const Node* node) {
-  switch (node->kind) {
+bool is_place(const Node& node) {
+  switch (node.kind) {
     case NodeKind::text:
     case NodeKind::memory:
     case NodeKind::names:
@@ -25,9 +25,9 @@ bool is_place(const Node* node) {
     case NodeKind::mask:
       return true;
     case NodeKind::choice:
-      return is_place(node->parts[1]) || is_place(node->parts[2]);
+      return node.parts[1]->is_place || node.parts[2]->is_place;
     case NodeKind::cast:
-      return is_place(node->parts[0]);
+      return node.parts[0]->is_place;
     default:
       return false;
   }
@@ -35,7 +35,7 @@ bool is_place(const Node* node) {
 
 }  // namespace
 
-bool is_number(const Node* node) { return node->is_known && node->type.value().is_number() && !is_place(node); }
+bool is_number(const Node* node) { return node->is_known && node->type.value().is_number() && !node->is_place; }
 
 const Node* Nodes::add(Node node) {
   for (const Node* part : node.parts) {
@@ -43,6 +43,7 @@ const Node* Nodes::add(Node node) {
     node.is_known = node.is_known && (part->is_known || node.kind == NodeKind::call);
   }
   node.is_known = node.is_known && node.kind != NodeKind::call && node.kind != NodeKind::spelled;
+  node.is_place = is_place(node);
   too_deep_ = too_deep_ || node.depth > deepest;
   all_.push_back(std::move(node));
   return &all_.back();

@@ -35,7 +35,8 @@ struct Node {
   CType type{};
   ValueOp::Op op = ValueOp::Op::constant;
   bool is_symbolic = false;
-  bool is_known = true;  // its value can be computed from a payload
+  bool is_known = true;   // its value can be computed from a payload
+  bool is_place = false;  // it is a text or memory
   u32 field = 0;         // index in the fields
   u32 depth = 1;         // of the tree below
   u64 value = 0;

@@ -174,6 +174,7 @@ void PrintParser::declaration() {
     while (is_word("const")) ++at_;
     const std::string_view named = take_word();
     expect("=");
+    if (locals_.size() >= most_locals) wrong("there are too many variables");
     const Node* const value = assignment();
     locals_.emplace_back(named, of_value ? value : nodes_.cast(value, type));
   } while (take(","));

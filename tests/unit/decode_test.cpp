@@ -227,6 +227,52 @@ TEST(Formats, WhatIsNoExpressionIsPrintedFieldByField) {
   }
 }
 
+// Whatever a format says: it is parsed in time, and its line has an end.
+TEST(Formats, AHugePrintFormatCostsLittle) {
+  const std::string field =
+      "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u8 b[8];\toffset:12;\tsize:8;\tsigned:0;\n";
+  const auto repeated = [](const std::string& one, size_t bytes) {
+    std::string out;
+    while (out.size() + one.size() < bytes) out += one;
+    return out;
+  };
+  std::string doubled = "({ long v0 = f(REC->a); ", chosen = "({ const char *v0 = REC->a ? \"x\" : \"y\"; ";
+  for (int i = 1; i < 60; ++i) {
+    const std::string before = "v" + std::to_string(i - 1), now = "v" + std::to_string(i);
+    doubled += "long " + now + " = " + before + " + " + before + "; ";
+    chosen += "const char *" + now + " = REC->a ? " + before + " : " + before + "; ";
+  }
+  std::string summed = doubled;
+  summed.replace(summed.find("f(REC->a)"), 9, "REC->a");
+  std::string variables = "({ ";
+  for (int i = 0; i < 2000; ++i) variables += "int v" + std::to_string(i) + " = 1; ";
+  const std::string all[] = {
+      "\"%d\", " + doubled + "v59; })",
+      "\"%d\", " + summed + "v59; })",
+      "\"%s\", " + chosen + "v59; })",
+      "\"%d\", " + variables + "1; })",
+      "\"" + repeated("%d", 20'000) + "\"" + repeated(", " + std::string("REC->a+REC->a"), 40'000),
+      "\"" + repeated("%s", 5'000) + "\"" + repeated(", __print_hex(REC->b, 8)", 55'000),
+      "\"%d\", REC" + repeated("->a", 60'000),
+      "\"%d\", REC->a" + repeated("[1]", 60'000),
+      "\"%d\", " + repeated("f(", 60'000),
+      "\"%d\", " + repeated("({", 60'000),
+      "\"%d\", REC->a" + repeated("(", 30'000) + repeated(")", 30'000),
+      "\"%d\", 1" + repeated("+1", 60'000),
+      "\"%d\", REC->a" + repeated(" ? 1 : 2", 60'000),
+      "\"%s\", __print_flags(REC->a, \"|\"" + repeated(", {1, \"a\"}", 60'000) + ")",
+      "\"" + repeated("%255d", 50'000) + "\"" + repeated(", 1", 10'000),
+  };
+  for (const std::string& print : all) {
+    Formats f;
+    ASSERT_TRUE(test::add(f, 1, "s", "x", format(1, "x", field, print)));
+    EXPECT_LT(printed(f, 1, Payload(1, 2).put(i32{1}).put(u64{7})).size(), 100'000u) << print.substr(0, 60);
+    size_t steps = 0, code = 0;
+    for (const PrintStep& step : f.find(1)->format().steps) ++steps, code += step.code.size();
+    EXPECT_LT(steps + code, 60'000u) << print.substr(0, 60);
+  }
+}
+
 // What only the kernel knows costs one argument.
 TEST(Formats, UnknownPartsAreSpelled) {
   const std::string fields =
