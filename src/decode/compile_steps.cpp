@@ -203,8 +203,28 @@ class StepCompiler {
     } else {
       step.kind = conversion.extension == "e" ? StepKind::error : StepKind::pointer;
     }
+    if (step.kind == StepKind::pointer) {
+      drop_hex_sign(steps);
+      return print_address(node, std::move(step), steps);
+    }
     if (!value(node, step)) return spell(node, steps, 0);
-    if (step.kind == StepKind::pointer) drop_hex_sign(steps);
+    steps.push_back(std::move(step));
+  }
+
+  // A page of the kernel's is an element of an array whose place only the kernel knows: its number is shown.
+  void print_address(const Node* node, PrintStep step, Steps& steps) {
+    if (node->is(NodeKind::choice) && !is_number(node)) {
+      PrintStep chosen;
+      chosen.kind = StepKind::choice;
+      if (++work_ > most_work || !value(node->parts[0], chosen)) return spell(node, steps, 0);
+      print_address(node->parts[1], step, chosen.then);
+      print_address(node->parts[2], std::move(step), chosen.otherwise);
+      steps.push_back(std::move(chosen));
+      return;
+    }
+    const bool of_unknown = node->is(NodeKind::binary) && node->op == ValueOp::Op::add && node->parts[0]->is(NodeKind::cast) &&
+                            node->parts[0]->type.is_pointer() && node->parts[0]->parts[0]->is(NodeKind::spelled);
+    if (!value(of_unknown ? node->parts[1] : node, step)) return spell(node, steps, 0);
     steps.push_back(std::move(step));
   }
 
@@ -373,8 +393,7 @@ class StepCompiler {
         return add_literal("\"", steps);
       case NodeKind::list:
       case NodeKind::bytes:
-        if (std::vector<ValueOp> code; !node->parts.empty() && !code_of(node->parts[0], code))
-          return add_literal("?", steps);
+        if (std::vector<ValueOp> code; !node->parts.empty() && !code_of(node->parts[0], code)) return add_literal("?", steps);
         break;
       case NodeKind::mask:
         break;

@@ -287,7 +287,7 @@ TEST(Formats, UnknownPartsAreSpelled) {
       {"REC->a < -8 ? 1 : unknown(2)", "unknown(2)"},
       {"1 + unknown(2) * 3", "1 + (unknown(2) * 3)"},
       {"SOME_NAME", "SOME_NAME"},
-      {"((struct page *)vmemmap_base) + REC->a", "vmemmap_base + -7"},
+      {"(unsigned long)vmemmap_base + REC->a", "vmemmap_base + -7"},
       {"sizeof(struct x)", "sizeof(struct x)"},
       {"sizeof(REC->a)", "4"},
       {"REC->b[1][2]", "REC->b[1][2]"},
@@ -539,6 +539,9 @@ TEST(Formats, WidthsOfWholeTexts) {
       {R"("0x%p 0x%px", REC->p, REC->p)", "0x1234 0x1234"},
       {R"("%#x %#x %#o %.0d", REC->n, REC->n - 3, REC->n - 3, REC->n - 3)", "0x3 0x0 0 0"},
       {R"("%pe %pe", ERR_PTR(-2), ERR_PTR(REC->n))", "-ENOENT 0x3"},
+      {R"("%p", (((struct page *)vmemmap_base) + (REC->n)))", "0x3"},  // as trace-cmd
+      {R"("%p", REC->n != -1UL ? (((struct page *)vmemmap_base) + (REC->n)) : ((void *)0))", "0x3"},
+      {R"("%p", REC->n == 3 ? ((void *)0) : (((struct page *)vmemmap_base) + (REC->n)))", "(nil)"},
       {R"("[%c%c]", 0, 'a')", "[a]"},
       {R"("%p4cc", &REC->p)", "4... little-endian (0x00001234)"},
       {R"("%*pE", 2, REC->b)", "\\377\\n"},

@@ -59,7 +59,7 @@ void work(const std::string& dir) {
 
 // What differs on purpose (docs/design.md, "Judges").
 std::string alike(std::string line, bool kernels) {
-  static const std::regex size("(\\+0x[0-9a-f]+)/0x[0-9a-f]+( \\[\\w+\\])?"), page("page=(vmemmap_base \\+ )?(0x)?[0-9a-f]+");
+  static const std::regex size("(\\+0x[0-9a-f]+)/0x[0-9a-f]+( \\[\\w+\\])?"), page("page=(0x[0-9a-f]+|[0-9a-f]{16}|\\(nil\\))");
   if (kernels) line = std::regex_replace(line, size, "$1");
   line = std::regex_replace(line, page, "page=?");
   std::string out;
