@@ -223,7 +223,7 @@ class StepCompiler {
       return;
     }
     const bool of_unknown = node->is(NodeKind::binary) && node->op == ValueOp::Op::add && node->parts[0]->is(NodeKind::cast) &&
-                            node->parts[0]->type.is_pointer() && node->parts[0]->parts[0]->is(NodeKind::spelled);
+                            node->parts[0]->type.is_pointer() && !node->parts[0]->is_known;
     if (!value(of_unknown ? node->parts[1] : node, step)) return spell(node, steps, 0);
     steps.push_back(std::move(step));
   }

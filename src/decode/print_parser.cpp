@@ -39,7 +39,8 @@ CType element_type(const Field& field) {
 void PrintParser::parse(std::string& format, std::vector<const Node*>& arguments) {
   if (peek().kind != TokenKind::text) wrong("the format string is missing");
   format = texts();
-  while (take(",")) arguments.push_back(assignment());
+  if (!is(",") && peek().kind != TokenKind::end) format = raw_format();
+  while (take(",") && peek().kind != TokenKind::end) arguments.push_back(assignment());
   if (peek().kind != TokenKind::end) wrong("here is no argument and no end");
 }
 
@@ -48,6 +49,20 @@ std::string PrintParser::source(size_t from) const {
   const std::string_view last = tokens_[at_ - 1].text;
   const size_t end = static_cast<size_t>(last.data() - text_.data()) + last.size();
   return std::string(text_.substr(here(from), end - here(from)));
+}
+
+// Kernels write the quotes within a format string as they are: it ends with one that has a comma behind it, or nothing.
+std::string PrintParser::raw_format() {
+  constexpr std::string_view blanks = " \t\r\n";
+  for (size_t at = text_.find('"') + 1; (at = text_.find('"', at)) != text_.npos; ++at) {
+    const size_t next = text_.find_first_not_of(blanks, at + 1);
+    if (next != text_.npos && text_[next] != ',') continue;
+    const size_t begin = text_.find('"');
+    tokens_ = tokens_of(text_.substr(at + 1));
+    at_ = 0;
+    return unquoted(text_.substr(begin, at + 1 - begin));
+  }
+  wrong("here is no argument and no end");
 }
 
 std::string PrintParser::texts() {
@@ -105,9 +120,26 @@ const Node* PrintParser::unary() {
     ++at_;
     const CType type = type_name();
     expect(")");
-    return nodes_.cast(unary(), type);
+    return is("{") ? compound() : nodes_.cast(unary(), type);
   }
   return postfix(primary(), from);
+}
+
+// (ktime_t) { .tv64 = x }: a struct of one member.
+const Node* PrintParser::compound() {
+  expect("{");
+  if (take(".")) {
+    take_word();
+    expect("=");
+  }
+  Node node;
+  node.kind = NodeKind::spelled;
+  node.type = CType::none();
+  node.text = "{...}";
+  node.parts = {assignment()};
+  take(",");
+  expect("}");
+  return postfix(nodes_.add(std::move(node)), at_);
 }
 
 const Node* PrintParser::prefix(std::string_view sign) {
@@ -277,6 +309,10 @@ const Node* PrintParser::postfix(const Node* of, size_t from) {
     } else if (is(".") || is("->")) {
       ++at_;
       const std::string_view member = take_word();
+      if (!unknown && of->is(NodeKind::spelled) && of->parts.size() == 1) {
+        of = of->parts[0];
+        continue;
+      }
       // The first member of a struct, of which the format tells the bytes alone.
       unknown = unknown || !of->is(NodeKind::memory) || (member != "b" && member != "s6_addr" && member != "s_addr");
     } else if (is("(")) {

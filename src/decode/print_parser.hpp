@@ -33,10 +33,12 @@ class PrintParser {
   const Node* postfix(const Node* of, size_t from);
   const Node* primary();
   const Node* parenthesised(size_t from);
+  const Node* compound();
   const Node* constant(std::string_view digits);
   const Node* record_member(size_t from);
   const Node* name(std::string_view word);
   std::string texts();
+  std::string raw_format();
 
   // print_types.cpp: names of types, and the statements of ({ ... }).
   bool at_type(size_t further = 0) const;
@@ -94,7 +96,7 @@ class PrintParser {
   static constexpr u32 deepest = 300, most_locals = 64;
 
   const std::string_view text_;
-  const std::vector<Token> tokens_;
+  std::vector<Token> tokens_;
   const PrintScope& scope_;
   Nodes& nodes_;
   std::vector<Local> locals_;

@@ -55,7 +55,12 @@ CType PrintParser::specifiers() {
     if (is_one_of(word, qualifiers)) continue;
     if (is_one_of(word, tagged)) {
       ++at_;
-      if (peek().kind != TokenKind::word) wrong("the name of a type is missing");
+      if (peek(0).text == "{") {
+        skip_balanced();
+        --at_;  // its last bracket is the word
+      } else if (peek().kind != TokenKind::word) {
+        wrong("the name of a type is missing");
+      }
       type = word == "enum" ? CType::integer(32, false) : CType::none();
     } else if (is_one_of(word, typeofs)) {
       ++at_;
