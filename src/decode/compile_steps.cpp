@@ -324,7 +324,8 @@ class StepCompiler {
     step.names = node->list;
     for (auto& [number, name] : step.names) name = in_one_line(std::move(name));
     step.text = in_one_line(node->text);
-    if (!value(node->parts[0], step)) return spell(node, steps, 0);
+    if (!is_number(node->parts[0])) return spell(node, steps, 0);
+    if (!value(node->parts[0], step)) return add_literal("?", steps);
     const Field* const field = plain_field(node->parts[0], type_.fields);
     if (field != nullptr && node->is_symbolic) type_.fields[index(field)].symbols = step.names;
     steps.push_back(std::move(step));
@@ -365,6 +366,7 @@ class StepCompiler {
         parts("[");
         return add_literal("]", steps);
       case NodeKind::names:
+        if (is_number(node->parts[0])) break;
         add_literal(node->is_symbolic ? "__print_symbolic(" : "__print_flags(", steps);
         parts("");
         return add_literal(")", steps);

@@ -296,6 +296,7 @@ TEST(Formats, UnknownPartsAreSpelled) {
       {"unknown(1)[2]", "unknown(1)[2]"},
       {"({ union x y; y.z = REC->a; y.w; })", "({...})"},
       {"__print_symbolic(unknown(1), { 1, \"x\" })", "__print_symbolic(unknown(1))"},
+      {"unknown(1) ? __print_symbolic(REC->a, { -7, \"x\" }) : 0", "unknown(1) ? x : 0"},
   };
   for (const auto& [argument, text] : all) {
     for (const std::string letter : {"d", "s", "x", "p"}) {
@@ -476,6 +477,62 @@ TEST(Formats, WhatAPrintfWouldTrust) {
                         format(2, "wide", "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n",
                                R"("a=%5lls", __print_flags(REC->a, "|", { 1, "ONE" }, { 2, "TWO" }))")));
   EXPECT_EQ(printed(f, 2, Payload(2, 2).put(u32{3})), "a=ONE|TWO");
+}
+
+// 32 bits without a sign, as C has them.
+TEST(Formats, ValuesAreThoseOfC) {
+  const std::string fields =
+      "\tfield:u32 a;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u32 b;\toffset:12;\tsize:4;\tsigned:0;\n"
+      "\tfield:int c;\toffset:16;\tsize:4;\tsigned:1;\n";
+  const struct {
+    const char *print, *line;
+    u32 a, b;
+  } all[] = {
+      {R"("%u %lld", REC->a - REC->b, (long long)(REC->a - REC->b))", "4294967295 4294967295", 1, 2},
+      {R"("%s", REC->a - REC->b > 5 ? "big" : "small")", "big", 1, 2},
+      {R"("%u", (REC->a - REC->b) / 2)", "2147483647", 1, 2},
+      {R"("%u", (~REC->a) >> 28)", "15", 0, 0},
+      {R"("%llu", (unsigned long long)(REC->a * REC->b))", "65536", 65537, 65536},
+      {R"("%llx", (u64)(REC->a << 4))", "10", 0xF0000001, 0},
+      {R"("%s", REC->a > REC->c ? "gt" : "le")", "le", 1, 0},
+      {R"("%s", REC->a == -1 ? "all" : "some")", "all", ~u32{0}, 0},
+      {R"("%s", REC->a == -1U ? "all" : "some")", "all", ~u32{0}, 0},
+      {R"("%s", REC->a == (u32)-1 ? "all" : "some")", "all", ~u32{0}, 0},
+      {R"("%u of %llu", REC->a, 18446744073709551615ULL)", "5 of 18446744073709551615", 5, 0},
+      {R"("n=%d/%d", ({ int __UNIQUE_ID_x_1 = (REC->a); int __UNIQUE_ID_y_2 = (128); ((__UNIQUE_ID_x_1) < )"
+       R"((__UNIQUE_ID_y_2) ? (__UNIQUE_ID_x_1) : (__UNIQUE_ID_y_2)); }), REC->a)", "n=128/300", 300, 0},
+      {R"("t=%u µs", REC->a)", "t=5 µs", 5, 0},
+  };
+  for (const auto& [print, line, a, b] : all) {
+    Formats f;
+    ASSERT_TRUE(test::add(f, 1, "s", "x", format(1, "x", fields, print))) << print;
+    EXPECT_EQ(printed(f, 1, Payload(1, 2).put(a).put(b).put(i32{-1})), line) << print;
+  }
+}
+
+TEST(Formats, AddressesAndTextsInArraysOfBytes) {
+  const std::string fields =
+      "\tfield:void * p;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u8 a[8];\toffset:16;\tsize:8;\tsigned:0;\n"
+      "\tfield:__data_loc u8[] d;\toffset:24;\tsize:4;\tsigned:0;\n"
+      "\tfield:__rel_loc __u8[] s;\toffset:28;\tsize:4;\tsigned:0;\n";
+  const std::pair<const char*, const char*> all[] = {
+      {R"("%px %pK %p", REC->p, REC->p, REC->p)", "0xffffffff81000010 0xffffffff81000010 0xffffffff81000010"},
+      {R"("%pB|%pSR|%pSb|%ps", REC->p, REC->p, REC->p, REC->p)", "startup+0x10|startup+0x10|startup+0x10|startup"},
+      {R"("%pB|%pS", (void *)0xffffffff81000100, (void *)0xffffffff81000100)", "startup+0x100|work+0x0"},
+      {R"("%s|%s|%.2s|", REC->a, (char *)REC->a, REC->a)", "abc|abc|ab|"},
+      {R"("%.*s|", (int)__get_dynamic_array_len(d), (char *)__get_dynamic_array(d))", "xyz|"},
+      {R"("%s|%s", __get_str(d), REC->a[1] == 'b' ? "b" : "?")", "xyz|b"},
+      {R"("%pISpc", __get_rel_sockaddr(s))", "10.1.2.3:8080"},
+  };
+  for (const auto& [print, line] : all) {
+    Formats f;
+    f.symbols().load("ffffffff81000000 T startup\nffffffff81000100 T work\nffffffff81000300 T end\n");
+    ASSERT_TRUE(test::add(f, 1, "s", "x", format(1, "x", fields, print))) << print;
+    Payload p(1, 2);
+    p.put(u64{0xffffffff81000010}).text(std::string_view("abc\0\0\0\0\0", 8)).put(u32{32 | 3 << 16}).put(u32{4 | 16 << 16});
+    p.text(std::string_view("xyz\0", 4)).put(u16{2}).put(u16{0x901F}).put(u32{0x0302010A}).put(u64{0});
+    EXPECT_EQ(printed(f, 1, p), line) << print;
+  }
 }
 
 // What programs and old kernels write.

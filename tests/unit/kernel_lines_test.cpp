@@ -82,7 +82,8 @@ std::string alike(std::string line, bool kernels) {
 
 // Names that the format does not resolve, and the kernel's own variables.
 bool names_the_unknown(const std::string& format) {
-  for (const char* const word : {"jiffies - ", "{ HRTIMER_MODE_", "IOPRIO_CLASS_", "{I_DIRTY", "{ I_DIRTY", "scsi_trace_parse_cdb", "{ TASK_"})
+  for (const char* const word :
+       {"jiffies - ", "{ HRTIMER_MODE_", "IOPRIO_CLASS_", "{I_DIRTY", "{ I_DIRTY", "scsi_trace_parse_cdb", "{ TASK_"})
     if (format.find(word) != format.npos) return true;
   return false;
 }
@@ -100,9 +101,11 @@ TEST(KernelLines, AreOurs) {
   auto instance = must(TracefsInstance::create(options));
   Formats formats;
   for (const EventInfo& e : kernel_internal_events()) formats.add(e.id, e.system, e.name, e.format);
-  for (const char* const system : {"sched", "irq", "timer", "kmem", "raw_syscalls", "signal", "task", "mmap", "mmap_lock", "exceptions",
-                                   "filemap", "workqueue", "writeback", "block", "rcu", "percpu", "cgroup", "sock", "ext4", "jbd2", "xfs",
-                                   "btrfs", "ipi", "irq_vectors", "tlb", "x86_fpu", "lock", "oom", "vmscan", "capability", "csd", "thp"}) {
+  for (const char* const system :
+       {"sched",     "irq",        "timer",   "kmem",      "raw_syscalls", "signal",     "task", "mmap",
+        "mmap_lock", "exceptions", "filemap", "workqueue", "writeback",    "block",      "rcu",  "percpu",
+        "cgroup",    "sock",       "ext4",    "jbd2",      "xfs",          "btrfs",      "ipi",  "irq_vectors",
+        "tlb",       "x86_fpu",    "lock",    "oom",       "vmscan",       "capability", "csd",  "thp"}) {
     auto enabled = instance.enable(EventPattern(std::string(system) + ":*"));
     if (!enabled) continue;  // this kernel has none of them
     for (const EventInfo& e : *enabled) formats.add(e.id, e.system, e.name, e.format);
