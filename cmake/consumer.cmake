@@ -2,8 +2,7 @@
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
-pkg_check_modules(TRACEEVENT REQUIRED IMPORTED_TARGET libtraceevent)
-pkg_check_modules(TRACEFS REQUIRED IMPORTED_TARGET libtracefs)
+find_library(TRACEFS tracefs REQUIRED)  # its pkg-config file would link libtraceevent, too
 pkg_check_modules(COMPRESSION REQUIRED IMPORTED_TARGET zlib libzstd)
 pkg_check_modules(ELFUTILS REQUIRED IMPORTED_TARGET libdw libelf liblzma)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
@@ -44,9 +43,9 @@ set(flame_page ${PROJECT_SOURCE_DIR}/src/stacks/flame.html)
 set_source_files_properties(src/stacks/flame_page.cpp PROPERTIES OBJECT_DEPENDS ${flame_page}
   COMPILE_DEFINITIONS RINGSIDE_FLAME_PAGE="${flame_page}")
 target_link_libraries(ringside_reading PUBLIC ringside
-  $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:PkgConfig::TRACEEVENT>
-  $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:traceevent> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp> $<INSTALL_INTERFACE:dw> $<INSTALL_INTERFACE:elf> $<INSTALL_INTERFACE:lzma>
-  PRIVATE $<BUILD_INTERFACE:PkgConfig::TRACEFS> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE> $<BUILD_INTERFACE:PkgConfig::ELFUTILS>)
+  $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>
+  $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp> $<INSTALL_INTERFACE:dw> $<INSTALL_INTERFACE:elf> $<INSTALL_INTERFACE:lzma>
+  PRIVATE $<BUILD_INTERFACE:${TRACEFS}> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE> $<BUILD_INTERFACE:PkgConfig::ELFUTILS>)
 if(CURL_FOUND)  # its headers: the library itself is loaded when a server is asked
   target_include_directories(ringside_reading PRIVATE ${CURL_INCLUDE_DIRS})
   target_compile_definitions(ringside_reading PRIVATE RINGSIDE_CURL)

@@ -107,9 +107,7 @@ class Consumer {
     std::string filter{};               // as of `ringside report --filter`
     std::string time{};  // a part, as of `ringside report --time`: "12.5s..13s", "+0.5s..+1s" after the first event
     u64 kernel_buffer_size = 4 << 20;   // bytes for each CPU
-    // Also what this thread does itself. Without it, interrupts that come while this thread runs are not seen either: the
-    // kernel tells events apart by the thread that runs.
-    bool own_events = false;
+    bool own_events = false;  // also what the opening thread causes itself
     std::chrono::nanoseconds look_ahead = std::chrono::milliseconds(100);  // how long a stalled source may delay the others
     std::chrono::nanoseconds duration{};  // run() and wait() end after it; 0: at stop(), and where recordings end
   };

@@ -28,7 +28,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   add_filter(app, options.filter);
   add_window(app, options.window);
   add_source(app, options.source);
-  app.add_flag("--own", options.own, "include kernel events that this command causes, and interrupts that come while it runs");
+  app.add_flag("--own", options.own, "include kernel events that this command causes itself");
   add_time(app, "--interval", options.interval_ns,
            "between two pictures (default 1s); not on a terminal: without it, only the last one is printed")
       ->each([&options](const std::string&) { options.every = true; });

@@ -16,6 +16,7 @@
 #include "cli/export.hpp"
 #include "cli/preload.hpp"
 #include "cli/program.hpp"
+#include "record/loss_watch.hpp"
 #include "cli/progress.hpp"
 #include "cli/record_options.hpp"
 #include "cli/record_remarks.hpp"
@@ -186,16 +187,30 @@ class Watched {
   std::vector<pollfd> polled_;
 };
 
+// What helps against losses.
+std::string larger_rings(const RecordOptions& options) {
+  if (!options.instance.empty()) return "";  // its rings stay as they are
+  return ": rings of " + format_size(options.buffer_size) + " are too small for this rate; -b " +
+         std::to_string(4 * options.buffer_size >> 10) + "k makes them larger";
+}
+
 // Follows the writers until the command ends with what it has left behind, or without one the processes of --pid, the time is
 // up or Ctrl-C. A full disk ends the recording, and the command goes on: it is only observed. True: the next part of the
 // recording is due.
 result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, LeftBehind& left,
-                    const RecordOptions& options, u64 start, std::unique_ptr<GrowingExport>& file, Watched& watched) {
+                    const RecordOptions& options, u64 start, std::unique_ptr<GrowingExport>& file, Watched& watched,
+                    LossWatch& losses) {
   const u64 limit_ns = options.duration_ns, begun = sys::now_ns();
   bool said = false;
   Progress progress(options.quiet);
   for (;;) {
     run.poll();
+    if (const u64 now = sys::now_ns(); losses.is_due(now) && !run.failed() && !options.quiet) {
+      if (const auto news = losses.look(now, run.lost(), run.events(), larger_rings(options))) {
+        progress.clear();
+        say(*news);
+      }
+    }
     if (file != nullptr && !run.failed()) advance(file, run, options);
     if (run.failed() && !said) {
       said = true;
@@ -436,7 +451,8 @@ result<int> run_record(RecordOptions options) {
   }
   const u64 start = sys::now_ns();
   LeftBehind left(instance, options.wait && ours);
-  auto due = follow(instance, *parts.run, child, left, options, start, file, watched);
+  LossWatch losses;
+  auto due = follow(instance, *parts.run, child, left, options, start, file, watched, losses);
   while (due && *due) {
     if (const auto next = parts.next(); !next) {
       failed(next.error());
@@ -444,7 +460,8 @@ result<int> run_record(RecordOptions options) {
       cleanup.leave_unread();
       return exit_code_of(child ? child->ended().value_or(exit_ok) : exit_ok, false, parts.earlier_code, exit_failure);
     }
-    due = follow(instance, *parts.run, child, left, options, start, file, watched);
+    losses.begin_part();
+    due = follow(instance, *parts.run, child, left, options, start, file, watched, losses);
   }
   const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
   if (child && !child->ended()) end_command(*child, instance, *parts.run);

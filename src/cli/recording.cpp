@@ -55,6 +55,8 @@ void say_summary(const RecordingRun& run, const std::string& where, const std::s
   say((run.events() == run.totals().read ? "" : books) + identity(run.totals()));
   if (const u64 late = run.missing().unrecorded; late != 0)
     say(format_count(late) + " of the lost events were written to the rings when they could no longer be recorded");
+  if (const u64 own = run.missing().own; own != 0)
+    say("left out: " + counted(own, "event") + " that this command caused itself; those of interrupts and of the scheduler are here");
   if (run.totals().unfinished_bytes != 0)
     say(format_size(run.totals().unfinished_bytes) + " were reserved and never committed (a writer died or is still writing)");
 }

@@ -29,6 +29,7 @@ struct Ring {
   RingName name;
   std::string state;
   Counters counters;
+  u64 events = 0;              // where there are no counters: those that are here
   std::string source{};          // for the kernel's: how it is or was read, if at all
   std::vector<i32> readers{};  // the processes that read it
 };
@@ -65,14 +66,34 @@ struct Stat {
   std::vector<std::string> remarks, problems;
   Counters past;                    // of rings that gave their memory back
   std::optional<Counters> closing;  // a recording's own sums include rings that were given back
+  bool has_counters = true;         // false: nothing tells how many events were written or lost
 };
+
+u64 events_in(Source& source) {
+  u64 events = 0;
+  for (auto view = source.next(); view && *view; view = source.next()) {
+    abi::EventCursor c((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
+    while (c.next()) ++events;
+  }
+  return events;
+}
+// The rings of a file whose recorder has left no counters.
+void count_rings(Stat& s, const std::vector<std::unique_ptr<Source>>& sources) {
+  s.has_counters = false;
+  s.rings.clear();
+  for (const auto& source : sources) s.rings.push_back({source->name(), "recorded", {}, events_in(*source)});
+}
 
 result<Stat> stat_recording(const std::string& dir) {
   Stat s;
   auto meta = RS_TRY(RecordingMeta::read(dir));
-  for (const RecordedRing& ring : meta.rings) s.rings.push_back({ring.name, "recorded", ring.counters, ring.way});
+  for (const RecordedRing& ring : meta.rings) s.rings.push_back({ring.name, "recorded", ring.counters, 0, ring.way});
   if (meta.complete) s.closing = meta.totals;
-  if (!meta.complete) s.remarks.push_back("the recorder did not finish: these counters are not final");
+  if (!meta.complete) {
+    count_rings(s, RS_TRY(open_recording(dir, meta, &s.problems)));
+    s.remarks.push_back("the recorder did not finish: these are the events in the files; how many were written, and how many of "
+                        "them were lost, is not known");
+  }
   for (const std::string& doubt : meta.missing.doubts) s.remarks.push_back(doubt);
   if (const u64 late = meta.missing.unrecorded; late != 0)
     s.remarks.push_back(counted(late, "event was", "events were") + " written when they could no longer be recorded");
@@ -121,6 +142,13 @@ result<Stat> stat_trace_dat(const std::string& file) {
   auto dat = RS_TRY(open_trace_dat(file));
   for (const std::string& problem : dat.problems) say(problem);
   for (const auto& source : dat.rings) s.rings.push_back({source->name(), "recorded", source->counters()});
+  const auto is_counted = [](const Ring& ring) { return ring.counters.written != 0; };
+  if (!dat.rings.empty() && std::none_of(s.rings.begin(), s.rings.end(), is_counted)) {
+    count_rings(s, dat.rings);
+    s.remarks.emplace_back(
+        "the file has no counters: these are the events in it; how many were written, and how many of them were lost, is not "
+        "known");
+  }
   s.remarks.push_back(fmt::format("{}: trace.dat of version {}; clock {}", file, dat.version, to_string(dat.clock.kind)));
   s.facts["recording"] = file;
   return s;
@@ -220,8 +248,8 @@ result<Stat> stat_of(const std::string& name) {
   return stat_instance(name);
 }
 
-nlohmann::json json_of(const Ring& ring) {
-  nlohmann::json r = counters_json(ring.counters);
+nlohmann::json json_of(const Ring& ring, bool has_counters) {
+  nlohmann::json r = has_counters ? counters_json(ring.counters) : nlohmann::json{{"events", ring.events}};
   const Elsewhere& e = ring.name.elsewhere;
   r.update({{"ring", ring.name.ring},
             {"pid", e.seen_pid(ring.name.pid)},
@@ -233,6 +261,22 @@ nlohmann::json json_of(const Ring& ring) {
   if (ring.name.cpu >= 0) r["cpu"] = ring.name.cpu;
   if (ring.name.kernel) r.update({{"kernel", true}, {"source", ring.source}, {"readers", ring.readers}});
   return r;
+}
+
+std::string of_ring(const Ring& ring) {
+  if (!ring.name.buffer.empty()) return ring.name.buffer;
+  if (ring.name.kernel) return "kernel";
+  return ring.name.cpu >= 0 ? ring.name.task : ring.name.task + "-" + ring.name.show_tid();
+}
+
+void show_events(const Stat& s, u64 total) {
+  Table table({{"ring", Table::right}, {"of"}, {"state"}, {"events", Table::right}});
+  for (const Ring& ring : s.rings)
+    table.row({(ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring), of_ring(ring), ring.state,
+               format_count(ring.events)});
+  table.row({"all", "", "", format_count(total)});
+  put(table.render(colours()));
+  for (const std::string& remark : s.remarks) say(remark);
 }
 
 void show_table(const Stat& s, const Counters& total) {
@@ -265,11 +309,7 @@ void show_table(const Stat& s, const Counters& total) {
       of_bare.refusals = std::max(of_bare.refusals, ring.counters.refusals);
       continue;
     }
-    row((ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring),
-        !ring.name.buffer.empty() ? ring.name.buffer
-        : ring.name.kernel        ? "kernel"
-        : ring.name.cpu >= 0      ? ring.name.task
-                                  : ring.name.task + "-" + ring.name.show_tid(),
+    row((ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring), of_ring(ring),
         ring.source.empty() ? ring.state : ring.state + ", " + ring.source, ring.counters);
   }
   if (bare > 1) row(std::to_string(bare), "rings", "no event", of_bare);
@@ -283,17 +323,21 @@ result<int> run_stat(const StatOptions& options) {
   std::vector<Counters> all{s.past};
   for (const Ring& ring : s.rings) all.push_back(ring.counters);
   const Counters total = s.closing.value_or(sum(all));
+  u64 events = 0;
+  for (const Ring& ring : s.rings) events += ring.events;
   for (const std::string& problem : s.problems) say(problem);
   if (options.json) {
     nlohmann::json& j = s.facts;
     j["rings"] = nlohmann::json::array();
-    for (const Ring& ring : s.rings) j["rings"].push_back(json_of(ring));
-    j["total"] = counters_json(total);
-    j["adds_up"] = adds_up(total);
+    for (const Ring& ring : s.rings) j["rings"].push_back(json_of(ring, s.has_counters));
+    j["total"] = s.has_counters ? counters_json(total) : nlohmann::json{{"events", events}};
+    j["adds_up"] = s.has_counters ? nlohmann::json(adds_up(total)) : nlohmann::json();
     if (!s.problems.empty()) j["problems"] = s.problems;
     put(line_of(j));
-  } else {
+  } else if (s.has_counters) {
     show_table(s, total);
+  } else {
+    show_events(s, events);
   }
   return s.problems.empty() ? exit_ok : exit_failure;
 }

@@ -579,7 +579,7 @@ result<int> run_watch(WatchOptions options) {
     sigaddset(&theirs, SIGTSTP);
     pthread_sigmask(SIG_BLOCK, &theirs, nullptr);
   }
-  if (auto* const kernel = watcher->trace().tracefs()) (void)kernel->ignore(front->tid());
+  watcher->trace().inputs.back()->leave_out(front->tid());
   while (!asked_to_stop() && !front->done() && !watcher->over()) {
     if (front->requests.wanted()) front->requests.serve();
     const bool more = watcher->take(front->requests);

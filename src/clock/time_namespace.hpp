@@ -4,7 +4,8 @@
 
 namespace ringside {
 
-// pid: 0 is this process. ns; 0 as well where /proc does not tell. For a process that has left its namespace to its children: of theirs. Signal-safe.
+// pid: 0 is this process. ns; 0 as well where /proc does not tell. After unshare() it is that of the process's children.
+// Signal-safe.
 i64 ahead_in_time_namespace(i32 pid) noexcept;
 
 }  // namespace ringside

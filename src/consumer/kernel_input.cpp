@@ -3,11 +3,38 @@
 #include "consumer/input.hpp"
 #include "consumer/trace.hpp"
 #include "kernel/clock_check.hpp"
+#include "kernel/own_tasks.hpp"
+#include "source/selection.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
 namespace {
+
+// A CPU's ring without what this process's own threads do.
+class WithoutOwn : public Source {
+ public:
+  WithoutOwn(std::unique_ptr<Source> ring, std::shared_ptr<OwnTasks> own)
+      : Source(ring->name(), ring->clock()), ring_(std::move(ring)), own_(std::move(own)) {}
+  result<std::optional<SubBufferView>> next() override {
+    auto view = RS_TRY(ring_->next());
+    if (!view) return view;
+    const SubBufferView kept = selection_.keep(*view, [this](Bytes payload) { return !own_->has(payload); });
+    // Each read may cause events, which the next read finds: it has come to its own.
+    if (kept.begin == kept.end && kept.lost_before == 0) return std::nullopt;
+    return kept;
+  }
+  void consume() override { ring_->consume(); }
+  void put_back() override { ring_->put_back(); }
+  Counters counters() const override { return ring_->counters(); }
+  bool ended() const override { return ring_->ended(); }
+  u64 lag_ns() const override { return ring_->lag_ns(); }
+
+ private:
+  std::unique_ptr<Source> ring_;
+  std::shared_ptr<OwnTasks> own_;
+  Selection selection_;
+};
 
 // The kernel's live events, from an instance made for them.
 class KernelInput : public Input {
@@ -20,6 +47,9 @@ class KernelInput : public Input {
   TracefsInstance* tracefs() const override { return kernel_.get(); }
   bool live() const override { return true; }
   bool begins_when_opened() const override { return true; }
+  void leave_out(i32 tid) override {
+    if (own_ != nullptr) own_->add(tid);
+  }
   void add_missing(Missing& all) const override;
 
  private:
@@ -27,13 +57,16 @@ class KernelInput : public Input {
   KernelChoice choice_;
   TracefsOptions make_;
   std::unique_ptr<TracefsInstance> kernel_;
+  std::shared_ptr<OwnTasks> own_;
   ClockInfo clock_info_{};
 };
 
 result<void> KernelInput::open(Trace& trace) {
   make_.clock = best_clock();
   kernel_ = std::make_unique<TracefsInstance>(RS_TRY(TracefsInstance::create(make_)));
-  if (!make_.own_events) (void)kernel_->ignore(sys::gettid());
+  const bool all_but_own = !make_.own_events && !make_.only_followed;
+  if (all_but_own) own_ = std::make_shared<OwnTasks>(), own_->add(sys::gettid());
+  if (make_.only_followed && !make_.own_events) (void)kernel_->ignore(sys::gettid());
   if (make_.only_followed) RS_TRY(kernel_->write("set_event_pid", std::to_string(getpid())));  // this one is ignored
   where = kernel_->dir();
   world = World::own();
@@ -44,13 +77,17 @@ result<void> KernelInput::open(Trace& trace) {
       return refuse(std::errc::no_such_file_or_directory, "the kernel has no event that matches \"" + pattern.text() +
                                                               "\" (ringside list -e PATTERN shows its events)");
     add_events(trace, *this, enabled);
+    if (own_ != nullptr) own_->add_events(enabled);
   }
   trace.formats.symbols().load_later([] { return sys::read_file("/proc/kallsyms").value_or(""); });
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   clock_info_ = calibrate(make_.clock);
   auto rings = RS_TRY(open_kernel_rings(kernel_->dir(), kernel_->cpus(), clock_info_, choice_));
   if (!rings.notice.empty()) trace.notices.push_back(rings.notice);
-  for (auto& source : rings.sources) sources.push_back(std::move(source));
+  for (auto& source : rings.sources) {
+    if (own_ != nullptr) sources.push_back(std::make_unique<WithoutOwn>(std::move(source), own_));
+    else sources.push_back(std::move(source));
+  }
   clock = to_string(make_.clock);
   boot = sys::boot_id();
   trace.tasks.are_here();

@@ -159,8 +159,8 @@ void Reading::add(Reading& part) {
   stacks_joined_ += part.stacks_joined_;
   cut_ = cut_ || part.cut_;
   ended_ = true;
-  for (const EventType* failed : part.trace_.formats.take_failed())
-    if (const EventType* const own = trace_.formats.find(failed->id)) (void)own->format();  // it fails here as well: tell()
+  for (const FailedFormat& failed : part.trace_.formats.take_failed())
+    if (const EventType* const own = trace_.formats.find(failed.type->id)) (void)own->format();  // it fails here too: tell()
   names_.add(part.names_);
 }
 
@@ -312,8 +312,7 @@ void Reading::stop() {
 }
 
 void Reading::tell() {
-  for (const EventType* failed : trace_.formats.take_failed())
-    trace_.notices.push_back("the format of " + failed->full + " cannot be understood; its fields appear as hex");
+  for (FailedFormat& failed : trace_.formats.take_failed()) trace_.notices.push_back(std::move(failed.sentence));
   if (!notices_) return;
   notices_(trace_.notices);
   trace_.notices.clear();

@@ -78,6 +78,7 @@ result<void> Parts::add(Part part, RecordingMeta meta) {
     meta_.start_ns = meta.start_ns;
     meta_.command = meta.command;
   }
+  meta_.world = meta.world;
   meta_.duration_ns += meta.duration_ns;
   meta_.missing.refused += meta.missing.refused;
   meta_.missing.off += meta.missing.off;
@@ -97,7 +98,7 @@ result<void> Parts::add(Part part, RecordingMeta meta) {
       if (!id) return refuse(std::errc::value_too_large, "there are more than 65,535 types of events; ask for a shorter time");
       event.id = *id;
       at->second = event.number();
-      formats_.add(at->second, event.system, event.name, event.format);
+      formats_.add(at->second, event.system, event.name, event.format, meta_.world);
       meta_.events.push_back(event);
       names_.insert(full);
     }

@@ -1,6 +1,7 @@
 #include "consumer/trace.hpp"
 
 #include <algorithm>
+#include <ctime>
 #include <iterator>
 #include <map>
 #include <ringside/abi/sub_buffer.hpp>
@@ -13,6 +14,16 @@
 
 namespace ringside {
 namespace {
+
+// jiffies_to_msecs() in a print fmt needs the kernel's HZ, which no format tells: events of this boot are of this kernel.
+void use_ticks(Trace& trace) {
+  const std::string boot = sys::boot_id();
+  for (const auto& input : trace.inputs)
+    if (input->boot != boot) return;
+  timespec tick{};
+  if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0 || tick.tv_sec != 0 || tick.tv_nsec <= 0) return;
+  trace.formats.use_ticks(static_cast<u32>((1'000'000'000 + tick.tv_nsec / 2) / tick.tv_nsec));
+}
 
 // The label in a line: which of several WHEREs it comes from.
 std::string label_of(std::string where) {
@@ -201,6 +212,7 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
     RS_TRY(input->open(trace));
   }
   if (trace.inputs.size() > 1) RS_TRY(agree_on_time(trace, verbose));
+  use_ticks(trace);
   for (const auto& input : trace.inputs) {
     for (auto& source : input->sources) trace.timeline.add(std::move(source), input->origin);
     input->sources.clear();
@@ -214,6 +226,7 @@ Trace open_growing(const std::string& dir, const RecordingMeta& now) {
   trace.inputs.push_back(growing_input(dir));
   (void)trace.inputs.front()->open(trace);  // it has no files to fail with yet
   trace.grow(now);
+  use_ticks(trace);
   return trace;
 }
 

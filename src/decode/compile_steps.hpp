@@ -1,12 +1,13 @@
-// An event's print fmt, compiled from libtraceevent's tree into a list of steps over precomputed offsets. To run them
-// (print_steps.hpp) is about ten times as fast as to walk the tree for every event.
+// An event's print fmt, compiled from its tree into a list of steps over precomputed offsets (print_steps.hpp runs them).
 #pragma once
 #include "decode/formats.hpp"
+#include "decode/print_tree.hpp"
 
 namespace ringside {
 
-// Fills type.steps, and the symbols of enum fields. False: the print fmt has an unsupported part (steps stay empty).
-bool compile_steps(const tep_event& event, EventFormat& type);
+// Fills type.steps and type.line, and the symbols of enum fields. What cannot be computed from a payload is shown as it is
+// written, with the values of its parts: unknown_call(7, "abc"). False: that would be too much, the steps stay as they are.
+bool compile_steps(const PrintTree& tree, EventFormat& type);
 
 // Prints "name=value" for every field: for events without a print fmt.
 void default_steps(EventFormat& type);

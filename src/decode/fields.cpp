@@ -1,6 +1,8 @@
 // Reads fields out of a payload. Every access is checked against the payload's size.
 #include <cstring>
+#include <iterator>
 
+#include "decode/binary_print.hpp"
 #include "decode/formats.hpp"
 
 #if FMT_VERSION < 100000
@@ -66,7 +68,35 @@ double read_number(Bytes payload, const Field& field) {
   return field.is_signed ? static_cast<double>(value) : static_cast<double>(static_cast<u64>(value));
 }
 
+static std::string_view read_message(Bytes payload, const Field& field) {
+  static thread_local fmt::memory_buffer texts[4];
+  static thread_local u32 turn = 0;
+  fmt::memory_buffer& text = texts[turn++ % std::size(texts)];
+  text.clear();
+  {
+    const u64 address = u64{field.message_at} + 8 <= payload.size ? load<u64>(payload.data + field.message_at) : 0;
+    const bool alone = field.message_at == field.offset;
+    const Bytes arguments = alone ? Bytes{} : read_bytes(payload, field);
+    const auto known = field.messages->strings.find(address);
+    Appender out(text);
+    if (known != field.messages->strings.end() && alone) {
+      std::string_view whole = known->second;
+      while (whole.ends_with('\n')) whole.remove_suffix(1);
+      append(out, whole);
+    } else if (known != field.messages->strings.end()) {
+      append_message(known->second, arguments, field.messages->symbols, out);
+    } else {
+      append(out, "[no format at ");
+      append_pointer(address, out);
+      append(out, "] ");
+      out.to_buffer([&](auto& to) { append_hex(arguments, " ", to); });
+    }
+  }
+  return {text.data(), text.size()};
+}
+
 std::string_view read_text(Bytes payload, const Field& field) {
+  if (field.messages != nullptr) [[unlikely]] return read_message(payload, field);
   const Bytes bytes = read_bytes(payload, field);
   if (bytes.size == 0) return {};
   const auto* s = reinterpret_cast<const char*>(bytes.data);

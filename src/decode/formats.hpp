@@ -1,6 +1,6 @@
-// The meaning of an event's bytes: libtraceevent parses the `format` text of an event at the first question about it; after
-// that a field is an offset, a size and a kind, and the event's line is a short list of steps. A kernel has 700 events, a
-// recording a few dozen of them.
+// The meaning of an event's bytes: the `format` text of an event is parsed at the first question about it; after that a field
+// is an offset, a size and a kind, and the event's line is a short list of steps. A kernel has 700 events, a recording a few
+// dozen of them.
 //
 //   Formats formats;
 //   formats.add(id, "libc", "malloc", text);       // takes no time
@@ -25,10 +25,9 @@
 #include "decode/symbols.hpp"
 #include "source/world.hpp"
 
-struct tep_handle;
-struct tep_event;
-
 namespace ringside {
+
+struct FormatContext;
 
 enum class FieldKind : u8 {
   integer,
@@ -44,6 +43,7 @@ struct Field {
   FieldKind kind = FieldKind::integer;
   u32 offset = 0, size = 0;
   u32 element = 0;  // arrays: bytes of one element
+  u32 row = 0;      // arrays of arrays: elements of one of these
   bool is_signed = false;
   bool is_float = false;  // arrays: of floats
   bool is_char = false;   // one character
@@ -51,20 +51,28 @@ struct Field {
   bool is_stack = false;  // of the C type ringside_stack: the id of a stack
   bool relative = false;                             // __rel_loc: the offset counts from the field's end
   std::vector<std::pair<i64, std::string>> symbols;  // enums: value and name
+  const FormatContext* messages = nullptr;           // of trace_printk: the text is that of the format at
+  u32 message_at = 0;                                // this offset of the payload, with the field's arguments
 };
 
-// An instruction for a stack machine, which computes a value of a print fmt from fields.
+// An instruction for a stack machine, which computes a value of a print fmt from fields. Values are those of C's types, in 64
+// bits.
 struct ValueOp {
   static constexpr size_t deepest = 64;  // values on its stack
+  static constexpr i64 is_unsigned = 1, is_narrow = 2;
   enum class Op : u8 {
     constant,
     field,
+    load,     // of a common field
     length,
     element,  // of an array: the top is its index, and becomes its value; 0 outside the array
     cast,
     negate,
     invert,
-    boolean_not,  // push, or change the top
+    boolean_not,
+    swap,        // the bytes
+    bit_length,  // where the highest bit is
+    ones,        // push, or change the top
     add,
     subtract,
     multiply,
@@ -87,22 +95,34 @@ struct ValueOp {
     jump_if_zero  // skip `value` instructions; the second takes the top
   };
   Op op = Op::constant;
-  u32 field = 0;  // index in EventType::fields
-  i64 value = 0;  // the constant; the cast's bits, negative: with a sign; a jump's distance; 1: operands are unsigned;
-                  // the bytes of an element, negative: with a sign
+  u32 field = 0;  // index in EventType::fields; load: the offset
+  i64 value = 0;  // the constant; a jump's distance; of two: is_unsigned, and is_narrow for 32 bits; the bits of cast and swap;
+                  // the bytes of element and load. Negative: with a sign
+};
+
+// How a number or a text is printed: the flags, width and precision of a conversion.
+struct PrintForm {
+  static constexpr i32 largest = 255;  // of a width or precision
+  u8 width = 0, base = 10;
+  int16_t precision = -1;  // texts: the most bytes; numbers: the least digits; negative: none
+  bool left = false, zeros = false, sharp = false, plus = false, blank = false, upper = false;
+
+  bool is_plain() const { return width == 0 && precision < 0 && !sharp && !plus && !blank && !upper; }
 };
 
 // One step of an event's line.
 struct PrintStep {
   enum class Kind : u8 {
     literal,
-    decimal,
-    hex,
+    decimal,  // plain
+    hex,      // plain, or with zeros in front
+    number,   // in any form
     pointer,
+    error,        // %pe
     character,
     floating,
     text,
-    constant,   // a text with a width or precision
+    constant,     // a text in a form
     kernel_text,  // a text of the kernel, by its address
     symbol,
     flags,
@@ -111,39 +131,31 @@ struct PrintStep {
     memory,  // print_memory.hpp
     bitmap,
     bit_ranges,
-    formatted,
     address,
+    message,  // trace_printk's
     choice
   };
   Kind kind = Kind::literal;
   u8 width = 8;  // bytes that the conversion keeps (its length modifier); list: those of an element
   bool is_signed = false;
+  bool distance = false, returns = false;          // address: %pS, %pB
+  PrintForm form;
   u32 field = 0;                                   // index in EventType::fields
   std::string text;  // the literal, the conversion for snprintf, the separator of flags, bytes, numbers, the form of memory
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
   std::vector<ValueOp> code;                       // computes the value (bytes: their number); empty: the value is the field's
   std::vector<PrintStep> then, otherwise;          // choice: the value selects one
-  std::vector<ValueOp> star;                       // computes the width or precision that is *; memory: the number of bytes
-  static constexpr i32 largest_size = 255;         // of a width or precision
-  u8 min_width = 0;                                // numbers and texts: the least width,
-  i32 precision = -1;                              // texts: the most bytes; negative: all
-  bool zeros = false, left = false, base = false;  // filled with zeros; filled on the right; 0x in front
-  bool limits = false;                             // * is the precision
-};
-
-struct TepFree {
-  void operator()(tep_handle* tep) const;
+  std::vector<ValueOp> star_width, star_precision;  // compute what is *; memory: the first is the number of bytes
 };
 
 // What a format text says.
 struct EventFormat {
   std::vector<Field> fields;     // without the common ones
-  std::vector<PrintStep> steps;  // empty: libtraceevent prints it (`tep`: trace_printk's events), or it prints as hex
+  std::vector<PrintStep> steps;
   LineTemplate line;             // the same; other() is a step
-  std::unique_ptr<tep_handle, TepFree> tep;
   bool parsed = false;
   bool has_tid = false;          // it has a common_pid: a hypervisor's events have none
-  bool by_fields = false;        // the print fmt cannot be resolved: the steps print name=value
+  bool by_fields = false;        // the print fmt cannot be understood: the steps print name=value
   const Field* stack = nullptr;  // the first field that is_stack
 
   const Field* field(std::string_view wanted) const;
@@ -151,11 +163,18 @@ struct EventFormat {
 
 class EventType;
 
+// A format of which a part could not be understood.
+struct FailedFormat {
+  const EventType* type = nullptr;
+  std::string sentence;
+};
+
 // What the formats of one trace share.
 struct FormatContext {
   Symbols symbols;
   std::unordered_map<u64, std::string> strings;  // by address
-  std::vector<const EventType*> failed;  // their formats could not be parsed
+  u32 ticks_per_second = 0;                      // of the kernel; 0: unknown
+  std::vector<FailedFormat> failed;
 };
 
 class EventType {
@@ -204,11 +223,13 @@ class Formats {
   const std::vector<std::unique_ptr<EventType>>& all() const { return types_; }
   // Changes whenever find() may return something else than before: for caches of its results. Never 0.
   u64 version() const { return version_; }
-  // Events that somebody asked about, and whose format could not be parsed. Each of them comes once.
-  std::vector<const EventType*> take_failed();
+  // Events that somebody asked about, and whose format could not be understood. Each of them comes once.
+  std::vector<FailedFormat> take_failed();
   // Texts that events point to, as tracefs lists them in printk_formats: `0xaddress : "text"` a line. Before the first question
   // about an event.
   void add_strings(const std::string& printk_formats);
+  // The kernel's HZ, for jiffies_to_msecs(). Before the first question about an event.
+  void use_ticks(u32 per_second) { context_->ticks_per_second = per_second; }
   // Names for the kernel's addresses (%pS), from now on.
   Symbols& symbols() { return context_->symbols; }
   const Symbols& symbols() const { return context_->symbols; }
@@ -246,7 +267,7 @@ inline i32 thread_of(const EventType* type, const Common& common) {
 // Fields by value. A field outside the payload reads as 0 or as an empty text.
 i64 read_integer(Bytes payload, const Field& field);
 double read_floating(Bytes payload, const Field& field);
-std::string_view read_text(Bytes payload, const Field& field);
+std::string_view read_text(Bytes payload, const Field& field);  // a message: until the next four are read in this thread
 Bytes read_bytes(Bytes payload, const Field& field);    // those of an array or text that are there
 Bytes read_array(Bytes payload, const Field& field);    // its bytes, a multiple of `element`
 double read_number(Bytes payload, const Field& field);  // integer or floating, for statistics

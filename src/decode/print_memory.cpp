@@ -103,6 +103,44 @@ void append_socket(std::string_view form, const u8* bytes, size_t size, fmt::mem
   append_decimal(number, false, out);
 }
 
+// Printable ASCII as it is, others in octal.
+void append_escaped(Bytes bytes, fmt::memory_buffer& out) {
+  constexpr std::string_view controls = "\a\b\x1b\f\n\r\t\v\"\\", letters = "abefnrtv\"\\";
+  for (size_t i = 0; i < bytes.size; ++i) {
+    const u8 byte = bytes.data[i];
+    const size_t letter = controls.find(static_cast<char>(byte));
+    if (letter != controls.npos) {
+      out.push_back('\\');
+      out.push_back(letters[letter]);
+    } else if (byte >= 0x20 && byte < 0x7F) {
+      out.push_back(static_cast<char>(byte));
+    } else {
+      out.push_back('\\');
+      for (const u32 shift : {6U, 3U, 0U}) out.push_back(static_cast<char>('0' + (byte >> shift & 7)));
+    }
+  }
+}
+
+// A physical address, with all of its digits.
+void append_physical(const u8* bytes, fmt::memory_buffer& out) {
+  append(out, "0x");
+  for (size_t i = 8; i-- != 0;) append_byte(bytes[i], lower, out);
+}
+
+// A pixel format: NV12 little-endian (0x3231564e)
+void append_four_characters(const u8* bytes, fmt::memory_buffer& out) {
+  u32 number;
+  std::memcpy(&number, bytes, sizeof number);
+  constexpr u32 big = 1U << 31;
+  for (u32 i = 0; i < 4; ++i) {
+    const u8 c = static_cast<u8>((number & ~big) >> 8 * i);
+    out.push_back(c >= 0x20 && c < 0x7F ? static_cast<char>(c) : '.');
+  }
+  append(out, (number & big) != 0 ? " big-endian (0x" : " little-endian (0x");
+  for (size_t i = 4; i-- != 0;) append_byte(bytes[i], lower, out);
+  append(out, ")");
+}
+
 std::string_view between_bytes(char letter) { return letter == 'C' ? ":" : letter == 'D' ? "-" : letter == 'N' ? "" : " "; }
 
 // How many of the characters at the beginning of `text` are in `set`, of at most `most`.
@@ -124,6 +162,9 @@ std::string_view memory_form(std::string_view text) {
     case 'm': return with(1, "RF");
     case 'h': return with(1, "CDN");
     case 'b': return with(1, "l");
+    case 'E': return with(1, "achnops", 7);
+    case 'a': return with(1, "dp");
+    case '4': return text.starts_with("4cc") ? text.substr(0, 3) : std::string_view();
     case 'I':
     case 'i':
       if (second == '4') return with(2, "hnlb");
@@ -134,7 +175,7 @@ std::string_view memory_form(std::string_view text) {
   }
 }
 
-void append_memory(std::string_view form, Bytes bytes, size_t size, fmt::memory_buffer& out) {
+void append_memory(std::string_view form, Bytes bytes, size_t size, size_t bits, fmt::memory_buffer& out) {
   u8 whole[32] = {};
   if (bytes.size != 0) std::memcpy(whole, bytes.data, std::min(bytes.size, sizeof whole));
   switch (form[0]) {
@@ -142,7 +183,10 @@ void append_memory(std::string_view form, Bytes bytes, size_t size, fmt::memory_
     case 'M':
     case 'm': return size == mac_size ? append_mac(form, whole, out) : append(out, "INVALIDMAC");
     case 'h': return append_hex(bytes, between_bytes(form.back()), out);
-    case 'b': return form.ends_with('l') ? append_bit_ranges(bytes, out) : append_bitmap(bytes, out);
+    case 'b': return form.ends_with('l') ? append_bit_ranges(bytes, bits, out) : append_bitmap(bytes, bits, out);
+    case 'E': return append_escaped(bytes, out);
+    case 'a': return append_physical(whole, out);
+    case '4': return append_four_characters(whole, out);
     default: break;
   }
   if (form[1] == 'S') return append_socket(form, whole, size, out);
@@ -155,15 +199,18 @@ void append_memory(std::string_view form, Bytes bytes, size_t size, fmt::memory_
   append_ip6(form[0] == 'I', whole, out);
 }
 
-void append_bitmap(Bytes bytes, fmt::memory_buffer& out) {
-  for (size_t n = bytes.size; n-- != 0;) {
-    append_byte(bytes.data[n], lower, out);
-    if (n != 0 && n % 4 == 0) out.push_back(',');
+void append_bitmap(Bytes bytes, size_t most, fmt::memory_buffer& out) {
+  const size_t bits = std::min(most, bytes.size * 8);
+  for (size_t digit = (bits + 3) / 4; digit-- != 0;) {  // of four bits
+    const size_t left = bits - digit * 4;
+    const u32 value = static_cast<u32>(bytes.data[digit / 2] >> digit % 2 * 4) & (left >= 4 ? 15U : (1U << left) - 1U);
+    out.push_back(lower[value]);
+    if (digit != 0 && digit % 8 == 0) out.push_back(',');
   }
 }
 
-void append_bit_ranges(Bytes bytes, fmt::memory_buffer& out) {
-  const size_t bits = bytes.size * 8;
+void append_bit_ranges(Bytes bytes, size_t most, fmt::memory_buffer& out) {
+  const size_t bits = std::min(most, bytes.size * 8);
   const auto is_set = [&](size_t bit) { return (bytes.data[bit / 8] >> bit % 8 & 1) != 0; };
   bool first = true;
   for (size_t bit = 0; bit < bits; ++bit) {

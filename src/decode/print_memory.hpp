@@ -7,14 +7,14 @@
 namespace ringside {
 
 // The letters behind %p at the beginning of `text` that name such a form; empty: none.
-//   U[LlBb] · M[RF] m[R] · I4[hnlb] i4[hnlb] · I6[c] i6 · IS[pfsc][hnlb] iS · h[CDN] · b[l]
+//   U[LlBb] · M[RF] m[R] · I4[hnlb] i4[hnlb] · I6[c] i6 · IS[pfsc][hnlb] iS · h[CDN] · b[l] · E[achnops] · a[dp] · 4cc
 std::string_view memory_form(std::string_view text);
 
-// `size`: of the field. `bytes` are those that the payload has of it; the others count as 0.
-void append_memory(std::string_view form, Bytes bytes, size_t size, fmt::memory_buffer& out);
+// `size`: of the field. `bytes` are those that the payload has of it; the others count as 0. `bits`: of a bitmap.
+void append_memory(std::string_view form, Bytes bytes, size_t size, size_t bits, fmt::memory_buffer& out);
 
-// A bitmap's groups of 32 bits, the highest first, and its ranges: 00000005 and 0,2.
-void append_bitmap(Bytes bytes, fmt::memory_buffer& out);
-void append_bit_ranges(Bytes bytes, fmt::memory_buffer& out);
+// A bitmap's groups of 32 bits, the highest first, and its ranges: 00000005 and 0,2; of at most `most` bits.
+void append_bitmap(Bytes bytes, size_t most, fmt::memory_buffer& out);
+void append_bit_ranges(Bytes bytes, size_t most, fmt::memory_buffer& out);
 
 }  // namespace ringside

@@ -1,17 +1,18 @@
 #include "decode/print_steps.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <span>
 
+#include "decode/compute.hpp"
+#include "decode/conversion.hpp"
 #include "decode/print_memory.hpp"
-#include "sys/text.hpp"
 
 namespace ringside {
 namespace {
 
-using Kind = PrintStep::Kind;
+using StepKind = PrintStep::Kind;
+using Op = ValueOp::Op;
 
 // The part of the value that a printf with this length modifier keeps.
 i64 narrowed(i64 value, const PrintStep& step) {
@@ -27,48 +28,26 @@ i64 narrowed(i64 value, const PrintStep& step) {
   }
 }
 
-u32 hex_digits(u64 value) { return static_cast<u32>(std::bit_width(value | 1) + 3) / 4; }
-
 u64 value_of(const std::vector<ValueOp>& code, const EventFormat& type, Bytes payload) {
-  using Op = ValueOp::Op;
   u64 stack[ValueOp::deepest + 1];
   size_t top = 0;  // number of values on the stack
-  for (const ValueOp* op = code.data(), *const end = op + code.size(); op < end; ++op) {
-    if (op->op >= Op::add && op->op <= Op::greater_equal) {
-      --top;
-      u64& a = stack[top - 1];
-      const u64 b = stack[top];
-      const auto x = static_cast<i64>(a), y = static_cast<i64>(b);
-      switch (op->op) {
-        case Op::add: a += b; break;
-        case Op::subtract: a -= b; break;
-        case Op::multiply: a *= b; break;
-        case Op::divide: a = b == 0 ? 0 : op->value != 0 ? a / b : y == -1 ? 0 - a : static_cast<u64>(x / y); break;
-        case Op::remainder: a = b == 0 ? 0 : op->value != 0 ? a % b : y == -1 ? 0 : static_cast<u64>(x % y); break;
-        case Op::shift_left: a <<= b & 63; break;
-        case Op::shift_right: a = op->value != 0 ? a >> (b & 63) : static_cast<u64>(x >> (b & 63)); break;
-        case Op::bit_and: a &= b; break;
-        case Op::bit_or: a |= b; break;
-        case Op::bit_xor: a ^= b; break;
-        case Op::both: a = a != 0 && b != 0; break;
-        case Op::either: a = a != 0 || b != 0; break;
-        case Op::equal: a = a == b; break;
-        case Op::unequal: a = a != b; break;
-        case Op::less: a = op->value != 0 ? a < b : x < y; break;
-        case Op::less_equal: a = op->value != 0 ? a <= b : x <= y; break;
-        case Op::greater: a = op->value != 0 ? a > b : x > y; break;
-        default: a = op->value != 0 ? a >= b : x >= y; break;
-      }
-      continue;
-    }
+  for (const ValueOp *op = code.data(), *const end = op + code.size(); op < end; ++op) {
     switch (op->op) {
-      case Op::constant: stack[top++] = static_cast<u64>(op->value); break;
-      case Op::field: stack[top++] = static_cast<u64>(read_integer(payload, type.fields[op->field])); break;
+      case Op::constant:
+        stack[top++] = static_cast<u64>(op->value);
+        break;
+      case Op::field:
+        stack[top++] = static_cast<u64>(read_integer(payload, type.fields[op->field]));
+        break;
+      case Op::load: {
+        const u32 size = static_cast<u32>(op->value < 0 ? -op->value : op->value);
+        const bool within = u64{op->field} + size <= payload.size;
+        stack[top++] = within ? static_cast<u64>(element_integer(payload.data + op->field, size, op->value < 0)) : 0;
+        break;
+      }
       case Op::length: {
-        Field word = type.fields[op->field];
-        word.size = 4;
-        word.is_signed = false;
-        stack[top++] = static_cast<u64>(read_integer(payload, word)) >> 16;
+        const u32 at = type.fields[op->field].offset;
+        stack[top++] = u64{at} + 4 <= payload.size ? static_cast<u64>(element_integer(payload.data + at, 4, false)) >> 16 : 0;
         break;
       }
       case Op::element: {
@@ -80,18 +59,28 @@ u64 value_of(const std::vector<ValueOp>& code, const EventFormat& type, Bytes pa
         break;
       }
       case Op::cast: {
-        const i64 spare = 64 - (op->value < 0 ? -op->value : op->value);
-        const u64 high = stack[top - 1] << spare;
-        stack[top - 1] = op->value < 0 ? static_cast<u64>(static_cast<i64>(high) >> spare) : high >> spare;
+        const u32 bits = static_cast<u32>(op->value < 0 ? -op->value : op->value);
+        stack[top - 1] = cut(stack[top - 1], bits, op->value < 0);
         break;
       }
-      case Op::negate: stack[top - 1] = 0 - stack[top - 1]; break;
-      case Op::invert: stack[top - 1] = ~stack[top - 1]; break;
-      case Op::boolean_not: stack[top - 1] = stack[top - 1] == 0; break;
+      case Op::negate:
+      case Op::invert:
+      case Op::boolean_not:
+      case Op::swap:
+      case Op::bit_length:
+      case Op::ones:
+        stack[top - 1] = computed(op->op, stack[top - 1], op->value);
+        break;
       case Op::jump_if_zero:
         if (stack[--top] != 0) break;
         [[fallthrough]];
-      default: op += op->value - 1; break;  // jump
+      case Op::jump:
+        op += op->value - 1;
+        break;
+      default:
+        --top;
+        stack[top - 1] = computed(op->op, op->value, stack[top - 1], stack[top]);
+        break;
     }
   }
   return stack[0];
@@ -105,103 +94,42 @@ i64 value_of(const PrintStep& step, const EventFormat& type, Bytes payload) {
 // __print_hex(a, n): the first n bytes; __print_array(a, n, size): the first n elements. n is an int; there is never more than
 // the field has.
 Bytes limited(const PrintStep& step, const EventFormat& type, Bytes payload) {
-  const Bytes all = read_array(payload, type.fields[step.field]);
+  const Field& field = type.fields[step.field];
+  const bool text = field.kind == FieldKind::text || field.kind == FieldKind::loc_text;
+  const Bytes all = text ? read_bytes(payload, field) : read_array(payload, field);
   if (step.code.empty()) return all;
-  const u64 each = step.kind == Kind::bytes ? 1 : std::max<u64>(step.width, 1);
+  const u64 each = step.kind == StepKind::bytes ? 1 : std::max<u64>(step.width, 1);
   const i64 count = std::max<i32>(static_cast<i32>(value_of(step.code, type, payload)), 0);
   return {all.data, std::min<u64>(static_cast<u64>(count), all.size / each) * each};
 }
 
-// The width or precision that * stands for.
-i32 star_of(const PrintStep& step, const EventFormat& type, Bytes payload) {
-  const auto size = static_cast<i32>(value_of(step.star, type, payload));
-  return std::clamp(size, -PrintStep::largest_size, i32{PrintStep::largest_size});
+// The step's form, with what stands for * in it.
+PrintForm form_of(const PrintStep& step, const EventFormat& type, Bytes payload) {
+  PrintForm form = step.form;
+  if (!step.star_width.empty()) set_width(form, static_cast<i32>(value_of(step.star_width, type, payload)));
+  if (!step.star_precision.empty()) set_precision(form, static_cast<i32>(value_of(step.star_precision, type, payload)));
+  return form;
 }
 
-// A text's width and precision.
-struct TextSize {
-  size_t least = 0, most = SIZE_MAX;
-  bool left = false;
-};
-
-TextSize text_size(const PrintStep& step, const EventFormat& type, Bytes payload) {
-  TextSize size{step.min_width, step.precision < 0 ? SIZE_MAX : static_cast<size_t>(step.precision), step.left};
-  if (step.star.empty()) return size;
-  const i32 star = star_of(step, type, payload);
-  if (step.limits)
-    size.most = star < 0 ? SIZE_MAX : static_cast<size_t>(star);
-  else
-    size.least = static_cast<size_t>(std::abs(star)), size.left = size.left || star < 0;
-  return size;
+bool has_form(const PrintStep& step) {
+  return !step.form.is_plain() || !step.star_width.empty() || !step.star_precision.empty();
 }
 
-u32 decimal_digits(u64 value) {
-  u32 n = 1;
-  for (; value >= 100; value /= 100) n += 2;
-  return n + (value >= 10);
-}
-
-// A number with printf's width and flags.
-void append_padded(const PrintStep& step, i64 value, Appender& out) {
-  const bool hex = step.kind == Kind::hex, negative = !hex && step.is_signed && value < 0;
-  const u64 amount = negative ? 0 - static_cast<u64>(value) : static_cast<u64>(value);
-  const std::string_view sign = negative ? "-" : hex && step.base && value != 0 ? "0x" : "";
-  const size_t size = sign.size() + (hex ? hex_digits(amount) : decimal_digits(amount)),
-               fill = step.min_width > size ? step.min_width - size : 0;
-  if (!step.left && !step.zeros) out.fill(' ', fill);
-  append(out, sign);
-  if (!step.left && step.zeros) out.fill('0', fill);
-  if (hex)
-    append_base16(amount, out);
-  else
-    append_decimal(static_cast<i64>(amount), false, out);
-  if (step.left) out.fill(' ', fill);
-}
-
-// %pS; %ps is the same without the distance.
-void append_address(const PrintStep& step, u64 address, const Symbols& symbols, Appender& out) {
-  const Symbols::Symbol* symbol = symbols.find(address);
-  if (symbol != nullptr) append(out, symbol->name);
-  if (symbol != nullptr && !step.base) return;
-  append(out, symbol != nullptr ? "+0x" : "0x");
-  append_base16(symbol != nullptr ? address - symbol->address : address, out);
-}
-
-// A text of the traced program is printed within one line and often on a terminal: no control characters.
-void append_text(std::string_view text, Appender& out) {
-  if (!sys::has_control(text)) [[likely]] return append(out, text);
-  for (const char c : text) {
-    if (sys::is_control(c))
-      append(out, fmt::format("\\x{:02x}", static_cast<unsigned char>(c)));
-    else
-      out.push_back(c);
-  }
-}
-
-void append_sized(const TextSize& size, std::string_view text, Appender& out) {
-  text = text.substr(0, size.most);
-  const size_t fill = size.least > text.size() ? size.least - text.size() : 0;
-  if (!size.left) out.fill(' ', fill);
-  append_text(text, out);
-  if (size.left) out.fill(' ', fill);
-}
-
-// With the step's width and precision.
 void append_text(const PrintStep& step, const EventFormat& type, Bytes payload, std::string_view text, Appender& out) {
-  if (step.min_width == 0 && step.precision < 0 && step.star.empty()) [[likely]]
+  if (!has_form(step)) [[likely]]
     append_text(text, out);
   else
-    append_sized(text_size(step, type, payload), text, out);
+    append_sized(form_of(step, type, payload), text, out);
 }
 
-void append_flags(const PrintStep& step, const TextSize& size, u64 value, Appender& out) {
+void append_flags(const PrintStep& step, u64 value, Appender& out) {
   bool first = true;
   for (const auto& [bit, name] : step.names) {
     if (value == 0 && !first) return;
     const auto mask = static_cast<u64>(bit);
     if (mask == 0 ? value != 0 || !first : (value & mask) != mask) continue;
     if (!first) append(out, step.text);
-    append_sized(size, name, out);
+    append_text(name, out);
     first = false;
     value &= ~mask;
     if (mask == 0) break;
@@ -227,32 +155,15 @@ void append_list(const Field& field, u32 each, Bytes bytes, const std::string& b
   if (between.empty()) out.push_back('}');
 }
 
-// star: what * stands for.
-void append_formatted(const PrintStep& step, i64 value, const i32* star, Appender& out) {
-  char text[2 * PrintStep::largest_size + 64];
-  const bool character = step.text.back() == 'c';
-  const char* const format = step.text.c_str();
-  const auto c = static_cast<int>(value);
-  const auto number = static_cast<long long>(value);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-  const int n = star != nullptr ? character ? std::snprintf(text, sizeof text, format, *star, c)
-                                            : std::snprintf(text, sizeof text, format, *star, number)
-                : character     ? std::snprintf(text, sizeof text, format, c)
-                                : std::snprintf(text, sizeof text, format, number);
-#pragma GCC diagnostic pop
-  if (n > 0) append(out, {text, std::min<size_t>(static_cast<size_t>(n), sizeof text - 1)});
-}
-
-void append_floating(const PrintStep& step, const Field& field, double value, Appender& out) {
+void append_floating(const PrintStep& step, const PrintForm& form, const Field& field, double value, Appender& out) {
   if (step.text.empty()) {
     out.to_buffer([&](auto& to) { ringside::append_floating(value, field.size, to); });
     return;
   }
-  char text[128];
+  char text[2 * PrintForm::largest + 400];  // the largest double has 309 digits
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-  const int n = std::snprintf(text, sizeof text, step.text.c_str(), value);
+  const int n = std::snprintf(text, sizeof text, step.text.c_str(), int{form.width}, int{form.precision}, value);
 #pragma GCC diagnostic pop
   if (n > 0) append(out, {text, std::min<size_t>(static_cast<size_t>(n), sizeof text - 1)});
 }
@@ -272,109 +183,144 @@ static void print_memory(const PrintStep& step, const EventFormat& type, Bytes p
   Bytes bytes = read_bytes(payload, field);
   const bool located = field.kind == FieldKind::loc_array || field.kind == FieldKind::loc_text || field.size == 0;
   const size_t size = located ? bytes.size : field.size;
-  if (!step.star.empty()) {
-    const auto count = static_cast<u64>(std::max<i32>(static_cast<i32>(value_of(step.star, type, payload)), 0));
+  u64 count = bytes.size * 8;
+  if (!step.star_width.empty()) {
+    count = static_cast<u64>(std::max<i32>(static_cast<i32>(value_of(step.star_width, type, payload)), 0));
     bytes.size = std::min<u64>(bytes.size, step.text[0] == 'b' ? (count + 7) / 8 : count);
   }
-  out.to_buffer([&](auto& to) { append_memory(step.text, bytes, size, to); });
+  const size_t bits = std::min<u64>(count, bytes.size * 8);
+  out.to_buffer([&](auto& to) { append_memory(step.text, bytes, size, bits, to); });
 }
 
-static void append_kernel_text(const TextSize& size, u64 address, const FormatContext& context, Appender& out) {
+static void print_kernel_text(const PrintStep& step, const EventFormat& type, Bytes payload, const FormatContext& context,
+                              Appender& out) {
+  const auto address = static_cast<u64>(value_of(step, type, payload));
   const auto known = context.strings.find(address);
-  if (known == context.strings.end()) return append_base16(address, out);
+  if (known == context.strings.end())
+    return address == 0 ? append_text(step, type, payload, "(null)", out) : append_base16(address, out);
   std::string_view text = known->second;
-  if (text.ends_with("\\n")) text.remove_suffix(2);
-  append_sized(size, text, out);
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  append_text(step, type, payload, text, out);
 }
 
-static void print_field(const PrintStep& step, const EventFormat& type, Bytes payload, const FormatContext& context,
-                        Appender& out) {
-  const Field& field = type.fields[step.field];
+static void print_pointer(const PrintStep& step, const EventFormat& type, Bytes payload, Appender& out) {
+  const auto value = static_cast<u64>(value_of(step, type, payload));
+  if (step.kind == StepKind::error) {
+    if (const std::string name = error_of_pointer(value); !name.empty()) return append_text(step, type, payload, name, out);
+  }
+  if (step.form.width == 0) return append_pointer(value, out);
+  char text[detail::most_digits];
+  append_sized(step.form, {text, static_cast<size_t>(detail::put_pointer(text, value) - text)}, out);
+}
+
+static void print_unsized(const PrintStep& step, const EventFormat& type, Bytes payload, const FormatContext& context,
+                          Appender& out) {
+  static const Field none;  // the event has no fields
+  const Field& field = step.field < type.fields.size() ? type.fields[step.field] : none;
   switch (step.kind) {
-    case Kind::literal:
-    case Kind::choice:
+    case StepKind::literal:
+    case StepKind::choice:
       break;
-    case Kind::decimal:
-      if (step.min_width != 0)
-        append_padded(step, narrowed(value_of(step, type, payload), step), out);
-      else
-        append_decimal(narrowed(value_of(step, type, payload), step), step.is_signed, out);
+    case StepKind::decimal:
+      append_decimal(narrowed(value_of(step, type, payload), step), step.is_signed, out);
       break;
-    case Kind::hex:
-      if (step.min_width != 0 || step.base)
-        append_padded(step, narrowed(value_of(step, type, payload), step), out);
-      else
+    case StepKind::hex:
+      if (step.form.width == 0) {
         append_base16(static_cast<u64>(narrowed(value_of(step, type, payload), step)), out);
+        break;
+      }
+      [[fallthrough]];
+    case StepKind::number:
+      append_number(form_of(step, type, payload), step.is_signed,
+                    static_cast<u64>(narrowed(value_of(step, type, payload), step)), out);
       break;
-    case Kind::address:
-      append_address(step, static_cast<u64>(value_of(step, type, payload)), context.symbols, out);
+    case StepKind::address:
+      append_address(static_cast<u64>(value_of(step, type, payload)), step.distance, step.returns, context.symbols, out);
       break;
-    case Kind::pointer:
-      append_pointer(static_cast<u64>(value_of(step, type, payload)), out);
+    case StepKind::pointer:
+    case StepKind::error:
+      print_pointer(step, type, payload, out);
       break;
-    case Kind::character: {
+    case StepKind::character: {
       const char c = static_cast<char>(value_of(step, type, payload));
-      append_text({&c, 1}, out);
+      append_text(step, type, payload, {&c, c != 0}, out);
       break;
     }
-    case Kind::floating:
-      append_floating(step, field, read_floating(payload, field), out);
+    case StepKind::floating:
+      append_floating(step, form_of(step, type, payload), field, read_floating(payload, field), out);
       break;
-    case Kind::text:
+    case StepKind::text:
+    case StepKind::message:
       append_text(step, type, payload, read_text(payload, field), out);
       break;
-    case Kind::constant:
-      append_sized(text_size(step, type, payload), step.text, out);
+    case StepKind::constant:
+      append_text(step, type, payload, step.text, out);
       break;
-    case Kind::kernel_text:
-      append_kernel_text(text_size(step, type, payload), static_cast<u64>(read_integer(payload, field)), context, out);
+    case StepKind::kernel_text:
+      print_kernel_text(step, type, payload, context, out);
       break;
-    case Kind::symbol: {
+    case StepKind::symbol: {
       const i64 value = value_of(step, type, payload);
       if (const std::string* name = symbol_of(step.names, value); name != nullptr) {
-        append_text(step, type, payload, *name, out);
+        append_text(*name, out);
       } else {
         append(out, "0x");
         append_base16(static_cast<u64>(value), out);
       }
       break;
     }
-    case Kind::flags:
-      append_flags(step, text_size(step, type, payload), static_cast<u64>(value_of(step, type, payload)), out);
+    case StepKind::flags:
+      append_flags(step, static_cast<u64>(value_of(step, type, payload)), out);
       break;
-    case Kind::list:
+    case StepKind::list:
       append_list(field, step.width, limited(step, type, payload), step.text, out);
       break;
-    case Kind::bytes:
+    case StepKind::bytes:
       out.to_buffer([&](auto& to) { append_hex(limited(step, type, payload), step.text, to); });
       break;
-    case Kind::memory:
+    case StepKind::memory:
       print_memory(step, type, payload, out);
       break;
-    case Kind::bitmap:
-      out.to_buffer([&](auto& to) { append_bitmap(read_bytes(payload, field), to); });
+    case StepKind::bitmap:
+      out.to_buffer([&](auto& to) { append_bitmap(read_bytes(payload, field), SIZE_MAX, to); });
       break;
-    case Kind::bit_ranges:
-      out.to_buffer([&](auto& to) { append_bit_ranges(read_bytes(payload, field), to); });
+    case StepKind::bit_ranges:
+      out.to_buffer([&](auto& to) { append_bit_ranges(read_bytes(payload, field), SIZE_MAX, to); });
       break;
-    case Kind::formatted: {
-      const i32 star = step.star.empty() ? 0 : star_of(step, type, payload);
-      append_formatted(step, narrowed(value_of(step, type, payload), step), step.star.empty() ? nullptr : &star, out);
-      break;
-    }
   }
 }
 
-static void run(std::span<const PrintStep> steps, const EventFormat& type, Bytes payload, const FormatContext& context,
-                Appender& out) {
-  for (const PrintStep& step : steps) {
-    if (step.kind == Kind::literal)
-      append(out, step.text);
-    else if (step.kind == Kind::choice)
-      run(value_of(step, type, payload) != 0 ? step.then : step.otherwise, type, payload, context, out);
-    else
-      print_field(step, type, payload, context, out);
+// A width and a precision belong to the whole text of such a step.
+static bool is_sized_afterwards(StepKind kind) {
+  return kind == StepKind::symbol || kind == StepKind::flags || kind == StepKind::list || kind == StepKind::bytes ||
+         kind == StepKind::bitmap || kind == StepKind::bit_ranges;
+}
+
+static void print_field(const PrintStep& step, const EventFormat& type, Bytes payload, const FormatContext& context,
+                        Appender& out) {
+  if (!has_form(step) || !is_sized_afterwards(step.kind)) [[likely]]
+    return print_unsized(step, type, payload, context, out);
+  fmt::memory_buffer whole;
+  {
+    Appender to(whole);
+    print_unsized(step, type, payload, context, to);
   }
+  append_sized(form_of(step, type, payload), {whole.data(), whole.size()}, out);
+}
+
+// False: the text is `most` bytes long before the last step.
+static bool run(std::span<const PrintStep> steps, const EventFormat& type, Bytes payload, const FormatContext& context,
+                size_t most, Appender& out) {
+  for (const PrintStep& step : steps) {
+    if (out.size() >= most) return false;
+    if (step.kind == StepKind::literal)
+      append(out, step.text);
+    else if (step.kind != StepKind::choice)
+      print_field(step, type, payload, context, out);
+    else if (!run(value_of(step, type, payload) != 0 ? step.then : step.otherwise, type, payload, context, most, out))
+      return false;
+  }
+  return true;
 }
 
 void run_steps(const EventFormat& type, Bytes payload, const FormatContext& context, fmt::memory_buffer& out) {
@@ -384,8 +330,7 @@ void run_steps(const EventFormat& type, Bytes payload, const FormatContext& cont
   Appender to(out);
   bool cut = false;
   type.line.print(payload, to, [&](u32 step, Appender&) {
-    if (to.size() < most) run({&type.steps[step], 1}, type, payload, context, to);
-    else cut = true;
+    if (!run({&type.steps[step], 1}, type, payload, context, most, to)) cut = true;
   });
   if (cut) append(to, " [cut: the text is too long for its event]");
 }

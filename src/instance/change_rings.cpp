@@ -151,7 +151,7 @@ result<void> link_formats(int from, int to, const std::vector<EventInfo>& events
   for (const char* file : {"header_page", "header_event"})
     RS_TRY(link("events", file));
   for (const EventInfo& e : events) {
-    const std::string system = "events/" + e.system, event = system + "/" + e.name;
+    const std::string system = "events/" + e.system, event = system + "/" + e.folder;
     for (const std::string& folder : {system, event})
       if (!sys::make_owned_directory(to, folder.c_str())) return sys::fail_beneath(errno, "cannot make snapshot/" + folder);
     for (const char* file : {"id", "format"})

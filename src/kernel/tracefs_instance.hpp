@@ -29,7 +29,7 @@ struct TracefsOptions {
   u32 subbuf_size = 4096;            // 4 to 512 KiB; always 4 KiB before Linux 6.8
   bool overwrite = true;             // a full ring loses the oldest events; false: it refuses new ones
   ClockKind clock = ClockKind::tsc;
-  bool own_events = false;           // also events of the opening thread, and of interrupts that come while it runs
+  bool own_events = false;           // also what the opening thread causes itself
   bool only_followed = false;  // no events but of processes given to follow()
   int buffer_percent = 0;  // how full a ring must be to wake its waiters; 0: any event
 };

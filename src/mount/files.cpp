@@ -308,7 +308,7 @@ WriteResult write_enable_system(const Node& at, std::string_view bytes, const Cl
   return switch_events(at, at.system + ":*", bytes);
 }
 WriteResult write_enable(const Node& at, std::string_view bytes, const Client&) {
-  return switch_events(at, at.system + ":" + at.event, bytes);
+  return switch_events(at, at.system + ":" + at.event.substr(0, at.event.find('.')), bytes);  // all events of that name
 }
 
 Text read_set_event(const Node& at) {
@@ -366,7 +366,7 @@ Handle open_set_event(const Node& at, const Opening& how) {
 
 result<EventName> event_of(const Node& at) {
   for (EventName& e : at.rings()->events())
-    if (e.system == at.system && e.name == at.event) return std::move(e);
+    if (e.system == at.system && e.folder == at.event) return std::move(e);
   return fail(ENODEV, at.event);
 }
 Text read_id(const Node& at) { return std::to_string(RS_TRY(event_of(at)).id) + "\n"; }

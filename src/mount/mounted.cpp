@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "instance/ring_source.hpp"
 #include "sys/try.hpp"
@@ -110,11 +111,13 @@ RingName Mounted::name(u32 ring) const { return name_of(ring, instance_->words()
 
 std::vector<EventName> Mounted::events() {
   std::vector<EventName> all;
+  std::set<std::pair<std::string, std::string>> seen;
   instance_->words().each_event([&](u32 id, const EventEntry& e) {
-    std::string system = text_in(e.system);
-    const bool marker = system == "ftrace";
-    all.push_back({static_cast<u16>(abi::event_id(id)), std::move(system), text_in(e.name),
-                   __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0, marker});
+    EventName event{static_cast<u16>(abi::event_id(id)), text_in(e.system), text_in(e.name),
+                    __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0};
+    event.marker = event.system == "ftrace";
+    event.folder = InstanceWords::event_folder(event.name, seen.insert({event.system, event.name}).second, id);
+    all.push_back(std::move(event));
   });
   return all;
 }

@@ -54,6 +54,7 @@ struct EventName {
   std::string system, name;
   bool enabled = true;
   bool marker = false;  // written by trace_marker and trace_marker_raw: always on
+  std::string folder = name;  // below events/SYSTEM; another one where two events have this name
 };
 
 // How `trace` and `trace_pipe` look. Those of upstream's remote buffers have lines of ring, time and event alone.

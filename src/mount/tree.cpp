@@ -167,7 +167,7 @@ result<Node> Tree::find(const Node& in, const std::string& name) {
       at.system = name;
       return at;
     case Dir::system:
-      if (!has([&](const EventName& e) { return e.system == in.system && e.name == name; })) return no_such(name);
+      if (!has([&](const EventName& e) { return e.system == in.system && e.folder == name; })) return no_such(name);
       at.dir = Dir::event;
       at.event = name;
       return at;
@@ -205,7 +205,7 @@ result<std::vector<Listed>> Tree::list(const Node& of) {
       break;
     case Dir::system:
       for (const EventName& e : of.rings()->events())
-        if (e.system == of.system) names.insert(e.name);
+        if (e.system == of.system) names.insert(e.folder);
       break;
     default:
       break;

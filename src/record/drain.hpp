@@ -53,6 +53,7 @@ struct Books {
   u64 before = 0;             // written events that were read or overwritten before the recording began
   u64 events = 0, bytes = 0;  // recorded
   u64 left_out = 0;           // events that were not wanted
+  u64 own = 0;                // events of the recorder's own tasks, which are left out
   u64 gaps = 0;               // events missing between recorded ones
   u64 refused = 0;            // refused events that `totals` does not count
   u64 off = 0;                // of these: recording was off

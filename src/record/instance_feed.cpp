@@ -155,7 +155,7 @@ Drained InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
   const bool ended = ask && ring.source->ended();
   const Select select = [&](const SubBufferView& view) {
     if (has_more_events()) look_for_events(run);  // declared since the poll began
-    return only_.empty() ? view : ring.selection.keep(view, [&](u16 id) { return wants(run, id); });
+    return only_.empty() ? view : ring.selection.keep(view, [&](Bytes payload) { return wants(run, event_id(payload)); });
   };
   const Drained drained = run.take(*ring.source, ring.as, 2 * ring.round + 2, books_, 0, select);
   ring.failed = drained == Drained::ended;
@@ -193,6 +193,13 @@ void InstanceFeed::take_unnoticed(RecordingRun& run) {
     open(run, info.name, ring);
     if (ring.source != nullptr) (void)take(run, info.name.ring, ring);
   }
+}
+
+u64 InstanceFeed::lost_so_far() const {
+  u64 lost = books_.gaps + instance_.refused_without_ring();
+  for (const auto& [number, ring] : rings_)
+    if (ring.source != nullptr) lost += refused_of(ring.source->counters());
+  return lost;
 }
 
 Books InstanceFeed::close(RecordingRun& run) {

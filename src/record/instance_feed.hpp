@@ -6,7 +6,7 @@
 #include "instance/instance.hpp"
 #include "writer/layout.hpp"
 #include "record/recording_run.hpp"
-#include "record/selection.hpp"
+#include "source/selection.hpp"
 #include "schema/event_pattern.hpp"
 
 namespace ringside {
@@ -18,6 +18,7 @@ class InstanceFeed final : public Feed {
   result<void> begin(RecordingRun& run) override;
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
+  u64 lost_so_far() const override;
   Books close(RecordingRun& run) override;
   void books_are_kept() override;
   bool keeps_the_rest() const override { return true; }  // in the instance's rings

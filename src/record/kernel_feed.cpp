@@ -97,7 +97,12 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   for (const i32 pid : options.pids) {
     RS_TRY(mine.follow_process(pid));
   }
-  (void)mine.ignore(sys::gettid());
+  if (options.pids.empty() && !options.will_follow) {
+    feed->own_.emplace();
+    feed->own_->add_events(feed->events_);
+  } else {
+    (void)mine.ignore(sys::gettid());
+  }
   if (options.will_follow) {  // no process until then: this one is ignored
     RS_TRY(mine.write("set_event_pid", std::to_string(getpid())));
   }
@@ -138,6 +143,7 @@ result<void> KernelFeed::open_rings() {
   auto rings = RS_TRY(open_kernel_rings(instance_.dir(), instance_.cpus(), clock_, choice_));
   if (!rings.notice.empty() && notice_) notice_(rings.notice);
   sources_ = std::move(rings.sources);
+  without_own_.resize(sources_.size());
   return {};
 }
 
@@ -249,10 +255,31 @@ result<void> KernelFeed::start_thread() {
   return {};
 }
 
+// Each read may cause events, which the next read finds: it has come to its own where nothing else is left of a sub-buffer.
+Drained KernelFeed::take_without_own(u32 at, u32 ring, u64 most) {
+  own_->add_all_threads();
+  Selection& selection = without_own_[at];
+  bool only_own = false;
+  const Select select = [&](const SubBufferView& view) {
+    const u64 before = selection.left_out();
+    const SubBufferView kept = selection.keep(view, [&](Bytes payload) { return !own_->has(payload); });
+    books_.own += selection.left_out() - before;
+    only_own = kept.begin == kept.end;
+    return kept;
+  };
+  Drained drained = Drained::some;
+  for (u64 taken = 0; drained == Drained::some && taken < most && !faults_.failure(); ++taken) {
+    drained = drain(*sources_[at], *rings_, ring, 1, faults_, books_, 0, select);
+    if (drained == Drained::some && only_own) return Drained::all;
+  }
+  return drained;
+}
+
 // When the source has ended, or the disk is full, there is none.
 Drained KernelFeed::take(u32 at, u64 most) {
   KernelSource& source = *sources_[at];
-  const Drained drained = drain(source, *rings_, source.name().ring + RecordingWriter::kernel_rings, most, faults_, books_);
+  const u32 ring = source.name().ring + RecordingWriter::kernel_rings;
+  const Drained drained = own_ ? take_without_own(at, ring, most) : drain(source, *rings_, ring, most, faults_, books_);
   events_so_far_.store(books_.events, std::memory_order_relaxed);
   bytes_so_far_.store(books_.bytes, std::memory_order_relaxed);
   failed_ = faults_.failure().has_value();
@@ -294,6 +321,12 @@ void KernelFeed::learn_names() {
     if (process != threads_.end() && process->first != number) thread.process = process->second.task;
     if (thread.pid == 0) thread.pid = number;  // its process is unknown: most threads are their process's only one
   }
+}
+
+u64 KernelFeed::lost_so_far() const {
+  u64 lost = 0;
+  for (const auto& [cpu, counters] : counters()) lost += counters.overrun + refused_of(counters);
+  return lost;
 }
 
 void KernelFeed::consume() {

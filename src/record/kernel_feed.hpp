@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "kernel/kernel_source.hpp"
+#include "kernel/own_tasks.hpp"
 #include "kernel/probe_group.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "record/recording_run.hpp"
+#include "source/selection.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -63,6 +65,7 @@ class KernelFeed final : public Feed {
   Books close(RecordingRun& run) override;
   u64 events_so_far() const override { return events_so_far_.load(std::memory_order_relaxed); }
   u64 taken_until() const override { return taken_until_.load(std::memory_order_acquire); }
+  u64 lost_so_far() const override;
   u64 bytes_so_far() const override { return bytes_so_far_.load(std::memory_order_relaxed); }
 
  private:
@@ -76,6 +79,7 @@ class KernelFeed final : public Feed {
   void consume();
   void stop_thread();
   Drained take(u32 at, u64 most);
+  Drained take_without_own(u32 at, u32 ring, u64 most);
   void take_all(u32 at);
 
   std::optional<ProbeGroup> probes_;  // outlives the instance, which has them enabled
@@ -84,6 +88,8 @@ class KernelFeed final : public Feed {
   KernelChoice choice_;
   std::function<void(const std::string&)> notice_;
   std::vector<std::unique_ptr<KernelSource>> sources_;  // null: the source has ended
+  std::optional<OwnTasks> own_;                         // if all processes are recorded
+  std::vector<Selection> without_own_;                  // for each source
   std::vector<EventInfo> events_;
   u64 enabled_ = 0;
   bool needs_symbols_ = false;

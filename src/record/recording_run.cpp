@@ -42,6 +42,7 @@ result<void> RecordingRun::add(Feed& feed) {
   RINGSIDE_CHECK(!finished_, "feeds come before a recording's end");
   RS_TRY(feed.begin(*this));
   feeds_.push_back(&feed);
+  lost_before_ += feed.lost_so_far();
   describe();
   auto saved = writer_.save();
   if (!saved) feeds_.pop_back();
@@ -101,6 +102,12 @@ u64 RecordingRun::bytes() const {
   return sum;
 }
 
+u64 RecordingRun::lost() const {
+  u64 sum = 0;
+  for (const Feed* feed : feeds_) sum += feed->lost_so_far();
+  return sum - std::min(sum, lost_before_);
+}
+
 u64 RecordingRun::taken_until() const {
   u64 until = ~u64{0};
   for (const Feed* feed : feeds_) until = std::min(until, feed->taken_until());
@@ -122,11 +129,12 @@ result<void> RecordingRun::finish(u64 duration_ns) {
     const u64 overrun = books.totals.overrun - std::min(books.earlier.overrun, books.totals.overrun);
     const u64 gaps = failed() || feed->hands_over() ? books.gaps : std::max(books.gaps, overrun);
     missing.gaps += gaps;
-    const u64 here = books.before + books.events + books.left_out + gaps;
+    const u64 here = books.before + books.events + books.left_out + books.own + gaps;
     if ((failed() && !(another_follows_ && feed->keeps_the_rest())) || books.complete)
       missing.unrecorded += books.totals.written - std::min(books.totals.written, here);
     missing.refused += books.all_refused() - std::min(books.earlier.refused, books.all_refused());
     missing.off += books.off - std::min(books.earlier.off, books.off);
+    missing.own += books.own;
     missing.refused_at_least = missing.refused_at_least || books.totals.refusals == Refusals::at_least;
     missing.doubts.insert(missing.doubts.end(), books.doubts.begin(), books.doubts.end());
   }

@@ -47,6 +47,7 @@ class Feed {
   Accounted accounted() const { return {books_.earlier.overrun + books_.gaps, books_.all_refused(), books_.off}; }
   void go_on_from(const Accounted& earlier) { books_.earlier = earlier; }
   virtual u64 events_so_far() const { return books_.events; }
+  virtual u64 lost_so_far() const { return books_.gaps; }  // at least; includes those before the recording began
   // CLOCK_MONOTONIC: what was committed before is in the recording. 0: unknown.
   virtual u64 taken_until() const { return 0; }
   virtual u64 bytes_so_far() const { return books_.bytes; }
@@ -98,6 +99,7 @@ class RecordingRun {
   const Faults& faults() const { return faults_; }
   u64 events() const;  // recorded so far
   u64 bytes() const;
+  u64 lost() const;         // since the feeds were added; at least
   u64 taken_until() const;  // of all feeds
   u64 duration_ns() const { return writer_.meta().duration_ns; }            // after finish(), like the following
   u64 compressed_bytes() const { return writer_.compressed_bytes(); }       // 0: it is not compressed
@@ -113,6 +115,7 @@ class RecordingRun {
 
   RecordingWriter writer_;
   std::vector<Feed*> feeds_;
+  u64 lost_before_ = 0;  // lost_so_far() of the feeds, when they were added
   Faults faults_;
   const u64 start_ns_;
   bool unsaved_ = false, has_symbols_ = false, polled_ = false, finished_ = false, another_follows_ = false, kept_ = false;

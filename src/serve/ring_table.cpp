@@ -154,7 +154,7 @@ result<handout::FormatAnswer> RingTable::format(u32 from_id, u64 offset) {
     a.system[sizeof a.system - 1] = a.name[sizeof a.name - 1] = 0;
     auto known = formats_.find(id);
     if (known == formats_.end()) {  // once: the text of an id never changes
-      auto text = RS_TRY(sys::read_owned(dir_.get(), std::string("events/") + a.system + "/" + a.name + "/format"));
+      auto text = RS_TRY(sys::read_owned(dir_.get(), std::string("events/") + a.system + "/" + words_.event_folder(id) + "/format"));
       known = formats_.emplace(id, std::move(text)).first;
     }
     const std::string& text = known->second;

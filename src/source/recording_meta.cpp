@@ -157,6 +157,7 @@ RecordingMeta meta_from(const json& j) {
     meta.missing.refused = m->value("refused", u64{0});
     meta.missing.off = std::min(meta.missing.refused, m->value("refused_off", u64{0}));
     meta.missing.unrecorded = m->value("unrecorded", u64{0});
+    meta.missing.own = m->value("own", u64{0});
     meta.missing.refused_at_least = m->value("refused_at_least", false);
     meta.missing.doubts = m->value("doubts", std::vector<std::string>{});
   }
@@ -309,6 +310,7 @@ std::string RecordingMeta::text(int indent) const {
     j["missing"] = {{"refused", missing.refused}, {"unrecorded", missing.unrecorded}, {"doubts", missing.doubts}};
   if (missing.refused_at_least) j["missing"]["refused_at_least"] = true;
   if (missing.off != 0) j["missing"]["refused_off"] = missing.off;
+  if (missing.own != 0) j["missing"]["own"] = missing.own;
   j["command"] = command;
   if (trigger) {
     j["trigger"] = {{"condition", trigger->condition}, {"event", trigger->event}, {"time_ns", trigger->time_ns}};

@@ -89,12 +89,21 @@ struct RingName {
   u32 ids() const { return kernel ? kernel_ids : 0; }
 };
 
+// The common_type of an event.
+inline u16 event_id(Bytes payload) {
+  u16 id = 0;
+  if (payload.size >= sizeof id) __builtin_memcpy(&id, payload.data, sizeof id);
+  return id;
+}
+inline u64 refused_of(const Counters& c) { return c.dropped + c.commit_overrun; }
+
 // An event of a source, with its tracefs format text.
 struct EventInfo {
   u16 id = 0;
   std::string system, name, format;
   bool enabled = false;
   bool kernel = false;
+  std::string folder{};  // of an instance's: below events/SYSTEM
   u32 number() const { return id + (kernel ? kernel_ids : 0); }
 };
 
@@ -119,6 +128,7 @@ struct Missing {
   std::vector<std::string> doubts{};  // why more may be missing: rings that could not be read, a recorder that did not finish
   bool refused_at_least = false;      // a writer has not told all that it refused: `refused` may be too small
   u64 off = 0;  // of `refused`: recording was off (tracing_on 0, a trigger that saved), or a ring stood still for a snapshot
+  u64 own = 0;  // not missing: events of the recorder's own tasks, left out on purpose
   u64 count() const { return gaps + refused + unrecorded; }
   bool proved() const { return doubts.empty(); }  // count() is all that is missing of what was stored
   bool exact() const { return proved() && !refused_at_least; }

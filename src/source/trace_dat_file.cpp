@@ -356,7 +356,7 @@ class Parser {
       problem("a format of " + info.system.substr(0, 100) + " has no name or no ID and was left out");
       return;
     }
-    info.name = sys::kept_name(std::string_view(info.format).substr(name, info.format.find('\n') - name));
+    info.name = sys::kept_name(std::string_view(info.format).substr(name, info.format.find_first_of("\r\n") - name));
     const i64 number = integer_of(std::string_view(info.format).substr(id + 5));
     if (number < 0 || number > 65535)
       return problem("the event " + info.name.substr(0, 100) + " has an impossible ID and was left out");

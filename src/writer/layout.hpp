@@ -175,7 +175,7 @@ struct EventEntry {
   u32 known;    // 1 once the names are complete
   u32 reserved;
   char system[64], name[64];
-  u64 format_hash;  // FNV-1a of fields and print format: the same name with other fields is refused
+  u64 format_hash;  // FNV-1a of fields and print format: the same name with other fields is another event
 };
 static_assert(sizeof(EventEntry) == 152);
 
@@ -256,6 +256,22 @@ struct InstanceWords {
   }
   EventEntry& event(u32 id) const noexcept {
     return reinterpret_cast<EventEntry*>(reinterpret_cast<u8*>(control) + event_table_at)[id];
+  }
+  // The folder of an event below events/SYSTEM: its name, with its id behind a dot if one with other fields had the name first.
+  std::string event_folder(u32 id) const {
+    const EventEntry& own = event(id);
+    const std::string name(own.name, strnlen(own.name, sizeof own.name));
+    for (u32 earlier = 1; earlier < id; ++earlier) {
+      const EventEntry& e = event(earlier);
+      if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) != 0 && std::strncmp(e.name, own.name, sizeof own.name) == 0 &&
+          std::strncmp(e.system, own.system, sizeof own.system) == 0)
+        return event_folder(name, false, id);
+    }
+    return event_folder(name, true, id);
+  }
+  // first: no earlier event has this name in its system.
+  static std::string event_folder(const std::string& name, bool first, u32 id) {
+    return first ? name : name + "." + std::to_string(id);
   }
   // The known events, in the order of their ids: use(id, entry). Entries behind the counted ones may have no memory, and a full
   // file system gives them none.

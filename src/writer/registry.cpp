@@ -159,7 +159,7 @@ class Entering {
 
  private:
   int make(const ringside_event& e, u64 hash, u32 stack_at, u32& id);
-  sys::Fd make_folder(const ringside_event& e);  // events/SYSTEM/EVENT; empty: errno has the reason
+  sys::Fd make_folder(const ringside_event& e, const char* folder);  // events/SYSTEM/FOLDER; empty: errno has the reason
 
   const Opened& in_;
   const sys::Fd dir_;
@@ -184,12 +184,11 @@ int Entering::enter(ringside_event& e) {
     if (std::strncmp(entry.system, e.system, sizeof entry.system) != 0 ||
         std::strncmp(entry.name, e.name, sizeof entry.name) != 0)
       continue;
-    // Another program may have declared it when it was to have a stack, or when it was not.
-    if (entry.format_hash != hash) {
-      stack_at = stack_at != 0 || has_stack ? 0 : stack_place(e.format_fields);
-      if (entry.format_hash != hash_with(stack_at)) return -EEXIST;
-    }
-    id = i;
+    // Another program may have declared it when it was to have a stack, or when it was not. One with other fields is another
+    // event of this name.
+    const u32 other_place = stack_at != 0 || has_stack ? 0 : stack_place(e.format_fields);
+    if (entry.format_hash == hash) id = i;
+    else if (entry.format_hash == hash_with(other_place)) id = i, stack_at = other_place;
   }
   if (stack_at != 0 || has_stack) {
     for (ringside_event* const* about = stack_events; *about != nullptr; ++about) {
@@ -220,7 +219,7 @@ int Entering::make(const ringside_event& e, u64 hash, u32 stack_at, u32& id) {
   entry.format_hash = hash;
   entry.gate = e.gate;
   if (!in_.is_there()) return -errno;  // renamed, to be removed: nothing more is made in it
-  const sys::Fd folder = make_folder(e);
+  const sys::Fd folder = make_folder(e, in_.words.event_folder(id).c_str());
   if (!folder) return -errno;
   for (const auto& [file, text] :
        {std::pair{"id", std::to_string(abi::event_id(id)) + "\n"},
@@ -231,7 +230,7 @@ int Entering::make(const ringside_event& e, u64 hash, u32 stack_at, u32& id) {
   return 0;
 }
 
-sys::Fd Entering::make_folder(const ringside_event& e) {
+sys::Fd Entering::make_folder(const ringside_event& e, const char* folder) {
   if (system_name_ != e.system) {
     const std::string path = std::string("events/") + e.system;
     system_ = sys::make_owned_directory(dir_.get(), path.c_str());
@@ -240,16 +239,12 @@ sys::Fd Entering::make_folder(const ringside_event& e) {
     system_name_ = system_ ? e.system : "";
     if (!system_) return {};
   }
-  return sys::make_owned_directory(system_.get(), e.name);
+  return sys::make_owned_directory(system_.get(), folder);
 }
 
 int Entering::enter_or_complain(ringside_event& e) {
   const int done = enter(e);
-  if (done == -EEXIST)
-    complain(std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in_.path +
-                 " has it with other fields",
-             -done);
-  else if (done != 0 && done != -ENOENT)  // gone: so is its recorder
+  if (done != 0 && done != -ENOENT)  // gone: so is its recorder
     complain(
         std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in_.path + " cannot take it",
         -done);

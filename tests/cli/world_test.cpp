@@ -130,18 +130,18 @@ TEST_F(World, TimesOfATimeNamespaceAreTheKernels) {
   if (run("unshare -T --monotonic 100000 --fork true").code != 0) GTEST_SKIP() << "no time namespaces here, or not as root";
   const std::string inside = "unshare -T --monotonic 100000 --boottime 7 --fork";
   ASSERT_EQ(ringside("record -q --clock mono --libc malloc -o in " + inside + " ls /").code, 0);
-  ASSERT_EQ(ringside("record -q --clock mono --libc malloc -o out ls /").code, 0);
+  ASSERT_EQ(ringside("record -q --clock mono --libc malloc -o outside ls /").code, 0);
   const auto last = [&](const std::string& of) { return events(of).back().at("ts").get<u64>(); };
   // The second one came later, and less than a day: 100,000 s are more.
-  EXPECT_LT(last("in"), last("out"));
-  EXPECT_LT(last("out") - last("in"), u64{86'400} * 1'000'000'000);
+  EXPECT_LT(last("in"), last("outside"));
+  EXPECT_LT(last("outside") - last("in"), u64{86'400} * 1'000'000'000);
   // The parent's and its child's events of one recording.
   const auto all = events("in");
   EXPECT_LT(all.back().at("ts").get<u64>() - all.front().at("ts").get<u64>(), u64{86'400} * 1'000'000'000);
   // And a recorder that runs inside has the kernel's time as well.
   ASSERT_EQ(run(inside + " " RINGSIDE_BUILD_DIR "/ringside record -q --clock mono --libc malloc -o within ls /").code, 0);
   ASSERT_EQ(ringside("record -q --clock mono --libc malloc -o after ls /").code, 0);
-  EXPECT_LT(last("out"), last("within"));
+  EXPECT_LT(last("outside"), last("within"));
   EXPECT_LT(last("within"), last("after"));
 }
 

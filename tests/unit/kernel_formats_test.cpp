@@ -10,7 +10,6 @@
 
 #include "cli/hand_made.hpp"
 #include "decode/formats.hpp"
-#include "decode/operators.hpp"
 #include "kernel/tracefs_instance.hpp"
 
 namespace ringside::kernel_formats_test {
@@ -28,7 +27,7 @@ TEST(KernelFormats, EachFormatOfThisMachineParsesAndPrintsAnyBytes) {
   std::vector<EventInfo> all = kernel_internal_events();
   for (const KernelEvent& event : *events) all.push_back(must(kernel_event(event)));
   Formats formats;
-  u64 by_steps = 0, by_tep = 0, by_fields = 0;
+  u64 by_steps = 0, by_fields = 0;
   std::mt19937_64 random(1);
   for (const EventInfo& e : all) {
     ASSERT_TRUE(test::add(formats, e.number(), e.system, e.name, e.format)) << e.system << ":" << e.name << "\n" << e.format;
@@ -52,12 +51,16 @@ TEST(KernelFormats, EachFormatOfThisMachineParsesAndPrintsAnyBytes) {
       EXPECT_EQ(line.find('\n'), std::string::npos) << type.full;
       printed(formats, type, {reinterpret_cast<const u8*>(bytes.data()), size / 2});
     }
-    ++(type.format().tep != nullptr ? by_tep : type.format().by_fields ? by_fields : by_steps);
+    ++(type.format().by_fields ? by_fields : by_steps);
   }
-  EXPECT_GT(by_steps, 20 * by_fields);
-  EXPECT_LE(by_tep, 1u);  // trace_printk's
-  std::printf("%zu events: %lu by steps, %lu by libtraceevent, %lu field by field\n", all.size(), by_steps, by_tep, by_fields);
+  EXPECT_EQ(by_fields, 0u);
+  for (const FailedFormat& failed : formats.take_failed()) ADD_FAILURE() << failed.sentence;
+  std::printf("%zu events\n", all.size());
 }
+
+struct TepFree {
+  void operator()(tep_handle* tep) const { tep_free(tep); }
+};
 
 template <class Is>
 bool any_step(const std::vector<PrintStep>& steps, const Is& is) {
@@ -66,18 +69,20 @@ bool any_step(const std::vector<PrintStep>& steps, const Is& is) {
   });
 }
 
-// libtraceevent divides by zero and reads beyond the payload; it knows no signs, no %c and no %*pb.
+// libtraceevent knows no types of C (no signs, no 32 bits) and groups operators from the right; it divides by zero, reads
+// beyond the payload, and knows no %c, no %*pb and no width of %p. A compiler judges those (print_fmt_judge_test.cpp).
 bool is_beyond_libtraceevent(const PrintStep& step) {
   using Kind = PrintStep::Kind;
   using Op = ValueOp::Op;
   const auto code_has = [&](auto is) { return std::any_of(step.code.begin(), step.code.end(), is); };
   const bool names = step.kind == Kind::flags || step.kind == Kind::symbol;
+  if (names && !step.form.is_plain()) return true;  // it gives the width to each name, and none to a number
   if (names && std::any_of(step.names.begin(), step.names.end(), [](const auto& name) { return name.first < 0; })) return true;
   if ((step.kind == Kind::bytes || step.kind == Kind::list) &&
       code_has([](const ValueOp& op) { return op.op != Op::constant && op.op != Op::length; }))
     return true;
   return step.kind == Kind::character || (step.kind == Kind::memory && step.text[0] == 'b') ||
-         code_has([](const ValueOp& op) { return op.op == Op::divide || op.op == Op::remainder; });
+         code_has([](const ValueOp& op) { return op.op != Op::constant && op.op != Op::field && op.op != Op::length; });
 }
 
 // Compiled steps print the same as libtraceevent, whose output trace-cmd shows.
@@ -91,10 +96,11 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
     Formats formats;
     ASSERT_TRUE(test::add(formats, e.id, e.system, e.name, e.format));
     const EventType& type = *formats.find(e.id);
-    if (type.format().tep != nullptr || type.format().by_fields || type.format().steps.empty()) continue;
-    if (with_parentheses(e.format).text != e.format) continue;  // it drops some
+    if (e.name == "bprint") continue;
     if (any_step(type.format().steps, is_beyond_libtraceevent)) continue;
-    const bool stars = any_step(type.format().steps, [](const PrintStep& step) { return !step.star.empty(); });
+    const bool stars = any_step(type.format().steps, [](const PrintStep& step) {
+      return !step.star_width.empty() || !step.star_precision.empty();
+    });
     const bool sockets = any_step(type.format().steps, [](const PrintStep& step) {
       return step.kind == PrintStep::Kind::memory && step.text[1] == 'S';
     });
@@ -104,6 +110,10 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
     ASSERT_EQ(tep_parse_event(tep.get(), e.format.data(), e.format.size(), e.system.c_str()), 0);
     u32 size = 8;
     for (const Field& f : type.fields()) size = std::max(size, f.offset + f.size);
+    const std::string_view print = std::string_view(e.format).substr(e.format.find("print fmt"));
+    const char* const names[] = {"jiffies", "APICV_INHIBIT_REASON_", "(1 << VMSCAN_THROTTLE_"};
+    const bool uses_name_of_kernel =
+        std::any_of(std::begin(names), std::end(names), [&](const char* name) { return print.find(name) != print.npos; });
     bool same = true;
     for (int round = 0; round < 20 && same; ++round) {
       std::vector<u8> payload(size + 64 + 4096);
@@ -139,6 +149,8 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
       std::replace_if(theirs.begin(), theirs.end(), [](char c) { return static_cast<u8>(c) < 0x20; }, ' ');
       trace_seq_destroy(&seq);
       const std::string ours = printed(formats, type, {payload.data(), size + 64});
+      // It gives up a line at a part that it does not know, and takes a name of the kernel's for 0.
+      if (theirs.find("[FAILED TO PARSE]") != std::string::npos || uses_name_of_kernel) continue;
       same = ours == theirs;
       ++compared;
       if (!same && ++different <= 40)
@@ -177,7 +189,7 @@ TEST(KernelFormats, ComputedValues) {
                             "\tfield:u64 c;\toffset:24;\tsize:8;\tsigned:0;\n\n"
                             "print fmt: " + print_fmt + "\n"));
     const EventType& type = *formats.find(11);
-    EXPECT_EQ(type.format().tep, nullptr) << print_fmt;
+    EXPECT_FALSE(type.format().by_fields) << print_fmt;
     u64 bytes[4] = {11, static_cast<u32>(a), static_cast<u64>(b), static_cast<u64>(b)};
     return printed(formats, type, {reinterpret_cast<const u8*>(bytes), sizeof bytes});
   };
@@ -205,7 +217,7 @@ TEST(KernelFormats, ComputedValues) {
   EXPECT_EQ(printed(formats, *formats.find(12), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "42");
 }
 
-TEST(KernelFormats, AnUnknownHelperLeavesTheFields) {
+TEST(KernelFormats, AnUnknownCallCostsItsArgumentAlone) {
   Formats formats;
   ASSERT_TRUE(test::add(formats, 8, "s", "odd",
                           "name: odd\nID: 8\nformat:\n"
@@ -213,9 +225,10 @@ TEST(KernelFormats, AnUnknownHelperLeavesTheFields) {
                           "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
                           "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n"
                           "\tfield:unsigned int b;\toffset:12;\tsize:4;\tsigned:0;\n\n"
-                          "print fmt: \"%s\", some_function_of_the_kernel(REC->a, REC->b)\n"));
+                          "print fmt: \"%d %s %u\", REC->a, some_function_of_the_kernel(REC->a + 3, REC->b, \"x\"), REC->b\n"));
   const u32 bytes[4] = {8, 1, ~u32{0}, 9};
-  EXPECT_EQ(printed(formats, *formats.find(8), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "a=-1 b=9");
+  EXPECT_EQ(printed(formats, *formats.find(8), {reinterpret_cast<const u8*>(bytes), sizeof bytes}),
+            "-1 some_function_of_the_kernel(2, 9, \"x\") 9");
 }
 
 TEST(KernelFormats, AddressesGetNames) {
@@ -256,8 +269,7 @@ TEST(KernelFormats, EventsMayPointToTextsOfTheKernel) {
   EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "Start context switch");
 }
 
-// A kernel lists texts of two characters ("NQ", "CB"). libtraceevent 1.7 reads in front of such a text; the sanitizers check
-// this.
+// A kernel lists texts of two characters ("NQ", "CB").
 TEST(KernelFormats, TextsOfTheKernelMayBeShort) {
   Formats formats;
   formats.add_strings(
@@ -265,7 +277,7 @@ TEST(KernelFormats, TextsOfTheKernelMayBeShort) {
   ASSERT_TRUE(test::add(formats, 10, "rcu", "rcu_utilization", text_by_address));
   const u64 text[2] = {10, 0xffffffff82819abc}, short_text[2] = {10, 0xffffffff82819ab8};
   EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(text), sizeof text}), "End");
-  printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(short_text), sizeof short_text});
+  EXPECT_EQ(printed(formats, *formats.find(10), {reinterpret_cast<const u8*>(short_text), sizeof short_text}), "NQ");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Selection: what is left of a ring has the times of the whole, however its sub-buffers are handed out.
-#include "record/selection.hpp"
+#include "source/selection.hpp"
 
 #include <gtest/gtest.h>
 
@@ -36,6 +36,7 @@ std::vector<Seen> events_of(const SubBufferView& view) {
 }
 
 bool odd(u16 id) { return id % 2 == 1; }
+bool is_odd(Bytes payload) { return payload.size != 0 && odd(payload.data[0]); }
 
 TEST(Selection, KeepsTimesHoweverTheViewsAreCut) {
   std::mt19937_64 random(1);
@@ -68,7 +69,7 @@ TEST(Selection, KeepsTimesHoweverTheViewsAreCut) {
     for (size_t at = 0; at + 1 < ends.size();) {
       const size_t next = std::min(ends.size() - 1, at + 1 + random() % 30);
       const SubBufferView part{whole.bytes(), ends[at], ends[next], 0, times[at]};
-      const SubBufferView some = selection.keep(part, odd);
+      const SubBufferView some = selection.keep(part, is_odd);
       EXPECT_EQ(some.begin, kept_end) << "it grows where it ended";
       EXPECT_LE(some.end, part.end);
       for (Seen& one : events_of(some)) kept.push_back(std::move(one));
@@ -87,7 +88,7 @@ TEST(Selection, KeepsTheLossAndTheTimeInFrontOfAView) {
   const u32 middle = whole.end();
   whole.event(1'000'000'000, Payload(2, 7)).event(1'000'000'500, Payload(1, 7));
   Selection selection;
-  const SubBufferView some = selection.keep({whole.bytes(), middle, whole.end(), 5, 2000}, odd);
+  const SubBufferView some = selection.keep({whole.bytes(), middle, whole.end(), 5, 2000}, is_odd);
   EXPECT_EQ(some.lost_before, 5u);
   const auto kept = events_of(some);
   ASSERT_EQ(kept.size(), 1u);
@@ -99,7 +100,7 @@ TEST(Selection, LeavesAMalformedViewToItsReader) {
   whole.event(1000, Payload(2, 7)).word(abi::event_word(28, 1));
   Selection selection;
   const SubBufferView view = whole.view();
-  EXPECT_EQ(selection.keep(view, odd).sub_buffer, view.sub_buffer);
+  EXPECT_EQ(selection.keep(view, is_odd).sub_buffer, view.sub_buffer);
   EXPECT_EQ(selection.left_out(), 0u);
 }
 

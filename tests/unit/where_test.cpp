@@ -64,7 +64,7 @@ struct WhereTest : testing::Test {
   static Kind kind(const std::string& text) {
     const Where where = Where::of(text);
     EXPECT_EQ(where.text, text);
-    EXPECT_EQ(where.dir.empty(), !where.is(Kind::kernel)) << text;
+    EXPECT_EQ(where.dir.empty(), where.kind != Kind::kernel) << text;
     EXPECT_EQ(Where::now(text).kind, where.kind) << text;
     return where.kind;
   }
@@ -186,7 +186,7 @@ TEST_F(WhereTest, AWordThatMayMeanSomethingElseIsNotWaitedFor) {
   const auto sleeps = [](const auto& ask) {
     rusage before{}, after{};
     getrusage(RUSAGE_THREAD, &before);
-    EXPECT_TRUE(ask("nothing").is(Kind::nothing));
+    EXPECT_EQ(ask("nothing").kind, Kind::nothing);
     getrusage(RUSAGE_THREAD, &after);
     return after.ru_nvcsw - before.ru_nvcsw;
   };

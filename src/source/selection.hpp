@@ -1,5 +1,4 @@
-// Leaves some of a ring's events out of a recording: their sub-buffers are copied without them, and the times of the others
-// stay.
+// Leaves some of a ring's events out: their sub-buffers are copied without them, and the times of the others stay.
 #pragma once
 #include <functional>
 #include <vector>
@@ -10,10 +9,11 @@ namespace ringside {
 
 class Selection {
  public:
-  using Wants = std::function<bool(u16 id)>;  // of the event's common_type
+  using Wants = std::function<bool(Bytes payload)>;
 
   // The wanted events of this view, in memory that is valid until the next call. A view that continues the previous one
-  // continues its copy, so it grows in the recording, too. A malformed view is returned unchanged.
+  // continues its copy, so it grows in a recording, too. A malformed view is returned unchanged, and so is one of which
+  // nothing is left out, unless it continues a copy.
   SubBufferView keep(const SubBufferView& view, const Wants& wants);
   void restart() { source_end_ = 0; }  // the next view is of another source
   u64 left_out() const { return left_out_; }  // events, up to now

@@ -1,4 +1,4 @@
-#include "record/selection.hpp"
+#include "source/selection.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -7,9 +7,24 @@
 
 namespace ringside {
 
+namespace {
+
+bool wants_all(const SubBufferView& view, const Selection::Wants& wants) {
+  abi::EventCursor c(view.sub_buffer + abi::header_size, view.begin, view.end, view.time);
+  while (c.next())
+    if (!wants(c.payload())) return false;
+  return true;
+}
+
+}  // namespace
+
 SubBufferView Selection::keep(const SubBufferView& view, const Wants& wants) {
   const u8* const data = view.sub_buffer + abi::header_size;
   const bool goes_on = view.begin != 0 && view.begin == source_end_ && end_ <= view.begin;
+  if (!goes_on && wants_all(view, wants)) {
+    source_end_ = 0;
+    return view;
+  }
   SubBufferView kept = view;
   kept.begin = goes_on ? end_ : view.begin;
   kept.time = goes_on ? time_ : view.time;
@@ -19,9 +34,7 @@ SubBufferView Selection::keep(const SubBufferView& view, const Wants& wants) {
   u64 time = kept.time, left_out = 0;
   abi::EventCursor c(data, view.begin, view.end, view.time);
   while (c.next()) {
-    u16 id = 0;
-    if (c.payload().size >= sizeof id) std::memcpy(&id, c.payload().data, sizeof id);
-    if (!wants(id)) {
+    if (!wants(c.payload())) {
       ++left_out;
       continue;
     }

@@ -1,0 +1,16 @@
+// The `format` text of an event, as tracefs has it: fields, and the print fmt.
+#pragma once
+#include "decode/formats.hpp"
+
+namespace ringside {
+
+struct FormatFile {
+  std::vector<Field> common, fields;
+  std::string_view print_fmt;  // empty: there is none
+  bool has_tid = false;
+  std::string wrong;  // empty: it was understood
+};
+// word_size: bytes of a `long` in the kernel that wrote it.
+FormatFile read_format_file(std::string_view text, u32 word_size = 8);
+
+}  // namespace ringside

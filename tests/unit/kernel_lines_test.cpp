@@ -1,0 +1,175 @@
+// The kernel's own lines, of its file `trace`, against ours of the same events: whatever can be made to occur in a moment.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/abi/sub_buffer.hpp>
+#include <sstream>
+#include <thread>
+
+#include "cli/hand_made.hpp"
+#include "decode/formats.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "sys/sys.hpp"
+
+namespace ringside::kernel_lines_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One of everything that a program does.
+void work(const std::string& dir) {
+  const std::string path = dir + "/work";
+  for (int i = 0; i < 3; ++i) {
+    std::ofstream(path) << std::string(100'000, 'x');
+    std::ifstream in(path);
+    std::stringstream all;
+    all << in.rdbuf();
+    fs::rename(path, path + "2");
+    fs::remove(path + "2");
+  }
+  void* const memory = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  std::memset(memory, 1, 1 << 20);
+  munmap(memory, 1 << 20);
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0) {
+    (void)!write(ends[0], "hello", 5);
+    char text[8];
+    (void)!read(ends[1], text, sizeof text);
+    close(ends[0]);
+    close(ends[1]);
+  }
+  std::thread([] { usleep(2000); }).join();
+  const pid_t child = fork();
+  if (child == 0) {
+    execl("/bin/true", "true", nullptr);
+    _exit(3);
+  }
+  waitpid(child, nullptr, 0);
+}
+
+// What differs on purpose (docs/design.md, "Judges").
+std::string alike(std::string line, bool kernels) {
+  static const std::regex size("(\\+0x[0-9a-f]+)/0x[0-9a-f]+( \\[\\w+\\])?"), page("page=(0x[0-9a-f]+|[0-9a-f]{16}|\\(nil\\))");
+  if (kernels) line = std::regex_replace(line, size, "$1");
+  line = std::regex_replace(line, page, "page=?");
+  std::string out;
+  for (size_t at = 0; at < line.size();) {  // pointers: 16 digits of the kernel's, 0x and fewer here
+    const bool begins = at == 0 || std::isalnum(static_cast<unsigned char>(line[at - 1])) == 0;
+    const size_t digits = std::min(line.find_first_not_of("0123456789abcdef", at), line.size()) - at;
+    const bool ends = at + digits == line.size() || std::isalnum(static_cast<unsigned char>(line[at + digits])) == 0;
+    if (begins && ends && digits == 16) {
+      const u64 value = std::strtoull(line.substr(at, digits).c_str(), nullptr, 16);
+      out += value == 0 ? "(nil)" : fmt::format("0x{:x}", value);
+      at += digits;
+    } else {
+      out += line[at] == '\t' ? ' ' : line[at];
+      ++at;
+    }
+  }
+  while (out.ends_with(' ')) out.pop_back();
+  return out;
+}
+
+// Names that the format does not resolve, and the kernel's own variables.
+bool names_the_unknown(const std::string& format) {
+  for (const char* const word :
+       {"jiffies - ", "{ HRTIMER_MODE_", "IOPRIO_CLASS_", "{I_DIRTY", "{ I_DIRTY", "scsi_trace_parse_cdb", "{ TASK_"})
+    if (format.find(word) != format.npos) return true;
+  return false;
+}
+
+TEST(KernelLines, AreOurs) {
+  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  if (geteuid() != 0) GTEST_SKIP() << "only root may read all symbols of the kernel";
+  std::string dir = "/tmp/ringside-lines-XXXXXX";
+  ASSERT_NE(mkdtemp(dir.data()), nullptr);
+  TracefsOptions options;
+  options.buffer_size = 16 << 20;
+  options.clock = ClockKind::mono;
+  options.overwrite = false;  // the first events are as good as the last
+  options.own_events = true;
+  auto instance = must(TracefsInstance::create(options));
+  Formats formats;
+  for (const EventInfo& e : kernel_internal_events()) formats.add(e.id, e.system, e.name, e.format);
+  for (const char* const system :
+       {"sched",     "irq",        "timer",   "kmem",      "raw_syscalls", "signal",     "task", "mmap",
+        "mmap_lock", "exceptions", "filemap", "workqueue", "writeback",    "block",      "rcu",  "percpu",
+        "cgroup",    "sock",       "ext4",    "jbd2",      "xfs",          "btrfs",      "ipi",  "irq_vectors",
+        "tlb",       "x86_fpu",    "lock",    "oom",       "vmscan",       "capability", "csd",  "thp"}) {
+    auto enabled = instance.enable(EventPattern(std::string(system) + ":*"));
+    if (!enabled) continue;  // this kernel has none of them
+    for (const EventInfo& e : *enabled) formats.add(e.id, e.system, e.name, e.format);
+  }
+  if (fs::exists(instance.dir() + "/options/hash-ptr")) must(instance.write("options/hash-ptr", "0"));
+  formats.symbols().load(must(sys::read_file("/proc/kallsyms")));
+  if (auto texts = sys::read_file(must(tracefs_dir()) + "/printk_formats")) formats.add_strings(*texts);
+  must(instance.follow(getpid()));
+  must(instance.tracing(true));
+  must(instance.write("trace_marker", "a marker's text\n"));
+  work(dir);
+  must(instance.tracing(false));
+  fs::remove_all(dir);
+
+  // The kernel's lines by CPU, in order.
+  std::map<u32, std::vector<std::pair<std::string, std::string>>> theirs;
+  std::ifstream trace(instance.dir() + "/trace");
+  ASSERT_TRUE(trace.good()) << instance.dir();
+  static const std::regex shape("^.{16}-\\d+ +(?:\\([^)]*\\) +)?\\[(\\d+)\\] \\S+ +[0-9.]+: ([^ :(]+): ?(.*)$");
+  for (std::string line; std::getline(trace, line);) {
+    std::smatch parts;
+    if (std::regex_match(line, parts, shape)) theirs[static_cast<u32>(std::stoul(parts[1]))].emplace_back(parts[2], parts[3]);
+  }
+  u64 compared = 0, different = 0;
+  std::map<std::string, u64> kinds;
+  for (const u32 cpu : instance.cpus()) {
+    const sys::Fd raw(open((instance.dir() + "/per_cpu/cpu" + std::to_string(cpu) + "/trace_pipe_raw").c_str(),
+                           O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    ASSERT_TRUE(raw.get() >= 0);
+    std::vector<u8> page(1 << 20);
+    size_t at = 0;
+    const auto& lines = theirs[cpu];
+    for (ssize_t got = 0; (got = read(raw.get(), page.data(), page.size())) > 0;) {
+      const auto& header = *reinterpret_cast<const abi::SubBufferHeader*>(page.data());
+      abi::EventCursor cursor(page.data() + abi::header_size, 0, abi::commit_size(header.commit), header.time_stamp);
+      while (cursor.next()) {
+        const Common common = read_common(cursor.payload());
+        const EventType* const type = formats.find(common.id);
+        ASSERT_NE(type, nullptr) << common.id;
+        ASSERT_LT(at, lines.size()) << "CPU " << cpu;
+        const auto& [name, text] = lines[at++];
+        ASSERT_EQ(type->name == "print" ? "tracing_mark_write" : type->name, name) << "CPU " << cpu << ", event " << at;
+        if (type->system == "ftrace" && type->name != "print") continue;
+        if (type->name == "print") continue;  // the kernel names no caller there
+        fmt::memory_buffer out;
+        formats.print(*type, cursor.payload(), out);
+        const std::string ours = alike({out.data(), out.size()}, false), right = alike(text, true);
+        ++compared;
+        ++kinds[type->full];
+        if (ours == right) continue;
+        std::ifstream format(must(tracefs_dir()) + "/events/" + type->system + "/" + type->name + "/format");
+        std::stringstream whole;
+        whole << format.rdbuf();
+        if (names_the_unknown(whole.str())) continue;
+        if (++different <= 20) ADD_FAILURE() << type->full << "\nours:  " << ours << "\nright: " << right;
+      }
+    }
+    EXPECT_EQ(at, lines.size()) << "CPU " << cpu;
+  }
+  EXPECT_EQ(different, 0u);
+  EXPECT_GT(compared, 500u);
+  EXPECT_GT(kinds.size(), 20u);
+  std::printf("%lu lines of %zu kinds of events\n", compared, kinds.size());
+}
+
+}  // namespace
+}  // namespace ringside::kernel_lines_test
