@@ -154,7 +154,7 @@ class FormatReader {
       at = end + 1;
     }
     if (!named) return failed("it has no name");
-    if (shares_bytes()) return failed("its fields share the bytes of an event");
+    if (shows_too_much()) return failed("its fields share the bytes of an event");
     return std::move(out_);
   }
 
@@ -184,20 +184,22 @@ class FormatReader {
     Field field;
     fill(declared, static_cast<u32>(offset), static_cast<u32>(size), is_signed, field);
     out_.has_tid = out_.has_tid || (field.name == "common_pid" && offset == 4 && size == 4);
+    names_ += field.name.size();
     located_ += field.kind == FieldKind::loc_text || field.kind == FieldKind::loc_array ? 1 : 0;
     (field.name.starts_with("common_") ? out_.common : out_.fields).push_back(std::move(field));
     return true;
   }
-  // Whether thousands of fields show the same bytes of a payload.
-  bool shares_bytes() const {
+  // Whether each event would show far more than it holds: thousands of fields have the same bytes of a payload, or long names.
+  bool shows_too_much() const {
     constexpr u32 most_located = 64;
+    constexpr u64 most_of_names = 8192;
     constexpr u64 most_bytes = 4 * largest_offset;
-    return located_ > most_located || bytes_ > most_bytes;
+    return located_ > most_located || bytes_ > most_bytes || names_ > most_of_names;
   }
 
   std::string_view text_;
   FormatFile out_;
-  u64 bytes_ = 0;
+  u64 bytes_ = 0, names_ = 0;
   u32 located_ = 0;
 };
 
