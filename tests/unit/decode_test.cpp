@@ -389,6 +389,26 @@ TEST(Formats, TracePrintkPrintsEachConversion) {
   for (const auto& [ours, right] : all) EXPECT_EQ(ours, right);
 }
 
+// A message without conversions is named by its address alone; old kernels call the arguments u32, not an array.
+TEST(Formats, TracePrintkInItsOtherShapes) {
+  Formats f;
+  f.add_strings("0xffffffff82000000 : \"100% \\\"done\\\"\\n\"\n");
+  const std::string print = "\"%ps: %s\", (void *)REC->ip, REC->str";
+  const std::string ip = "\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n";
+  const std::string str = "\tfield:const char * str;\toffset:16;\tsize:8;\tsigned:0;\n";
+  ASSERT_TRUE(test::add(f, 5, "ftrace", "bputs", format(5, "bputs", ip + str, print)));
+  const Payload p = Payload(5, 2).put(u64{0x10}).put(bprint_address);
+  EXPECT_EQ(printed(f, 5, p), "0x10: 100% \"done\"");
+  EXPECT_EQ(read_text(p, *f.find(5)->field("str")), "100% \"done\"");
+  Formats old;
+  old.add_strings("0xffffffff82000000 : \"%d ok\"\n");
+  std::string fields = bprint_fields;
+  fields.replace(fields.find("buf[]"), 5, "buf");
+  ASSERT_TRUE(test::add(old, 6, "ftrace", "bprint",
+                        format(6, "bprint", fields, "\"%pf: %s\", (void *)REC->ip, REC->fmt")));
+  EXPECT_EQ(printed(old, 6, Payload(6, 2).put(u64{0x10}).put(bprint_address).put(i32{7})), "0x10: 7 ok");
+}
+
 TEST(Formats, TracePrintkWithoutItsFormat) {
   Formats f;
   ASSERT_TRUE(test::add(f, 6, "ftrace", "bprint", bprint_format()));
