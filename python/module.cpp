@@ -289,8 +289,15 @@ struct PairsWanted {
   bool first = false;
 };
 
-Pairs pairs_of(const PairsWanted& wanted, Pass& pass) {
+// Of these pairs the filter chooses, not of events.
+Wanted without_filter(Wanted wanted) {
+  wanted.filter.clear();
+  return wanted;
+}
+
+Pairs pairs_of(const PairsWanted& wanted, const std::string& filter, Pass& pass) {
   Pairs::Options options;
+  options.filter = filter;
   options.start = wanted.start;
   options.end = wanted.end;
   options.by = wanted.by;
@@ -298,25 +305,24 @@ Pairs pairs_of(const PairsWanted& wanted, Pass& pass) {
   options.slowest = 0;
   for (const auto& [start, end] : wanted.keys) options.keys.push_back({start, end});
   Pairs pairs = or_raise(Pairs::make(options, pass.trace().formats, pass.trace().tasks));
-  for (const Column& column : pairs.columns()) pass.reading().look_up_for(column);
-  for (const Filter* filter : pairs.conditions()) pass.reading().look_up_for(*filter);
+  pass.reading().look_up_for(pairs);
   return pairs;
 }
 
 void tell(const Pairs::Counts& c, py::dict& told) {
   for (const auto& [name, value] :
-       {std::pair("pairs", c.pairs), std::pair("doubtful", c.doubtful), std::pair("repeated", c.repeated),
-        std::pair("evicted", c.evicted), std::pair("negative", c.negative), std::pair("unmatched", c.unmatched),
-        std::pair("waiting", c.waiting)})
+       {std::pair("pairs", c.pairs), std::pair("left_out", c.left_out), std::pair("doubtful", c.doubtful),
+        std::pair("repeated", c.repeated), std::pair("evicted", c.evicted), std::pair("negative", c.negative),
+        std::pair("unmatched", c.unmatched), std::pair("waiting", c.waiting)})
     told[name] = value;
 }
 
 py::tuple latency(const Wanted& wanted, const PairsWanted& which) {
-  Pass pass(wanted);
+  Pass pass(without_filter(wanted));
   if (which.by == "ts" || which.by == "ns")
     throw py::value_error(which.by + " is also the name of a column of the answer; name the event of `by`, as in EVENT/" +
                           which.by);
-  Pairs pairs = pairs_of(which, pass);
+  Pairs pairs = pairs_of(which, wanted.filter, pass);
   std::vector<i64> times, took;
   std::vector<u64> groups;
   pass.run([&](const TraceRecord& record, const RingName& ring, Reading::Got) {
@@ -345,7 +351,7 @@ py::tuple latency(const Wanted& wanted, const PairsWanted& which) {
 
 // Of a column's values (value not empty), or of latencies.
 py::tuple heat(const Wanted& wanted, const std::string& value, const PairsWanted& which, size_t most_columns, u32 precision) {
-  Pass pass(wanted);
+  Pass pass(value.empty() ? without_filter(wanted) : wanted);
   HeatMap map({.most_columns = most_columns, .precision = precision, .finest = 0});
   py::dict told;
   u64 below = 0;
@@ -368,7 +374,7 @@ py::tuple heat(const Wanted& wanted, const std::string& value, const PairsWanted
     told = answer(pass);
     told["negative"] = below;
   } else {
-    Pairs pairs = pairs_of(which, pass);
+    Pairs pairs = pairs_of(which, wanted.filter, pass);
     pass.run([&](const TraceRecord& record, const RingName& ring, Reading::Got) {
       if (pairs.take(record, ring)) map.add(record.time, pairs.latency());
     });

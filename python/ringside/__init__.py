@@ -220,7 +220,8 @@ class Trace:
         """The time from a start to the end that belongs to it, a row for each pair: ``ringside latency``.
 
         keys: what both have in common, a column's name or (start's, end's); none: the thread. by: a column to group by. first: the first start
-        counts, not the last. ``counts`` says what was not measured; a pair is doubtful if a loss may have fallen into it.
+        counts, not the last. ``counts`` says what was not measured; a pair is doubtful if a loss may have fallen into it. The trace's filter is
+        a condition on these pairs: ``latency > 1ms && start/comm == "make"``.
 
         >>> t = open("work").latency("sched:sched_switch", "sched:sched_switch", [("next_pid", "prev_pid")], by="prev_comm")
         >>> t["ns"].max(), t.counts["pairs"]
