@@ -152,6 +152,33 @@ TEST_F(LatencyCli, MistakesAreExplained) {
   says("wakeup ringside.data", 2, "sched:sched_waking");
 }
 
+// What an event prints with [ns] behind it is a time, and bars show what the rows are sorted by.
+TEST_F(LatencyCli, TimesPrintAsTimesAndBarsAreSums) {
+  auto w = must(RecordingWriter::create(dir + "/ringside.data", calibrate(ClockKind::mono)));
+  const std::string fields =
+      "\tfield:char comm[8];\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 runtime;\toffset:16;\tsize:8;\tsigned:0;\n";
+  w.meta().events.push_back({1, "sched", "sched_stat_runtime",
+                             test::format(1, "sched_stat_runtime", fields,
+                                          R"("comm=%s runtime=%Lu [ns]", REC->comm, (unsigned long long)REC->runtime)"),
+                             true, false});
+  SubBuffer all(1000, 4096);
+  all.event(1000, Payload(1, 7).text({"often\0\0\0", 8}).put(u64{1'000'000}));
+  all.event(1001, Payload(1, 7).text({"often\0\0\0", 8}).put(u64{1'000'000}));
+  all.event(1002, Payload(1, 7).text({"long\0\0\0\0", 8}).put(u64{842'000'000}));
+  must(w.add_ring({0, 7, 7, "t", "p", false, ""}, 4096));
+  must(w.append(0, all.view()));
+  must(w.finish(1));
+  const std::string out = ringside("hist sched_stat_runtime/comm -v runtime --ascii").out;
+  EXPECT_NE(out.find("842 ms"), std::string::npos) << out;
+  const auto bar_of = [&](const char* row) {
+    const size_t at = out.find(row), end = out.find('\n', at);
+    return std::count(out.begin() + static_cast<std::ptrdiff_t>(at), out.begin() + static_cast<std::ptrdiff_t>(end), '#');
+  };
+  EXPECT_EQ(bar_of("long"), 20) << out;
+  EXPECT_LE(bar_of("often"), 1) << out;
+  EXPECT_EQ(ringside("hist sched_stat_runtime/runtime.msecs").code, 0);
+}
+
 struct KernelLatency : LatencyCli {
   void SetUp() override {
     if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
