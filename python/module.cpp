@@ -284,20 +284,14 @@ py::tuple hist(const Wanted& wanted, const std::vector<std::string>& keys, const
 }
 
 struct PairsWanted {
-  std::string start{}, end{}, by{};
+  std::string start{}, end{}, by{}, filter{};  // filter: a condition on these pairs
   std::vector<std::pair<std::string, std::string>> keys{};
   bool first = false;
 };
 
-// Of these pairs the filter chooses, not of events.
-Wanted without_filter(Wanted wanted) {
-  wanted.filter.clear();
-  return wanted;
-}
-
-Pairs pairs_of(const PairsWanted& wanted, const std::string& filter, Pass& pass) {
+Pairs pairs_of(const PairsWanted& wanted, Pass& pass) {
   Pairs::Options options;
-  options.filter = filter;
+  options.filter = wanted.filter;
   options.start = wanted.start;
   options.end = wanted.end;
   options.by = wanted.by;
@@ -318,11 +312,11 @@ void tell(const Pairs::Counts& c, py::dict& told) {
 }
 
 py::tuple latency(const Wanted& wanted, const PairsWanted& which) {
-  Pass pass(without_filter(wanted));
+  Pass pass(wanted);
   if (which.by == "ts" || which.by == "ns")
     throw py::value_error(which.by + " is also the name of a column of the answer; name the event of `by`, as in EVENT/" +
                           which.by);
-  Pairs pairs = pairs_of(which, wanted.filter, pass);
+  Pairs pairs = pairs_of(which, pass);
   std::vector<i64> times, took;
   std::vector<u64> groups;
   pass.run([&](const TraceRecord& record, const RingName& ring, Reading::Got) {
@@ -351,7 +345,7 @@ py::tuple latency(const Wanted& wanted, const PairsWanted& which) {
 
 // Of a column's values (value not empty), or of latencies.
 py::tuple heat(const Wanted& wanted, const std::string& value, const PairsWanted& which, size_t most_columns, u32 precision) {
-  Pass pass(value.empty() ? without_filter(wanted) : wanted);
+  Pass pass(wanted);
   HeatMap map({.most_columns = most_columns, .precision = precision, .finest = 0});
   py::dict told;
   u64 below = 0;
@@ -374,7 +368,7 @@ py::tuple heat(const Wanted& wanted, const std::string& value, const PairsWanted
     told = answer(pass);
     told["negative"] = below;
   } else {
-    Pairs pairs = pairs_of(which, wanted.filter, pass);
+    Pairs pairs = pairs_of(which, pass);
     pass.run([&](const TraceRecord& record, const RingName& ring, Reading::Got) {
       if (pairs.take(record, ring)) map.add(record.time, pairs.latency());
     });
@@ -476,10 +470,11 @@ PYBIND11_MODULE(_ringside, m) {
 
   py::class_<PairsWanted>(m, "Pairs")
       .def(py::init([](std::string start, std::string end, std::vector<std::pair<std::string, std::string>> keys,
-                       std::string by, bool first) {
-             return PairsWanted{std::move(start), std::move(end), std::move(by), std::move(keys), first};
+                       std::string by, bool first, std::string filter) {
+             return PairsWanted{std::move(start), std::move(end), std::move(by), std::move(filter), std::move(keys), first};
            }),
-           py::arg("start"), py::arg("end"), py::arg("keys"), py::arg("by"), py::arg("first"));
+           py::arg("start"), py::arg("end"), py::arg("keys"), py::arg("by"), py::arg("first"),
+           py::arg("filter"));
   m.def("columns", &columns);
   m.def("hist", &hist);
   m.def("latency", &latency);
