@@ -71,6 +71,7 @@ struct PerfettoFile {
   std::map<u32, std::pair<u64, u64>> stats;     // by CPU: read, lost; from the end's FtraceStats
   std::map<i32, std::string> threads;           // names
   u64 boottime = 0;
+  std::string machine;  // of the system's information; empty: there is none
   u32 dropped = 0;  // what an importer would drop
 
   explicit PerfettoFile(const std::string& bytes) { packets(bytes); }
@@ -164,6 +165,10 @@ struct PerfettoFile {
     protozero::pbf_reader file(bytes);
     while (file.next(1)) packet(file.get_message());
   }
+  void system(protozero::pbf_reader p) {
+    while (p.next(1))
+      for (protozero::pbf_reader kernel = p.get_message(); kernel.next(4);) machine = kernel.get_string();
+  }
   void packet(protozero::pbf_reader p) {
     u64 time = 0;
     u32 sequence = 0, flags = 0;
@@ -179,6 +184,7 @@ struct PerfettoFile {
         case 50: packets(inflated(p.get_view())); break;
         case 1: bundle(p.get_message()); break;
         case 6: clocks(p.get_message()); break;
+        case 45: system(p.get_message()); break;
         case 60: track(p.get_message()); break;
         case 2: tree(p.get_message()); break;
         case 34: counts(p.get_message()); break;

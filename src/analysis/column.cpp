@@ -184,14 +184,18 @@ const Field* Column::field_of(const EventType& type) const {
   return of_call ? of_call->number : nullptr;
 }
 
-// In every event that has it.
-bool Column::is_number_of_syscall() const {
-  return std::all_of(formats_->all().begin(), formats_->all().end(), [&](const auto& type) {
+// None: not in every event that has it the number of a system call. Unknown, too, where several machines have it: a number may
+// mean two calls.
+std::optional<Architecture> Column::architecture_of_calls() const {
+  std::optional<Architecture> one;
+  for (const auto& type : formats_->all()) {
     const Field* const field = event_.empty() || matches(events_, *type) ? field_of(*type) : nullptr;
-    if (field == nullptr) return true;
+    if (field == nullptr) continue;
     const auto of_call = syscall_fields(*type);
-    return of_call && of_call->number == field;
-  });
+    if (!of_call || of_call->number != field) return std::nullopt;
+    one = !one || *one == type->world.architecture ? type->world.architecture : Architecture::unknown;
+  }
+  return one;
 }
 
 // The first field of that name that has a single value; else a column that every event has.
@@ -214,7 +218,10 @@ result<void> Column::bind() {
         is_bool_ = field->is_bool;
         is_char_ = field->is_char;
         symbols_ = field->symbols;
-        if (is_number_of_syscall()) show_ = Show::syscall;
+        if (const auto architecture = architecture_of_calls()) {
+          show_ = Show::syscall;
+          calls_of_ = *architecture;
+        }
         return {};
       }
       array = true;
@@ -451,10 +458,8 @@ std::string Column::show_plain(u64 key) const {
       }
       return line;
     }
-    case Show::syscall: {
-      const std::string_view name = syscall_name(value);
-      return name.empty() ? std::to_string(value) : std::string(name);
-    }
+    case Show::syscall:
+      return syscall_shown(value, calls_of_);
     case Show::plain:
       break;
   }

@@ -173,7 +173,7 @@ class Column {
   void find(u32 id, Access& access);
   std::string_view name_of(const Access& access, const TraceRecord& record);
   const Field* field_of(const EventType& type) const;  // null: it has none of that name
-  bool is_number_of_syscall() const;
+  std::optional<Architecture> architecture_of_calls() const;
   bool is_which_event() const { return event_.empty() && name_ == "event"; }
   Access lower(const EventType* type, Kind& kind) const;
   i64 modify(i64 value) const;
@@ -196,6 +196,7 @@ class Column {
   bool plain_ = false;  // whole numbers without a modifier
   Modifier modifier_ = Modifier::none;
   Show show_ = Show::plain;
+  Architecture calls_of_ = Architecture::unknown;
   bool is_signed_ = true, is_bool_ = false, is_char_ = false;
   i64 step_ = 0;
   i32 frame_ = -1;  // stack[N]

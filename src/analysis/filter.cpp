@@ -21,10 +21,13 @@ const Field* field_of(const EventType& type, std::string_view name) {
   return of_call ? of_call->number : nullptr;
 }
 
-std::string no_such_call(std::string_view name) {
+std::string no_such_call(std::string_view name, Architecture of) {
+  if (of == Architecture::unknown)
+    return "the trace does not say of which architecture its system calls are, so " + in_quotes(name) +
+           " has no number; compare syscall with the number";
   std::vector<std::string> all;
   for (i64 number = 0; number < 1024; ++number) {
-    if (const std::string_view call = syscall_name(number); !call.empty()) all.emplace_back(call);
+    if (const std::string_view call = syscall_name(number, of); !call.empty()) all.emplace_back(call);
   }
   return "there is no system call " + in_quotes(name) + did_you_mean(nearest(name, all));
 }
@@ -226,9 +229,10 @@ Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
     case FieldKind::integer:
       step.integer = IntegerAt(field->offset, field->size, field->is_signed);
       if (leaf.field == "syscall" && leaf.value.number == Value::Number::none && type->field(leaf.field) == nullptr) {
-        const auto number = syscall_number(leaf.value.text);
+        const Architecture of = type->world.architecture;
+        const auto number = syscall_number(leaf.value.text, of);
         if (!number) {
-          out.why = no_such_call(leaf.value.text);
+          out.why = no_such_call(leaf.value.text, of);
           return out;
         }
         const Names name{{*number, leaf.value.text}};

@@ -173,6 +173,7 @@ const std::set<std::string> told_otherwise = {"vtid", "vpid", "procname", "cpu_i
 result<std::unique_ptr<Recorder>> Recorder::create(const std::string& dir) {
   auto writer = RS_TRY(RecordingWriter::create(dir, ClockInfo{}));
   writer.meta().boot.clear();  // the trace's clock says which one it was
+  writer.meta().world = {};
   RS_TRY(writer.save());
   return std::unique_ptr<Recorder>(new Recorder(std::move(writer)));
 }

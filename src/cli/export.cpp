@@ -1,4 +1,6 @@
 // ringside export: events in the formats of other tools.
+#include <algorithm>
+
 #include "cli/export.hpp"
 
 #include "cli/export_ctf.hpp"
@@ -157,11 +159,20 @@ class CsvSink final : public Lines {
   bool begun_ = false;
 };
 
+// Perfetto's format has one machine. Several: none, because calls of one would have the names of another.
+World one_world(const Trace& trace) {
+  const World& first = trace.first().world;
+  const bool same = std::all_of(trace.inputs.begin(), trace.inputs.end(), [&](const auto& in) { return in->world == first; });
+  return same ? first : World{};
+}
+
 class PerfettoSink final : public Sink {
  public:
   PerfettoSink(WholeFile& file, const Trace& trace, bool compressed, Stacks* stacks)
       : writer_(trace.formats, trace.tasks,
-                {.boot_offset_ns = trace.first().boot == sys::boot_id() ? sys::suspended_ns() : 0,
+                {.world = one_world(trace),
+                 .here = trace.first().boot == sys::boot_id(),
+                 .boot_offset_ns = trace.first().boot == sys::boot_id() ? sys::suspended_ns() : 0,
                  .compressed = compressed,
                  .stacks = stacks},
                 [&file](std::string_view bytes) { return file.write(bytes); }) {}

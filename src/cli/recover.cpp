@@ -50,12 +50,14 @@ result<int> run_recover(const RecoverOptions& options) {
                                                                          "(layout footers; at page boundaries of the file)");
   ClockInfo clock;
   std::string boot;  // a dump does not tell it
+  World world;
   std::vector<EventInfo> events;
   std::vector<RingName> threads;
   if (!options.like.empty()) {
     auto like = RS_TRY(RecordingMeta::read(options.like));
     clock = like.clock;
     boot = like.boot;
+    world = like.world;
     events = like.events;
     threads = like.threads;
   } else {
@@ -72,6 +74,7 @@ result<int> run_recover(const RecoverOptions& options) {
   }
   auto run = RS_TRY(new_recording(options.out, clock));
   run->meta().boot = boot;
+  run->meta().world = world;
   RS_TRY(run->add(dumped));
   while (!dumped.ended() && !run->failed()) run->poll();
   auto finished = run->finish(0);

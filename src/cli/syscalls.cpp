@@ -72,10 +72,22 @@ result<Pairs::Options> pair_in(const Trace& trace) {
   return pair;
 }
 
-std::string name_of_call(i64 number) {
-  const std::string_view name = syscall_name(number);
-  return name.empty() ? "syscall_" + std::to_string(number) : std::string(name);
-}
+// A call: its number, and whose it is, as a word of a key.
+struct Call {
+  static constexpr u32 number_bits = 56;
+  i64 number;
+  Architecture of;
+  u64 word() const {
+    return static_cast<u64>(number) << (64 - number_bits) >> (64 - number_bits) | u64{static_cast<u8>(of)} << number_bits;
+  }
+  static Call from(u64 word) {
+    return {static_cast<i64>(word << (64 - number_bits)) >> (64 - number_bits), static_cast<Architecture>(word >> number_bits)};
+  }
+  std::string name() const {
+    const std::string_view name = syscall_name(number, of);
+    return name.empty() ? "syscall_" + std::to_string(number) : std::string(name);
+  }
+};
 
 class SyscallTable {
  public:
@@ -99,7 +111,7 @@ class SyscallTable {
       ++without_;
       return;
     }
-    Calls& calls = calls_.at({by, static_cast<u64>(number)});
+    Calls& calls = calls_.at({by, Call{number, trace_.formats.find(record.number())->world.architecture}.word()});
     const u64 ns = pairs_.latency();
     ++calls.count;
     calls.total += ns;
@@ -212,7 +224,7 @@ class SyscallTable {
     for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
       std::vector<std::string> cells;
       if (by_) cells.push_back(by_->show(rows[i].key[0], texts_));
-      cells.push_back(name_of_call(static_cast<i64>(rows[i].key[1])));
+      cells.push_back(Call::from(rows[i].key[1]).name());
       row(std::move(cells), *rows[i].calls);
     }
     if (rows.size() > options_.count) table.row({fmt::format("({} more)", rows.size() - options_.count)});
@@ -257,8 +269,8 @@ class SyscallTable {
     };
     Json list = Json::array();
     for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
-      const auto number = static_cast<i64>(rows[i].key[1]);
-      Json row{{"syscall", name_of_call(number)}, {"nr", number}};
+      const Call call = Call::from(rows[i].key[1]);
+      Json row{{"syscall", call.name()}, {"nr", call.number}};
       if (by_) row["key"] = by_->json(rows[i].key[0], texts_);
       numbers(row, *rows[i].calls);
       Json& errors = row["by_error"] = Json::array();

@@ -293,7 +293,7 @@ result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const Ker
   if (!wanted.events.empty() || kernel == nullptr) return watched;
   Formats formats;
   const Tasks tasks;
-  for (const EventInfo& e : kernel->events()) formats.add(e.number(), e.system, e.name, e.format);
+  for (const EventInfo& e : kernel->events()) formats.add(e.number(), e.system, e.name, e.format, World::own());
   auto filter = Filter::compile(wanted.filter, formats, tasks);
   // A field that none of them has may be the program's; then nothing can be ruled out.
   if (!filter && (!has_program || filter.error().code != std::errc::no_such_file_or_directory))

@@ -1,17 +1,47 @@
 #include "clock/clock.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstring>
+
+#include "clock/time_namespace.hpp"
 
 namespace ringside {
 namespace {
 
+i64 ahead_ns = 0;     // of the kernel's clock; only by atomic operations
+bool looked = false;  // the same
+
 u64 mono_ns() noexcept {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<u64>(t.tv_sec) * 1000000000 + static_cast<u64>(t.tv_nsec);
+  return static_cast<u64>(t.tv_sec) * 1000000000 + static_cast<u64>(t.tv_nsec) -
+         static_cast<u64>(__atomic_load_n(&ahead_ns, __ATOMIC_RELAXED));
+}
+
+void look_once() noexcept {
+  if (!__atomic_load_n(&looked, __ATOMIC_RELAXED)) look_at_time_namespace();
+}
+
+// "monotonic    100000         0": seconds, which may be negative, and ns.
+i64 offset_in(const char* text) noexcept {
+  const char* const line = std::strstr(text, "monotonic");
+  if (line == nullptr) return 0;
+  i64 numbers[2] = {};
+  const char* at = line + std::strlen("monotonic");
+  for (i64& number : numbers) {
+    while (*at == ' ') ++at;
+    const bool negative = *at == '-';
+    if (negative) ++at;
+    for (; *at >= '0' && *at <= '9'; ++at) number = number * 10 + (*at - '0');
+    if (negative) number = -number;
+  }
+  return numbers[0] * 1000000000 + numbers[1];
 }
 
 // A tick count and the time at one moment: the tightest of a few tries.
@@ -70,7 +100,32 @@ bool tsc_is_invariant() noexcept {
 #endif
 }
 
+i64 ahead_in_time_namespace(i32 pid) noexcept {
+  char path[48] = "/proc/self";
+  char* const who = path + std::strlen("/proc/");
+  std::strcpy(pid == 0 ? who + std::strlen("self") : std::to_chars(who, path + 24, pid).ptr, "/timens_offsets");
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  char text[256];
+  const ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  text[n < 0 ? 0 : n] = 0;
+  return offset_in(text);
+}
+
+// The file tells of the namespace of children, which after unshare() is not yet this process's.
+void look_at_time_namespace() noexcept {
+  __atomic_store_n(&looked, true, __ATOMIC_RELAXED);
+  struct stat own {};
+  struct stat children {};
+  if (stat("/proc/self/ns/time", &own) != 0 || stat("/proc/self/ns/time_for_children", &children) != 0 ||
+      own.st_ino != children.st_ino)
+    return;
+  __atomic_store_n(&ahead_ns, ahead_in_time_namespace(0), __ATOMIC_RELAXED);
+}
+
 Calibration::Calibration(ClockKind kind) noexcept : kind_(kind) {
+  look_once();
   if (is_instruction(kind)) from_ = sample();
 }
 
@@ -122,6 +177,7 @@ ClockInfo refined(const ClockInfo& clock, u64& error_ns) noexcept {
 }
 
 u64 now_of(const ClockInfo& clock) noexcept {
+  look_once();
   u64 ticks;
   return ticks_of(clock.kind, ticks) ? clock.to_ns(ticks) : mono_ns();
 }

@@ -66,10 +66,15 @@ ClockInfo clock_in(const Words& words) noexcept {
   return {static_cast<ClockKind>(kind), words.clock_mult, words.clock_shift & 63, words.clock_base_ticks, words.clock_base_ns};
 }
 
-const char* to_string(ClockKind kind) noexcept;              // the kernel's names: x86-tsc, mono, counter; arm64-cntvct
-result<ClockKind> clock_from(const std::string& name);       // these, tsc and cntvct
-ClockKind best_clock() noexcept;  // tsc where it is invariant, else mono: a clock that the kernel has, too
-bool tsc_is_invariant() noexcept;                            // constant rate, runs in idle states, is the kernel's clock source
+// mono is the kernel's CLOCK_MONOTONIC, as its own events have it. In a time namespace a process's own may be ahead of that,
+// and all times here are less that difference. It is looked up when an instance with this clock is opened, in a child, and
+// before a reader's first calibration or now_of(). Signal-safe.
+void look_at_time_namespace() noexcept;
+
+const char* to_string(ClockKind kind) noexcept;         // the kernel's names: x86-tsc, mono, counter; arm64-cntvct
+result<ClockKind> clock_from(const std::string& name);  // these, tsc and cntvct
+ClockKind best_clock() noexcept;   // tsc where it is invariant, else mono: a clock that the kernel has, too
+bool tsc_is_invariant() noexcept;  // constant rate, runs in idle states, is the kernel's clock source
 
 // Measures the rate of a clock of ticks. What the caller does between the two is part of the measurement: it lasts at least a
 // millisecond, after which the error is a few ppm.

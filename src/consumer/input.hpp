@@ -13,6 +13,7 @@
 #include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/recording.hpp"
+#include "source/world.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {
@@ -57,12 +58,13 @@ class Input {
   // Sources that begin anew, whatever has been read; nothing is consumed. None: it cannot be opened again.
   virtual std::vector<std::unique_ptr<Source>> open_again() const { return {}; }
 
-  std::string where;                                // as it was given
-  std::string clock{};                              // its name
-  std::string boot{};                               // of the machine; empty: unknown
-  Timeline::Origin origin{};                        // origin.ids is added to the numbers of its events
-  std::vector<std::unique_ptr<Source>> sources{};   // until the timeline takes them
-  std::vector<std::string> doubts{};                // why more may be missing than is known
+  std::string where;                               // as it was given
+  std::string clock{};                             // its name
+  std::string boot{};                              // of the machine; empty: unknown
+  World world{};                                   // the machine; before add_events()
+  Timeline::Origin origin{};                       // origin.ids is added to the numbers of its events
+  std::vector<std::unique_ptr<Source>> sources{};  // until the timeline takes them
+  std::vector<std::string> doubts{};               // why more may be missing than is known
 };
 
 // input.cpp: what a WHERE names; a place on a server may have several machines.

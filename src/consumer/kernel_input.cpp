@@ -69,6 +69,7 @@ result<void> KernelInput::open(Trace& trace) {
   if (make_.only_followed && !make_.own_events) (void)kernel_->ignore(sys::gettid());
   if (make_.only_followed) RS_TRY(kernel_->write("set_event_pid", std::to_string(getpid())));  // this one is ignored
   where = kernel_->dir();
+  world = World::own();
   add_events(trace, *this, kernel_internal_events());
   for (const EventPattern& pattern : patterns_) {
     auto enabled = RS_TRY(kernel_->enable(pattern));

@@ -91,6 +91,7 @@ result<void> InstanceInput::open(Trace& trace) {
   trace.tasks.are_here();
   clock = to_string(instance_->clock().kind);
   boot = sys::boot_id();
+  world = World::own();
   return {};
 }
 
@@ -130,6 +131,7 @@ class ServedInput : public Input {
     server_ = RS_TRY(ServedConnection::connect(where));
     clock = to_string(server_->clock().kind);
     boot = sys::boot_id();
+    world = World::own();
     return {};
   }
   std::unique_ptr<Input> another() const override { return served_input(where); }
@@ -182,6 +184,7 @@ class WriterInput : public Input {
     make.buffer.subbuf_size = 16384;
     make.buffer.clock = clock_info_ = calibrate(best_clock());
     process_ = RS_TRY(remote::Process::attach(where, make));
+    world = World::own();
     add_events(trace, *this, process_->events());
     auto source = RS_TRY(process_->buffer().source(0));
     trace.tasks.add(source->name());

@@ -32,6 +32,7 @@ result<void> RecordedInput::open_in(Trace& trace, const std::string& dir) {
     trace.notices.push_back(where + " begins later than its recording did: " + format_count(gone.events) +
                             " older events went, as --max-size " + format_size(meta.max_size) + " wanted");
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
+  world = meta.world;
   add_events(trace, *this, meta.events);
   for (const RecordedRing& ring : meta.rings) {
     if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, origin.ids);
@@ -107,6 +108,7 @@ void GrowingInput::grow(Trace& trace, const RecordingMeta& now) {
   if (same) return;
   clock = to_string(now.clock.kind);
   boot = now.boot;
+  world = now.world;
   add_events(trace, *this, now.events);
   for (const RecordedRing& ring : now.rings) {
     if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, origin.ids);

@@ -177,6 +177,7 @@ Part* Parts::of(std::string_view agent, u64 batch) {
 result<void> Parts::describe(RecordingWriter& writer) const {
   RecordingMeta& meta = writer.meta();
   meta.boot = machine_.boot_id;
+  meta.world = meta_.world;
   meta.command = meta_.command;
   meta.events = meta_.events;
   meta.missing = meta_.missing;

@@ -44,6 +44,7 @@ result<void> TraceDatInput::open(Trace& trace) {
   for (const std::string& doubt : dat.missing.doubts)
     trace.notices.push_back(doubts.emplace_back(where + ": " + sys::printable(doubt)));
   trace.formats.add_strings(dat.printk_formats);
+  world = meta_.world = dat.world;
   add_events(trace, *this, dat.events);
   for (const RingName& thread : dat.threads) trace.tasks.add_recorded(thread, origin.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});

@@ -29,12 +29,13 @@ bool read_number(std::string_view text, Number& out) {
 }
 
 // The size of one element by the type's name.
-u32 element_size(std::string_view type) {
-  if (has(type, "*")) return 8;
+u32 element_size(std::string_view type, u32 word_size) {
+  if (has(type, "*")) return word_size;
   if (has(type, "struct ") || has(type, "union ")) return 1;
   const std::string_view last = type.substr(type.find_last_of(' ') + 1);
   if (const CType* const named = named_type(last); named != nullptr) return named->size();
-  if (has(type, "64") || has(type, "long") || has(type, "double")) return 8;
+  if (has(type, "64") || has(type, "long long") || has(type, "double")) return 8;
+  if (has(type, "long")) return word_size;
   if (has(type, "32") || has(type, "int") || has(type, "float") || has(type, "unsigned"))
     return has(type, "char") ? 1 : has(type, "short") ? 2 : 4;
   return has(type, "16") || has(type, "short") ? 2 : 1;
@@ -98,7 +99,7 @@ bool read_place(std::string_view text, i64& offset, i64& size, bool& is_signed) 
   return has_offset && has_size;
 }
 
-void fill(const Declaration& declared, u32 offset, u32 size, bool is_signed, Field& to) {
+void fill(const Declaration& declared, u32 offset, u32 size, bool is_signed, u32 word_size, Field& to) {
   std::string_view type = declared.type;
   to.relative = has(type, "__rel_loc");
   const bool dynamic = to.relative || has(type, "__data_loc");
@@ -115,7 +116,8 @@ void fill(const Declaration& declared, u32 offset, u32 size, bool is_signed, Fie
   if (dynamic && type.ends_with("[]")) type = trimmed(type.substr(0, type.size() - 2));
   if (array) {
     const u64 each = !dynamic && declared.elements != 0 && size % declared.elements == 0 ? size / declared.elements : 0;
-    to.element = each == 1 || each == 2 || each == 4 || each == 8 ? static_cast<u32>(each) : each == 0 ? element_size(type) : 1;
+    const bool of_a_number = each == 1 || each == 2 || each == 4 || each == 8;
+    to.element = of_a_number ? static_cast<u32>(each) : each == 0 ? element_size(type, word_size) : 1;
     if (!dynamic && declared.dimensions == 2) to.row = declared.row;
     if (is_char(type))
       to.kind = dynamic ? FieldKind::loc_text : FieldKind::text, to.element = 1;
@@ -130,7 +132,7 @@ void fill(const Declaration& declared, u32 offset, u32 size, bool is_signed, Fie
 
 class FormatReader {
  public:
-  explicit FormatReader(std::string_view text) : text_(text) {}
+  FormatReader(std::string_view text, u32 word_size) : text_(text), word_size_(word_size) {}
   FormatFile read() {
     if (text_.empty() || text_.size() > longest_format) return failed(text_.empty() ? "it is empty" : "it is too long");
     bool named = false;
@@ -182,7 +184,7 @@ class FormatReader {
     bytes_ += size > 0 ? static_cast<u64>(size) : 0;
     if (offset < 0 || size < 0 || offset > largest_offset || size > largest_offset) return true;  // nothing is there
     Field field;
-    fill(declared, static_cast<u32>(offset), static_cast<u32>(size), is_signed, field);
+    fill(declared, static_cast<u32>(offset), static_cast<u32>(size), is_signed, word_size_, field);
     out_.has_tid = out_.has_tid || (field.name == "common_pid" && offset == 4 && size == 4);
     names_ += field.name.size();
     located_ += field.kind == FieldKind::loc_text || field.kind == FieldKind::loc_array ? 1 : 0;
@@ -198,6 +200,7 @@ class FormatReader {
   }
 
   std::string_view text_;
+  u32 word_size_;
   FormatFile out_;
   u64 bytes_ = 0, names_ = 0;
   u32 located_ = 0;
@@ -205,6 +208,6 @@ class FormatReader {
 
 }  // namespace
 
-FormatFile read_format_file(std::string_view text) { return FormatReader(text).read(); }
+FormatFile read_format_file(std::string_view text, u32 word_size) { return FormatReader(text, word_size).read(); }
 
 }  // namespace ringside

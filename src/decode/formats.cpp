@@ -44,18 +44,21 @@ std::string place_in(std::string_view text, size_t at) {
 }
 
 // Returns what could not be understood; empty: nothing.
-std::string read_format(const std::string& full, const std::string& text, const FormatContext& context, EventFormat& to) {
-  FormatFile file = read_format_file(text);
+std::string read_format(const std::string& full, const std::string& text, const World& world, const FormatContext& context,
+                        EventFormat& to) {
+  const u32 word_size = world.word_size == 4 ? 4 : 8;
+  FormatFile file = read_format_file(text, word_size);
   if (!file.wrong.empty())
     return "the format of " + full + " cannot be understood: " + file.wrong + "; its fields appear as hex";
   to.parsed = true;
   to.has_tid = file.has_tid;
   to.fields = std::move(file.fields);
-  find_message(full, to, context);
+  // Arguments of trace_printk are of its machine, and nobody turns them.
+  if (word_size == 8 && !world.big_endian) find_message(full, to, context);
   for (const Field& field : to.fields)
     if (field.is_stack && to.stack == nullptr) to.stack = &field;
   if (file.print_fmt.empty()) return default_steps(to), std::string();
-  PrintTree tree = parse_print_fmt(file.print_fmt, {to.fields, file.common, context.ticks_per_second});
+  PrintTree tree = parse_print_fmt(file.print_fmt, {to.fields, file.common, context.ticks_per_second, word_size});
   if (tree.wrong.empty() && compile_steps(tree, to)) return {};
   if (tree.wrong.empty()) tree.wrong = "its values are too many";
   default_steps(to);
@@ -72,13 +75,15 @@ const Field* EventFormat::field(std::string_view wanted) const {
   return nullptr;
 }
 
-EventType::EventType(u32 number, std::string of_system, std::string named, std::string format, FormatContext& context)
+EventType::EventType(u32 number, std::string of_system, std::string named, std::string format, const World& recorder,
+                     FormatContext& context)
     : id(number),
       system(std::move(of_system)),
       name(std::move(named)),
       full(system + ":" + name),
       of_syscalls(system == "syscalls" || system == "raw_syscalls"),
       of_ftrace(system == "ftrace"),
+      world(recorder),
       context_(context),
       names_a_stack_(format.find("ringside_stack") != format.npos),
       text_(std::move(format)) {}
@@ -87,18 +92,18 @@ void EventType::parse() const {
   const std::lock_guard alone(parsing);
   if (known_.load(std::memory_order_relaxed)) return;
   EventFormat format;
-  std::string wrong = read_format(full, text_, context_, format);
+  std::string wrong = read_format(full, text_, world, context_, format);
   if (!wrong.empty()) context_.failed.push_back({this, std::move(wrong)});
   format_ = std::move(format);
   text_ = std::string();
   known_.store(true, std::memory_order_release);  // pairs with the load in format()
 }
 
-void Formats::add(u32 id, std::string system, std::string name, std::string format) {
+void Formats::add(u32 id, std::string system, std::string name, std::string format, const World& world) {
   if (id >= numbers_) return;
   ++version_;
   if (id >= by_id_.size()) by_id_.resize(id + 1);
-  types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), *context_));
+  types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), world, *context_));
   by_id_[id] = types_.back().get();
 }
 

@@ -23,6 +23,7 @@
 #include "decode/line_template.hpp"
 #include "decode/stack_texts.hpp"
 #include "decode/symbols.hpp"
+#include "source/world.hpp"
 
 namespace ringside {
 
@@ -178,11 +179,13 @@ struct FormatContext {
 
 class EventType {
  public:
-  EventType(u32 number, std::string of_system, std::string named, std::string format, FormatContext& context);
+  EventType(u32 number, std::string of_system, std::string named, std::string format, const World& recorder,
+            FormatContext& context);
 
   const u32 id;  // a kernel event's: plus kernel_ids
   const std::string system, name, full;  // full: "system:name"
   const bool of_syscalls, of_ftrace;     // by the system's name
+  const World world;                     // of its recorder
 
   // Thread-safe.
   const EventFormat& format() const {
@@ -215,7 +218,7 @@ class Formats {
   u32 numbers() const { return numbers_; }
 
   // Replaces an event of the same id. Ids from numbers() on are left out.
-  void add(u32 id, std::string system, std::string name, std::string format);
+  void add(u32 id, std::string system, std::string name, std::string format, const World& world = {});
   const EventType* find(u32 id) const { return id < by_id_.size() ? by_id_[id] : nullptr; }
   const std::vector<std::unique_ptr<EventType>>& all() const { return types_; }
   // Changes whenever find() may return something else than before: for caches of its results. Never 0.

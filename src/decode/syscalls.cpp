@@ -13,29 +13,44 @@ namespace {
 
 constexpr i64 x32_bit = 0x40000000;
 
-std::string resolve(i64 number) {
-  const bool x32 = (number & x32_bit) != 0 && seccomp_arch_native() == SCMP_ARCH_X86_64;
-  const std::unique_ptr<char, decltype(&std::free)> name(
-      seccomp_syscall_resolve_num_arch(x32 ? SCMP_ARCH_X32 : SCMP_ARCH_NATIVE, static_cast<int>(number)), std::free);
+// As the library knows it; 0: this version of it does not.
+u32 table_of(Architecture of) {
+  const std::string_view name = of == Architecture::i386 ? "x86" : of == Architecture::arm ? "arm" : machine_of(of);
+  return name.empty() ? 0 : seccomp_arch_resolve_name(name.data());
+}
+
+std::string resolve(i64 number, Architecture of) {
+  const bool x32 = (number & x32_bit) != 0 && of == Architecture::x86_64;
+  const u32 table = x32 ? SCMP_ARCH_X32 : table_of(of);
+  if (table == 0) return {};
+  const std::unique_ptr<char, decltype(&std::free)> name(seccomp_syscall_resolve_num_arch(table, static_cast<int>(number)),
+                                                         std::free);
   return name != nullptr ? name.get() : "";
 }
 
 }  // namespace
 
-std::optional<i64> syscall_number(const std::string& name) {
-  const int number = seccomp_syscall_resolve_name(name.c_str());
+std::optional<i64> syscall_number(const std::string& name, Architecture of) {
+  const u32 table = table_of(of);
+  const int number = table == 0 ? -1 : seccomp_syscall_resolve_name_arch(table, name.c_str());
   return number < 0 ? std::nullopt : std::optional<i64>(number);  // below 0: other architectures have it
 }
 
-std::string_view syscall_name(i64 number) {
-  static std::unordered_map<i64, std::string> names;  // the library searches its table from the start
+std::string_view syscall_name(i64 number, Architecture of) {
+  static std::unordered_map<u64, std::string> names;  // the library searches its table from the start
   static std::mutex mutex;
   if (number < 0 || number >= 2 * x32_bit) return {};
+  const u64 key = static_cast<u64>(number) | u64{static_cast<u8>(of)} << 32;
   const std::lock_guard alone(mutex);
-  if (const auto at = names.find(number); at != names.end()) return at->second;
-  std::string name = resolve(number);
+  if (const auto at = names.find(key); at != names.end()) return at->second;
+  std::string name = resolve(number, of);
   if (name.empty()) return {};  // not kept: there are many such numbers
-  return names.emplace(number, std::move(name)).first->second;
+  return names.emplace(key, std::move(name)).first->second;
+}
+
+std::string syscall_shown(i64 number, Architecture of) {
+  const std::string_view name = syscall_name(number, of);
+  return name.empty() ? std::to_string(number) : std::string(name);
 }
 
 std::string_view error_name(i64 returned) {
@@ -62,10 +77,12 @@ std::optional<SyscallFields> syscall_fields(const EventType& type) {
   return fields;
 }
 
-std::string_view SyscallReader::name(i64 number) {
-  if (static_cast<u64>(number) >= names_.size()) return syscall_name(number);
-  std::string_view& known = names_[static_cast<size_t>(number)];
-  if (known.empty()) known = syscall_name(number);
+std::string_view SyscallReader::name(i64 number, Architecture of) {
+  auto& names = names_[static_cast<size_t>(of)];
+  if (names == nullptr) names = std::make_unique<Names>();
+  if (static_cast<u64>(number) >= names->size()) return syscall_name(number, of);
+  std::string_view& known = (*names)[static_cast<size_t>(number)];
+  if (known.empty()) known = syscall_name(number, of);
   return known;
 }
 
@@ -74,7 +91,7 @@ SyscallWords SyscallReader::read_call(const EventType& type, Bytes payload) {
   if (known.type != &type) [[unlikely]] known = {&type, syscall_fields(type)};
   const auto& fields = known.fields;
   if (!fields) return {};
-  return {name(read_integer(payload, *fields->number)),
+  return {name(read_integer(payload, *fields->number), type.world.architecture),
           fields->returned != nullptr ? error_name(read_integer(payload, *fields->returned)) : std::string_view()};
 }
 

@@ -1,12 +1,13 @@
 // Names of system calls and of errors, and the events that tell of calls.
 //
-//   syscall_name(257)        "openat"; empty: this machine's kernel interface has no such number
-//   syscall_number("openat") 257; none: it has no such name
-//   error_name(-2)           "ENOENT"; empty: the result is no error
+//   syscall_name(63, Architecture::arm64)        "read"; empty: that architecture has no such number, or is unknown
+//   syscall_number("read", Architecture::arm64)  63; none: it has no such name
+//   error_name(-2)                               "ENOENT"; empty: the result is no error
 //
-// Names are those of this machine's architecture: an event does not say which one its numbers belong to. Thread-safe.
+// The architecture is that of the event's recorder (EventType::world). Thread-safe.
 #pragma once
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,8 +17,9 @@
 
 namespace ringside {
 
-std::string_view syscall_name(i64 number);
-std::optional<i64> syscall_number(const std::string& name);
+std::string_view syscall_name(i64 number, Architecture of);
+std::string syscall_shown(i64 number, Architecture of);  // its name, else its number
+std::optional<i64> syscall_number(const std::string& name, Architecture of);
 // Of what a call returned: -4095 to -1. Also of the kernel's own (ERESTARTSYS, ...), which no program sees.
 std::string_view error_name(i64 returned);
 
@@ -42,8 +44,9 @@ class SyscallReader {
 
  private:
   SyscallWords read_call(const EventType& type, Bytes payload);
-  std::string_view name(i64 number);
-  std::array<std::string_view, 512> names_{};  // of the first numbers, once they were asked for
+  std::string_view name(i64 number, Architecture of);
+  using Names = std::array<std::string_view, 512>;
+  std::array<std::unique_ptr<Names>, architectures> names_{};  // of the first numbers, once they were asked for
   struct Known {
     const EventType* type = nullptr;
     std::optional<SyscallFields> fields;

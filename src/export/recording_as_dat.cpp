@@ -25,6 +25,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   }
   TraceDat dat;
   dat.clock = meta.clock;
+  dat.world = meta.world;
   dat.missing = meta.missing;
   dat.stop = std::move(stop);
   if (problems != nullptr) dat.missing.doubts.insert(dat.missing.doubts.end(), problems->begin(), problems->end());

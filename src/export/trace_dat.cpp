@@ -75,6 +75,14 @@ std::vector<Block> blocks_of(const TraceDat& dat, u32 subbuf_size) {
           {section_kallsyms, kallsyms}, {section_printk, printk}, {section_cmdlines, names}};
 }
 
+// As trace-cmd writes it, from uname: system, host, release, machine. A recording keeps the last one.
+std::string world_option(const World& world) {
+  std::string out;
+  const std::string_view machine = machine_of(world.architecture);
+  if (!machine.empty()) put_option(out, option_uname, fmt::format("Linux - - {}", machine) + '\0');
+  return out;
+}
+
 std::string clock_options(const ClockInfo& clock) {
   std::string out;
   put_option(out, option_trace_clock, fmt::format("[{}]", to_string(clock.kind)) + '\0');
@@ -172,7 +180,7 @@ class DatWriter {
     for (const Block& block : blocks_of(dat, page)) head += block.bytes;
     put(head, cpus);
     put_name(head, "options  ");
-    head += clock_options(dat.clock) + statistics(dat);
+    head += world_option(dat.world) + clock_options(dat.clock) + statistics(dat);
     put<u16>(head, option_done);
     put_name(head, "flyrecord");
     const size_t table = head.size();
@@ -210,7 +218,7 @@ class DatWriter {
       put_option(options, block.section, place);
       head += section(block.section, block.bytes.size()) + block.bytes;
     }
-    options += clock_options(dat.clock) + statistics(dat);
+    options += world_option(dat.world) + clock_options(dat.clock) + statistics(dat);
     const u32 cpus = give_cpus(dat);
     std::string count;
     put(count, cpus);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "source/source.hpp"
+#include "source/world.hpp"
 
 namespace ringside {
 
@@ -25,6 +26,7 @@ struct TraceDatBuffer {
 
 struct TraceDat {
   ClockInfo clock;
+  World world{};
   std::vector<EventInfo> events;
   std::map<i32, std::string> tasks;  // comm by tid
   std::string kallsyms, printk_formats;  // may be empty

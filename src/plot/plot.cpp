@@ -315,8 +315,7 @@ bool Plot::count_on(const TraceRecord& record, const Event& e, u32 thread) {
 u32 Plot::call_of(const Event& e, Bytes payload) {
   if (e.first == nullptr) return e.call;
   const i64 number = read_integer(payload, *e.first);
-  const std::string_view known = syscall_name(number);
-  return name("syscalls:" + (known.empty() ? std::to_string(number) : std::string(known)), e.index);
+  return name("syscalls:" + syscall_shown(number, e.type->world.architecture), e.index);
 }
 
 // A system call without a seen end becomes an instant.

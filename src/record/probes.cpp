@@ -1,6 +1,7 @@
 #include "record/probes.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
@@ -132,6 +133,18 @@ result<std::vector<ProbePoint>> kprobe_points(const Probe& probe) {
                                   probe.at_return ? "ret=$retval:s64" : ""}};
 }
 
+// Folders have colons in their names, and functions have them and slashes: the first colon behind the name of a file ends the
+// path. If no file is there, the first one behind the last slash.
+size_t end_of_path(const std::string& rest) {
+  for (size_t colon = rest.find(':'); colon != std::string::npos; colon = rest.find(':', colon + 1)) {
+    struct stat st {};
+    if (colon != 0 && stat(rest.substr(0, colon).c_str(), &st) == 0 && !S_ISDIR(st.st_mode)) return colon;
+  }
+  const size_t slash = rest.rfind('/');
+  const size_t behind = rest.find(':', slash == std::string::npos ? 0 : slash);
+  return behind != std::string::npos ? behind : rest.find(':');
+}
+
 }  // namespace
 
 bool Probe::is(std::string_view text) {
@@ -157,7 +170,7 @@ result<Probe> Probe::parse(const std::string& text) {
     return probe;
   }
   if (probe.kind == Kind::uprobe) {
-    const size_t colon = rest.find(':');
+    const size_t colon = end_of_path(rest);
     if (colon == std::string::npos || colon == 0) return malformed(text);
     probe.path = rest.substr(0, colon);
     rest.erase(0, colon + 1);

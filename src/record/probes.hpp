@@ -4,6 +4,8 @@
 //   uprobe:PATH:FUNCTION[+OFFSET][%return]   event probe_FILE:FUNCTION, or FUNCTION__return with `ret`
 //   kprobe:FUNCTION[+OFFSET][%return]        event probe:FUNCTION
 //
+// A path may have colons: it ends where a file is.
+//
 // perf probe gives such names.
 #pragma once
 #include <ringside/base/result.hpp>

@@ -106,7 +106,7 @@ result<std::unique_ptr<SampleFeed>> SampleFeed::create(Options options, const Cl
 
 u64 SampleFeed::now() const {
   u64 ticks = 0;
-  return ticks_of(clock_.kind, ticks) ? ticks : sys::now_ns();
+  return ticks_of(clock_.kind, ticks) ? ticks : now_of(clock_);
 }
 
 void SampleFeed::add_out(u32 number) { outs_.push_back({number, Packer(subbuf_size)}); }

@@ -14,6 +14,7 @@ result<void> StreamFeed::hear(const remote::Frame& frame) {
 
 result<void> StreamFeed::begin(RecordingRun& run) {
   run.meta().boot.clear();  // another machine's clock
+  run.meta().world = {};
   return {};
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "clock/time_namespace.hpp"
 #include "source/get_reader_served.hpp"
 #include "sys/as_memory_allows.hpp"
 #include "sys/try.hpp"
@@ -218,6 +219,10 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(wire->socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) process->pid_ = peer.pid;
+  if (const i64 ahead = peer.pid > 0 ? ahead_in_time_namespace(peer.pid) : 0; ahead != 0 && options.buffer.clock.kind == ClockKind::mono)
+    return refuse(std::errc::not_supported, who + ": its process is in a time namespace whose CLOCK_MONOTONIC is " +
+                                                std::to_string(ahead / 1'000'000'000) +
+                                                " s ahead of the kernel's, so its times would be wrong; take a clock of ticks");
   options.buffer.who = who;
   if (options.buffer.names.empty()) {
     std::string comm = "writer";

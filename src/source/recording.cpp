@@ -227,6 +227,7 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
   writer.folder_ = std::make_shared<sys::Fd>(std::move(*opened));
   writer.meta_.clock = clock;
   writer.meta_.boot = sys::boot_id();
+  writer.meta_.world = World::own();
   writer.meta_.start_ns = wall_clock_ns();
   RINGSIDE_CHECK(max_size == 0 || !compress, "what is compressed has no place that could be freed");
   writer.meta_.max_size = max_size;

@@ -32,6 +32,7 @@
 #include "source/groups.hpp"
 #include "source/size_limit.hpp"
 #include "source/source.hpp"
+#include "source/world.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -61,6 +62,7 @@ inline constexpr const char* recorder_did_not_finish =
 struct RecordingMeta {
   ClockInfo clock;
   std::string boot;               // the machine's boot_id; empty: made before it was kept, or by another machine's writer
+  World world;                    // the machine
   u32 subbuf_size = 0;            // for rings that are not listed yet
   u64 start_ns = 0, stop_ns = 0;  // wall clock, since 1970
   u64 duration_ns = 0;

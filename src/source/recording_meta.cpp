@@ -126,6 +126,15 @@ ClockInfo read_clock(const json& j) {
   return clock;
 }
 
+// Older recorders did not write it.
+World read_world(const json& j, const RecordingMeta& meta) {
+  const auto world = j.find("world");
+  if (world == j.end())
+    return !meta.boot.empty() && meta.boot == sys::boot_id() ? World::own() : World::told_by(meta.clock.kind);
+  return {architecture_from(world->value("machine", "")), world->value("byte_order", "") == "big",
+          world->value("word_size", u32{0})};
+}
+
 RecordingMeta meta_from(const json& j) {
   const int version = j.at("ringside_recording").get<int>();
   if (version != meta_version && version != compressed_version)
@@ -137,6 +146,7 @@ RecordingMeta meta_from(const json& j) {
     throw std::runtime_error("it is compressed by " + j.at("compression").dump() + ", this ringside reads zstd");
   meta.clock = read_clock(j.at("clock"));
   meta.boot = j.value("boot", "");
+  meta.world = read_world(j, meta);
   meta.subbuf_size = j.value("subbuf_size", u32{0});
   meta.start_ns = j.value("start_ns", u64{0});
   meta.stop_ns = j.value("stop_ns", u64{0});
@@ -286,6 +296,9 @@ std::string RecordingMeta::text(int indent) const {
                 {"base_ticks", clock.base_ticks},
                 {"base_ns", clock.base_ns}};
   if (!boot.empty()) j["boot"] = boot;
+  j["world"] = {{"machine", machine_of(world.architecture)},
+                {"byte_order", world.big_endian ? "big" : "little"},
+                {"word_size", world.word_size}};
   j["subbuf_size"] = subbuf_size;
   j["start_ns"] = start_ns;
   j["stop_ns"] = stop_ns;

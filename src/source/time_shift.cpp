@@ -35,8 +35,8 @@ u64 TimeShift::OfCpu::of(u64 ticks) const {
   return static_cast<u64>(u128{ticks} * from.scaling >> from.fraction) + offset;
 }
 
-std::optional<TimeShift> TimeShift::read(Bytes option) {
-  Reader in(option);
+std::optional<TimeShift> TimeShift::read(Bytes option, bool big_endian) {
+  Reader in(option, big_endian);
   in.number<u64>();  // identifies the host's trace
   const bool interpolates = (in.number<u32>() & flag_interpolate) != 0;
   const auto cpus = in.number<u32>();

@@ -33,7 +33,7 @@ class TimeShift {
     bool interpolates_ = false;
   };
 
-  static std::optional<TimeShift> read(Bytes option);
+  static std::optional<TimeShift> read(Bytes option, bool big_endian = false);
   const OfCpu* on(u32 cpu) const { return cpu < cpus_.size() && !cpus_[cpu].empty() ? &cpus_[cpu] : nullptr; }
 
  private:

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "source/decompress.hpp"
+#include "source/foreign_sub_buffers.hpp"
 #include "source/time_shift.hpp"
 #include "source/trace_dat_format.hpp"
 #include "source/trace_dat_reader.hpp"
@@ -68,16 +69,13 @@ class Parser {
               " what can be read are recordings, trace.dat files, instances and CTF traces");
     in.take(magic_size);
     const auto version = std::string(in.name().substr(0, 20));
-    const auto endianness = in.number<u8>();
+    big_ = in.big = in.number<u8>() != 0;
     in.take(1);  // the size of `long` in the recorder's user space: nothing here depends on it
     page_size_ = in.number<u32>();
     if (!in.ok) return cut("in its first bytes");
     if (version != "6" && version != "7")
       return refuse(std::errc::not_supported,
                     bytes_->path + " is a trace.dat of version \"" + version + "\"; versions 6 and 7 can be read");
-    if (endianness != 0)
-      return refuse(std::errc::not_supported,
-                    bytes_->path + " is from a big-endian machine, which cannot be read here; trace-cmd report can");
     if (!good_page(page_size_)) return bad("sub-buffers of " + std::to_string(page_size_) + " bytes");
     out_.version = version == "6" ? 6 : 7;
     RS_TRY(out_.version == 6 ? read_version_6(in) : read_version_7(in));
@@ -111,7 +109,7 @@ class Parser {
     if (kind == "options  ") {
       for (u16 id = in.number<u16>(); in.ok && id != option_done; id = in.number<u16>()) {
         const Bytes data = in.take(in.number<u32>());
-        Reader option(data);
+        Reader option(data, big_);
         if (id == option_buffer) {
           const auto offset = option.number<u64>();
           further.emplace_back(offset, option.name());
@@ -130,7 +128,7 @@ class Parser {
       return bad("\"" + std::string(kind.substr(0, 20)) + "\" where events should begin");
     }
     for (const auto& [offset, name] : further) {
-      Reader there(from(offset));
+      Reader there(from(offset), big_);
       if (there.name() != "flyrecord" || !read_cpu_table(there, cpus, name))
         problem("the buffer " + name + " is not where it should be");
     }
@@ -175,14 +173,14 @@ class Parser {
         problem(section.error().sentence);
         break;
       }
-      options = read_options(Reader(section->bytes()), blocks);
+      options = read_options(Reader(section->bytes(), big_), blocks);
     }
     using Read = result<void> (Parser::*)(Reader&);
     const auto read = [&](Section id, Read method) -> result<void> {
       const auto at = blocks.find(id);
       if (at == blocks.end()) return {};
       auto section = RS_TRY(read_section(at->second, id));
-      Reader block(section.bytes());
+      Reader block(section.bytes(), big_);
       return (this->*method)(block);
     };
     if (blocks.count(section_headers) == 0 || blocks.count(section_events) == 0)
@@ -204,7 +202,7 @@ class Parser {
     while (in.left() != 0) {
       const auto id = in.number<u16>();
       const Bytes data = in.take(in.number<u32>());
-      Reader option(data);
+      Reader option(data, big_);
       if (!in.ok) break;
       if (id == option_done) return option.number<u64>();
       if (id == option_buffer)
@@ -230,7 +228,7 @@ class Parser {
     for (u32 i = 0; i < cpus && in.ok; ++i) {
       buffer.cpus.push_back(in.cpu_data(in.number<u32>()));
     }
-    Reader header(from(section));
+    Reader header(from(section), big_);
     const auto id = header.number<u16>();
     buffer.compressed = (header.number<u16>() & section_compressed) != 0;
     if (buffer.cpus.empty()) buffer.page_size = page_size_;
@@ -242,12 +240,16 @@ class Parser {
 
   // Options that both versions have.
   void read_option(u16 id, Bytes data) {
-    Reader in(data);
+    Reader in(data, big_);
     if (id == option_trace_clock) trace_clock_ = text_of(data);
+    if (id == option_uname) {
+      const std::string_view uname = text_of(data);
+      architecture_ = architecture_from(uname.substr(uname.rfind(' ') + 1));
+    }
     if (id == option_date) offset_ns_ += static_cast<u64>(integer_of(text_of(data))) * 1000;
     if (id == option_offset) offset_ns_ += static_cast<u64>(integer_of(text_of(data)));
     if (id == option_cpustat) read_stats(text_of(data));
-    if (id == option_time_shift) is_guest_ = true, shift_ = TimeShift::read(data);
+    if (id == option_time_shift) is_guest_ = true, shift_ = TimeShift::read(data, big_);
     if (id != option_tsc_to_ns) return;
     mult_ = in.number<u32>();
     shift_bits_ = in.number<u32>();
@@ -295,7 +297,7 @@ class Parser {
 
   result<SectionBytes> read_section(u64 offset, Section wanted) const {
     const std::string what = "its section " + std::to_string(wanted) + " at " + std::to_string(offset);
-    Reader in(from(offset));
+    Reader in(from(offset), big_);
     const auto id = in.number<u16>();
     const auto flags = in.number<u16>();
     in.number<u32>();
@@ -305,7 +307,7 @@ class Parser {
     SectionBytes section;
     section.in_place = data;
     if ((flags & section_compressed) == 0) return section;
-    Reader packed(data);
+    Reader packed(data, big_);
     const auto packed_size = packed.number<u32>();
     const auto size = packed.number<u32>();
     const Bytes bytes = packed.take(packed_size);
@@ -318,6 +320,14 @@ class Parser {
     return section;
   }
 
+  // "KEY NUMBER" of the line with a field.
+  static std::optional<u32> of_field(std::string_view text, std::string_view field, std::string_view key) {
+    const size_t at = text.find(field);
+    const size_t number = at == std::string_view::npos ? at : text.find(key, at);
+    if (number == std::string_view::npos) return std::nullopt;
+    return static_cast<u32>(std::clamp<i64>(integer_of(text.substr(number + key.size())), 0, 1 << 20));
+  }
+
   result<void> read_headers(Reader& in) {
     const auto page_name = in.name();
     const auto page = in.text<u64>();
@@ -325,12 +335,13 @@ class Parser {
     in.name();
     in.text<u64>();
     if (!in.ok) return cut("in the description of its events' headers");
-    const size_t commit = page.find("commit;");
-    const size_t size = commit == std::string_view::npos ? commit : page.find("size:", commit);
-    if (size == std::string_view::npos) return bad("sub-buffers without a commit");
-    if (const i64 bytes = integer_of(page.substr(size + 5)); bytes != 8)
-      return refuse(std::errc::not_supported, bytes_->path + " is from a kernel with longs of " + std::to_string(bytes) +
-                                                  " bytes; those of 64-bit kernels can be read. trace-cmd report reads others");
+    const auto commit = of_field(page, "commit;", "size:"), data = of_field(page, "data;", "offset:");
+    if (!commit) return bad("sub-buffers without a commit");
+    if (*commit != 4 && *commit != 8) return bad("sub-buffers whose commit has " + std::to_string(*commit) + " bytes");
+    long_ = *commit;
+    data_at_ = data.value_or(8 + long_);
+    if (data_at_ < 8 + long_ || data_at_ > 64 || (long_ == 8 && data_at_ != abi::header_size))
+      return bad("sub-buffers whose data begins at " + std::to_string(data_at_));
     return {};
   }
 
@@ -425,6 +436,20 @@ class Parser {
     return clock;
   }
 
+  // A recorder of 32 bits on a kernel of 64, or under setarch, says the smaller one of two.
+  World world() const {
+    World world = World::of(architecture_.value_or(Architecture::unknown));
+    const bool wide = long_ == 8;
+    if (wide && world.architecture == Architecture::i386) world = World::of(Architecture::x86_64);
+    if (wide && world.architecture == Architecture::arm) world = World::of(Architecture::arm64);
+    if (wide && !architecture_) {
+      if (out_.clock_name == "x86-tsc" || out_.clock_name == to_string(ClockKind::tsc)) world = World::told_by(ClockKind::tsc);
+      if (out_.clock_name == to_string(ClockKind::cntvct)) world = World::told_by(ClockKind::cntvct);
+    }
+    if (world.word_size != long_) world = {};
+    return {world.architecture, big_, long_};
+  }
+
   result<TraceDatFile> finish() {
     std::vector<std::pair<u64, u64>> places;
     for (const Buffer& buffer : buffers_) {
@@ -445,6 +470,9 @@ class Parser {
     if (places.size() > most_cpus) return bad(std::to_string(places.size()) + " rings");
     out_.clock = clock_of(buffers_.empty() ? "" : buffers_.front().clock);
     out_.clock_name = clock_name(buffers_.empty() ? "" : buffers_.front().clock);
+    out_.world = world();
+    const bool foreign = big_ || long_ != 8;
+    if (foreign) foreign_ = std::make_shared<const ForeignSubBuffers>(out_.world, data_at_, out_.events);
     for (const Buffer& buffer : buffers_) {
       for (const CpuData& data : buffer.cpus) {
         RingName name;
@@ -455,6 +483,11 @@ class Parser {
         auto ring = std::make_unique<TraceDatSource>(bytes_, std::move(name), clock_of(buffer.clock), buffer.page_size, data,
                                                      buffer.compressed ? compression_ : Compression::none,
                                                      counters == stats_.end() ? Counters{} : counters->second);
+        if (foreign) {
+          if (buffer.page_size > ForeignSubBuffers::largest)
+            return bad("sub-buffers of " + std::to_string(buffer.page_size) + " bytes");
+          ring->convert_by(foreign_);
+        }
         if (unordered_) ring->say_unordered();
         if (is_guest_ && data.size != 0) shift(*ring);
         out_.missing.refused += ring->counters().dropped + ring->counters().commit_overrun;
@@ -475,6 +508,11 @@ class Parser {
   Bytes all_;
   mutable Budget budget_;
   u32 page_size_ = 0;
+  bool big_ = false;                // its byte order
+  u32 long_ = 8;                    // bytes, in its kernel
+  u32 data_at_ = abi::header_size;  // in a sub-buffer
+  std::shared_ptr<const ForeignSubBuffers> foreign_;
+  std::optional<Architecture> architecture_;  // as its uname says
   TraceDatFile out_;
   Compression compression_ = Compression::none;
   std::vector<Buffer> buffers_;

@@ -5,8 +5,9 @@
 //   for (const std::string& p : dat.problems) ...    // what could not be read; the rest is good
 //
 // The file is mapped and its sub-buffers are shown in place; compressed ones are decompressed a chunk at a time. It may be
-// hostile: every offset, size and number is checked against the file before it is believed or used to allocate. For files of
-// little-endian machines with 64-bit kernels.
+// hostile: every offset, size and number is checked against the file before it is believed or used to allocate. Sub-buffers of
+// kernels of 32 bits and of big-endian machines are converted one by one into those of a little-endian kernel of 64 bits
+// (foreign_sub_buffers.hpp): above this file nothing differs.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "source/source.hpp"
+#include "source/world.hpp"
 #include "sys/budget.hpp"
 #include "sys/sys.hpp"
 
@@ -43,8 +45,9 @@ struct TraceDatBytes {
 struct TraceDatFile {
   u32 version = 0;
   std::string compression;  // "none", "zlib", "zstd"
-  ClockInfo clock;          // a clock that trace-cmd would not show in seconds is a counter
-  std::string clock_name;   // the kernel's name for it
+  World world;
+  ClockInfo clock;         // a clock that trace-cmd would not show in seconds is a counter
+  std::string clock_name;  // the kernel's name for it
   std::vector<EventInfo> events;
   std::vector<RingName> threads;
   std::string kallsyms, printk_formats;

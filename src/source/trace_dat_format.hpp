@@ -26,8 +26,9 @@ enum Option : u16 {
   option_cpustat = 2,  // text: per_cpu/cpuN/stats, or the name of the buffer from here on
   option_buffer = 3,   // 6: u64 offset, name; 7: also clock, u32 page size, u32 CPUs, for each {u32 cpu, u64 offset, u64 size}
   option_trace_clock = 4,
-  option_offset = 7,      // text: nanoseconds to add to times
-  option_cpu_count = 8,   // u32: of all buffers
+  option_uname = 5,      // text: of the recorder: system, host, release and machine, with spaces between them
+  option_offset = 7,     // text: nanoseconds to add to times
+  option_cpu_count = 8,  // u32: of all buffers
   // Of a guest: u64, u32 flags (1: interpolate), u32 CPUs, for each {u32 n, u64 times[n], i64 offsets[n], u64 scalings[n]}, for
   // each u64 fraction_bits[n]
   option_time_shift = 12,

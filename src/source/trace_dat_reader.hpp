@@ -16,9 +16,9 @@ struct CpuData {
 struct Reader {
   const u8* at;
   const u8* end;
-  bool ok = true;
+  bool ok = true, big = false;  // big: the byte order of its numbers
 
-  explicit Reader(Bytes bytes) : at(bytes.data), end(bytes.data + bytes.size) {}
+  explicit Reader(Bytes bytes, bool big_endian = false) : at(bytes.data), end(bytes.data + bytes.size), big(big_endian) {}
   u64 left() const { return static_cast<u64>(end - at); }
   Bytes take(u64 size) {
     if (size > left()) ok = false;
@@ -29,7 +29,9 @@ struct Reader {
   template <class T>
   T number() {
     T value{};
-    if (const Bytes b = take(sizeof value); ok) std::memcpy(&value, b.data, sizeof value);
+    const Bytes b = take(sizeof value);
+    for (size_t i = 0; ok && i < sizeof value; ++i)
+      value = static_cast<T>(value | T{b.data[i]} << 8 * (big ? sizeof value - 1 - i : i));
     return value;
   }
   template <class Size>

@@ -74,8 +74,13 @@ result<std::optional<SubBufferView>> TraceDatSource::next_sub_buffer() {
   }
   const auto size = static_cast<u32>(counters_.subbuf_size);
   const auto have = static_cast<u32>(std::min<u64>(pages_.size, size));
-  const u8* image = pages_.data;
+  const u8* const image = pages_.data;
   pages_ = {pages_.data + have, pages_.size - have};
+  return RS_TRY(foreign_ != nullptr ? convert(image, have) : view(image, have, size));
+}
+
+// A sub-buffer in place, or a copy where it is cut or not aligned.
+result<SubBufferView> TraceDatSource::view(const u8* image, u32 have, u32 size) {
   if (have < size || reinterpret_cast<uintptr_t>(image) % 8 != 0) {
     page_.assign(size / 8, 0);
     std::memcpy(page_.data(), image, have);
@@ -83,16 +88,33 @@ result<std::optional<SubBufferView>> TraceDatSource::next_sub_buffer() {
   }
   SubBufferView view;
   if (have < abi::header_size || (!view_copy(image, have, size, view) && !cut_))
-    return refuse(std::errc::bad_message,
-                  who() + "a sub-buffer claims " + std::to_string(view.end) + " bytes of data and has " +
-                      std::to_string(have - std::min(have, abi::header_size)) + "; the rest of it cannot be read");
+    return claims_more(view.end, have - std::min(have, abi::header_size));
   view.end = std::min(view.end, (have - abi::header_size) & ~3u);  // cut: the part that is there
   return view;
 }
 
+result<SubBufferView> TraceDatSource::convert(const u8* image, u32 have) {
+  const u32 head = foreign_->data_at(), claimed = have < head ? 0 : foreign_->claimed({image, have});
+  if (have < head || (claimed > have - head && !cut_)) return claims_more(claimed, have - std::min(have, head));
+  const u32 size = ForeignSubBuffers::size_of(have);
+  page_.assign((size + 7) / 8, 0);
+  auto* const out = reinterpret_cast<u8*>(page_.data());
+  foreign_->convert({image, have}, out);
+  SubBufferView view;
+  if (!view_copy(out, size, size, view)) return claims_more(view.end, size);
+  return view;
+}
+
+tl::unexpected<Error> TraceDatSource::claims_more(u32 claimed, u32 there) const {
+  return refuse(std::errc::bad_message, who() + "a sub-buffer claims " + std::to_string(claimed) + " bytes of data and has " +
+                                            std::to_string(there) + "; the rest of it cannot be read");
+}
+
 u64 TraceDatSource::time_stamp(u64 index) const {
+  const u8* const page = all_.data + index * counters_.subbuf_size;
+  if (foreign_ != nullptr) return foreign_->time_stamp(page);
   abi::SubBufferHeader header{};
-  std::memcpy(&header, all_.data + index * counters_.subbuf_size, sizeof header);
+  std::memcpy(&header, page, sizeof header);
   return header.time_stamp;
 }
 
@@ -106,7 +128,7 @@ result<void> TraceDatSource::refill() {
     pages_ = std::exchange(rest_, Bytes{});
     return {};
   }
-  Reader in(rest_);
+  Reader in(rest_, foreign_ != nullptr && foreign_->big_endian());
   if (!started_) chunks_ = rest_.size != 0 ? in.number<u32>() : 0;
   started_ = true;
   for (; chunks_ > 0 && in.ok && pages_.size == 0; --chunks_) {

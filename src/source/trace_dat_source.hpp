@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "source/decompress.hpp"
+#include "source/foreign_sub_buffers.hpp"
 #include "source/source.hpp"
 #include "source/time_shift.hpp"
 #include "source/trace_dat_file.hpp"
@@ -29,6 +30,7 @@ class TraceDatSource final : public Source {
     return compression_ == Compression::none && !unordered_ && !shift_ ? all_.size / counters_.subbuf_size : 0;
   }
   void shift_by(TimeShift::OfCpu shift) { shift_ = std::move(shift); }  // before the first next()
+  void convert_by(std::shared_ptr<const ForeignSubBuffers> foreign) { foreign_ = std::move(foreign); }  // the same
   void say_unordered() { unordered_ = true; }  // nothing is looked for by its time
   u64 time_stamp(u64 index) const override;
   void seek(u64 index) override {
@@ -44,11 +46,15 @@ class TraceDatSource final : public Source {
   // The next run of sub-buffers; none at the end.
   result<void> refill();
   result<void> damaged() const;
+  result<SubBufferView> view(const u8* image, u32 have, u32 size);
+  result<SubBufferView> convert(const u8* image, u32 have);
+  tl::unexpected<Error> claims_more(u32 claimed, u32 there) const;
   bool resize(u32 size);
 
   std::shared_ptr<TraceDatBytes> file_;
   Counters counters_;
   Compression compression_;
+  std::shared_ptr<const ForeignSubBuffers> foreign_;  // null: its sub-buffers are shown as they are
   bool unordered_ = false;
   std::optional<TimeShift::OfCpu> shift_;
   std::optional<SubBufferView> unshifted_;  // what is left of a sub-buffer

@@ -20,6 +20,7 @@
 
 #include "stacks/elf_judge.hpp"
 #include "stacks/judged.hpp"
+#include "stacks/zstd_sections.hpp"
 #include "sys/text.hpp"
 
 namespace ringside::elf {
@@ -50,6 +51,14 @@ bool inflates_too_far(int fd, Judging& judging) {
   const auto fit = judge_elf(fd, "", judging.budget);
   judging.left_out = judging.left_out || !fit || *fit != ElfFit::whole;
   return !fit || *fit != ElfFit::whole;
+}
+
+// A debug file as libdw can read it; false: it cannot.
+bool make_readable(sys::Fd& fd, const std::string& path, Judging& judging) {
+  if (inflates_too_far(fd.get(), judging)) return false;
+  const auto plain = unpack_zstd_sections(fd, path, judging.budget);
+  if (!plain) judging.doubt = plain.error().sentence + "; " + without_debugging;
+  return plain.has_value();
 }
 
 bool has_build_id(int fd, std::string_view wanted) {
@@ -103,9 +112,9 @@ int find_debuginfo(Dwfl_Module* module, void** data, const char*, Dwarf_Addr, co
                    GElf_Word checksum, char** found) {
   if (link != nullptr && checksum == 0) return -1;  // an alternate file, which set_alternate finds
   auto* const judging = static_cast<Judging*>(*data);
-  const int fd = look_for_debuginfo(module, main, link, checksum, judging, found);
-  if (fd < 0 || (judging != nullptr && !inflates_too_far(fd, *judging))) return fd;
-  ::close(fd);
+  sys::Fd fd(look_for_debuginfo(module, main, link, checksum, judging, found));
+  if (!fd || (judging != nullptr && make_readable(fd, *found != nullptr ? *found : "the debug file of a server", *judging)))
+    return fd.release();
   std::free(std::exchange(*found, nullptr));
   return -1;
 }
@@ -159,7 +168,7 @@ Alternate set_alternate(Dwfl_Module* module, Dwarf* dwarf, Judging& judging) {
     if (!fd && fd.error().code != std::errc::no_such_file_or_directory)
       judging.doubt = fd.error().sentence + "; debugging information that " + debug_path(module) + " has there is missing";
     if (!fd || !has_build_id(fd->get(), id)) continue;
-    if (inflates_too_far(fd->get(), judging)) return alternate;
+    if (!make_readable(*fd, path.empty() ? name : path, judging)) return alternate;
     alternate.dwarf.reset(dwarf_begin(fd->get(), DWARF_C_READ));
     if (alternate.dwarf == nullptr) continue;
     if (!judging.judge.may_list(alternate.dwarf.get())) {
@@ -189,7 +198,10 @@ bool may_open_split(Dwfl_Module* module, Dwarf_Die& skeleton, Judging& judging) 
   const std::filesystem::path beside = std::filesystem::path(file).parent_path();
   for (const std::string& path : {file + ".dwp", (beside / name).string(), (beside / folder / name).string()}) {
     const auto fd = open_judged(path, {.lasting = true});
-    if (fd ? !inflates_too_far(fd->get(), judging) : fd.error().code == std::errc::no_such_file_or_directory) continue;
+    const bool is_zstd = fd && has_zstd_sections(fd->get());  // libdw opens it itself
+    if (is_zstd) judging.doubt = path + " is compressed by zstd; inlined functions and lines of " + file + " may be missing";
+    if (fd ? !is_zstd && !inflates_too_far(fd->get(), judging) : fd.error().code == std::errc::no_such_file_or_directory)
+      continue;
     if (!fd && judging.doubt.empty())
       judging.doubt = fd.error().sentence + "; inlined functions and lines of " + file + " may be missing";
     return false;

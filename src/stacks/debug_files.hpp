@@ -31,6 +31,7 @@ struct Alternate {
 
 // For dwfl_begin. A module's data is its Judging.
 extern const Dwfl_Callbacks callbacks;
+inline constexpr const char* without_debugging = "its functions have the names of symbols, without lines and inlined functions";
 // libdw's own mark: an alternate file was looked for, and there is none.
 inline Dwarf* const no_alternate = reinterpret_cast<Dwarf*>(-1);
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "stacks/rust_v0.hpp"
 #include "sys/text.hpp"
 
 namespace ringside {
@@ -191,6 +192,10 @@ std::string demangled(std::string_view name, Budget& budget, bool* left_out) {
     if (status == 0 && text != nullptr) out = rust_name(text);
     if (status == 0 && text != nullptr && out.empty()) out = short_name(text);
     std::free(text);
+  } else if (name.starts_with("_R")) {
+    bool full = false;
+    out = rust_v0_name(name, budget, full);
+    if (left_out != nullptr) *left_out = full;
   }
   return sys::shown_name(out.empty() ? name : out);
 }

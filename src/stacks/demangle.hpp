@@ -11,8 +11,8 @@ namespace ringside {
 // stand for gigabytes, because each part may repeat what stands in front of it.
 u64 demangled_size(std::string_view mangled) noexcept;
 
-// A C++ name without parameters, as sys::shown_name shows it; others as they are, and so is a name that the budget has no room
-// for. left_out: it is one.
+// A C++ name without parameters, or a Rust name, as sys::shown_name shows it; others as they are, and so is a name that the
+// budget has no room for. left_out: it is one.
 std::string demangled(std::string_view name, Budget& budget, bool* left_out = nullptr);
 
 }  // namespace ringside

@@ -10,6 +10,7 @@
 #include "stacks/debug_files.hpp"
 #include "stacks/dwarf_places.hpp"
 #include "stacks/elf_judge.hpp"
+#include "stacks/zstd_sections.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
 #include "sys/try.hpp"
@@ -76,6 +77,8 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
   dwfl.reset(dwfl_begin(&elf::callbacks));
   if (dwfl == nullptr) return refuse(std::errc::not_enough_memory, "libdw has no memory");
   const ElfFit fit = RS_TRY(judge_elf(fd.get(), path, budget));
+  const auto plain = fit == ElfFit::whole ? unpack_zstd_sections(fd, path, budget) : result<void>();
+  if (!plain) judging.doubt = plain.error().sentence + "; " + elf::without_debugging;
   dwfl_report_begin(dwfl.get());
   module = dwfl_report_offline(dwfl.get(), path.c_str(), path.c_str(), fd.get());
   if (module == nullptr)
@@ -99,10 +102,8 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
   if (dwarf != nullptr) alternate = elf::set_alternate(module, dwarf, judging);
   read_symbols();
   if (fit != ElfFit::whole || judging.left_out)
-    judging.doubt =
-        path +
-        ": its debugging information would take more memory or time than a file of its size may; its functions have "
-        "the names of symbols, without lines and inlined functions";
+    judging.doubt = path + ": its debugging information would take more memory or time than a file of its size may; " +
+                    elf::without_debugging;
   if (dwarf == nullptr) return {};
   places.emplace(judging, names);
   places->read(module, dwarf);
@@ -197,7 +198,8 @@ bool ElfNames::Inside::is_named(const Symbol& symbol, std::string_view function)
   const std::string_view name = sys::name_at(symbol.name);
   const bool version =
       name.size() > function.size() && name.compare(0, function.size(), function) == 0 && name[function.size()] == '@';
-  return name == function || version || (name.starts_with("_Z") && may_be(name, function) && names.of(symbol.name) == function);
+  const bool mangled = name.starts_with("_Z") || name.starts_with("_R");
+  return name == function || version || (mangled && may_be(name, function) && names.of(symbol.name) == function);
 }
 
 std::vector<ElfFunction> ElfNames::named(std::string_view function) const {

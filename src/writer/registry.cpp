@@ -301,7 +301,12 @@ void become_child() noexcept {
   if (process.epochs == 0) return;
   know_process();
   forget_code_maps();
-  for (Opened* one = all_opened; one != nullptr; one = one->next) know_place(*one);
+  bool mono = false;
+  for (Opened* one = all_opened; one != nullptr; one = one->next) {
+    know_place(*one);
+    mono = mono || one->clock.kind == ClockKind::mono;
+  }
+  if (mono) look_at_time_namespace();  // a child may have another one
   if (process.opened != nullptr) say_limits(*process.opened);
   next_epoch();
 }
@@ -349,6 +354,7 @@ Opened* look_up(int dir, const char* path) {
   auto* const made = new Opened;
   made->words.control = control;
   made->clock = clock_of(*made->words.control);
+  if (made->clock.kind == ClockKind::mono) look_at_time_namespace();
   made->has_threads = has_thread_table(dir);
   made->other_kernel = made->words.control->boot != sys::boot_hash();
   // A thread that begins later maps its own piece, unless the process has dropped the right to.

@@ -146,6 +146,15 @@ TEST_F(Probes, AKilledRecordersDefinitionsAreRemovedByTheNext) {
   EXPECT_FALSE(has(of_living)) << definitions();
 }
 
+TEST_F(Probes, InAFileBelowAFolderWithAColon) {
+  std::filesystem::create_directory(dir + "/v1:2");
+  const std::string app = dir + "/v1:2/app";
+  std::filesystem::copy_file(probed, app);
+  const Outcome o = ringside("record -q -e uprobe:" + app + ":probed_work " + app + " 3");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_GT(events("-e probe_app:probed_work").size(), 0u);
+}
+
 TEST_F(Probes, ErrorsNameWhatIsThere) {
   const auto says = [&](const std::string& probe) { return ringside("record -e " + probe + " true").err; };
   EXPECT_THAT(says("usdt:" + probed + ":probed:rond"), HasSubstr("did you mean probed:round?"));

@@ -66,7 +66,8 @@ struct PlotTest : testing::Test {
           kernel_ids + static_cast<u32>(id), "raw_syscalls", name,
           test::format(static_cast<u16>(id), name,
                        "\tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n",
-                       R"("NR %ld", REC->id)"));
+                       R"("NR %ld", REC->id)"),
+          World::own());
     formats.add(4, "ringside", "counter",
                 test::format(4, "counter",
                              "\tfield:s64 counter_value;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:char "
@@ -309,7 +310,8 @@ TEST_F(PlotTest, SystemCallsOfRawEventsHaveTheirNames) {
   const json j = page();
   std::vector<std::tuple<i64, i64, std::string>> found;
   for (const auto& [begin, end, name, text] : rows(j, "thread", number_of(j, 4711))) found.emplace_back(begin, end, name);
-  const std::string first(syscall_name(0)), second(syscall_name(1));
+  const Architecture own = World::own().architecture;
+  const std::string first(syscall_name(0, own)), second(syscall_name(1, own));
   EXPECT_EQ(found, (std::vector<std::tuple<i64, i64, std::string>>{{0, 300, "syscalls:" + first},
                                                                    {400, 400, "syscalls:" + second},
                                                                    {500, 500, "syscalls:" + first},

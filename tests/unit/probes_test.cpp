@@ -3,6 +3,10 @@
 #include <gnu/libc-version.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "record/probes.hpp"
 #include "stacks/elf_names.hpp"
@@ -77,6 +81,27 @@ TEST(Probe, IsParsedOrRefusedWithTheForms) {
     ASSERT_FALSE(probe) << text;
     EXPECT_FALSE(probe.error().sentence.empty());
   }
+}
+
+// Folders with colons, and functions with slashes.
+TEST(Probe, APathEndsWhereAFileIs) {
+  const std::string folder = std::filesystem::temp_directory_path() / ("ringside-colon-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder + "/v1:2/x");
+  std::ofstream(folder + "/v1:2/app") << "x";
+  std::ofstream(folder + "/v1:2/b:in") << "x";
+  const auto parsed = [&](const std::string& text) {
+    const auto probe = Probe::parse("uprobe:" + folder + text);
+    if (!probe) return probe.error().sentence;
+    EXPECT_EQ(probe->path.substr(0, folder.size()), folder);
+    return probe->path.substr(std::min(folder.size(), probe->path.size())) + " " + probe->name;
+  };
+  EXPECT_EQ(parsed("/v1:2/app:f"), "/v1:2/app f");
+  EXPECT_EQ(parsed("/v1:2/app:ns::f%return"), "/v1:2/app ns::f");
+  EXPECT_EQ(parsed("/v1:2/app:net/http.(*Server).Serve"), "/v1:2/app net/http.(*Server).Serve");
+  EXPECT_EQ(parsed("/v1:2/b:in:f"), "/v1:2/b:in f");
+  EXPECT_EQ(parsed("/v1:2/none:f"), "/v1:2/none f");
+  EXPECT_EQ(parsed("/v1:2/none:ns::f"), "/v1:2/none ns::f");
+  std::filesystem::remove_all(folder);
 }
 
 std::string libc_of_this() {

@@ -381,6 +381,48 @@ TEST(Elf, DebuggingInformationThatFillsTheMemoryIsLeftOut) {
   fs::remove_all(folder);
 }
 
+// libdw reads zlib's alone, unless it was built with zstd.
+TEST(Elf, DebuggingInformationThatZstdCompressed) {
+  if (std::system("objcopy --help | grep -q zstd") != 0) GTEST_SKIP() << "this objcopy has no zstd";
+  const std::string folder = fs::temp_directory_path() / ("ringside-zstd-" + std::to_string(getpid()));
+  const std::string walker = RINGSIDE_BUILD_DIR "/tests/walker_O2", file = folder + "/file", debug = folder + "/file.debug";
+  fs::create_directory(folder);
+  const auto all_places = [](const std::string& path) {
+    std::vector<std::string> all;
+    auto elf = ElfNames::open(path, "");
+    EXPECT_TRUE(elf) << elf.error().sentence;
+    EXPECT_EQ((*elf)->doubt(), "");
+    for (const ElfFunction& f : (*elf)->named("main"))
+      for (u64 at = f.begin; at < f.begin + f.size; ++at)
+        for (const ElfPlace& place : (*elf)->at(at)) all.push_back(place.function + place.file + std::to_string(place.line));
+    return all;
+  };
+  const auto plain = all_places(walker);
+  EXPECT_GT(std::set<std::string>(plain.begin(), plain.end()).size(), 3u);
+  ASSERT_EQ(std::system(("objcopy --compress-debug-sections=zstd " + walker + " " + file).c_str()), 0);
+  EXPECT_EQ(all_places(file), plain);
+  const std::string whole = must(sys::read_file(file));
+  // In a debug file.
+  ASSERT_EQ(std::system(("objcopy --remove-section=.note.gnu.build-id --strip-debug " + walker + " " + file +
+                         " && objcopy --only-keep-debug --compress-debug-sections=zstd " + walker + " " + debug +
+                         " && objcopy --add-gnu-debuglink=" + debug + " " + file)
+                            .c_str()),
+            0);
+  EXPECT_EQ(all_places(file), plain);
+  // Damaged: it is said.
+  std::string bad = whole;
+  size_t frames = 0;
+  for (size_t at = bad.find("\x28\xb5\x2f\xfd"); at != bad.npos; at = bad.find("\x28\xb5\x2f\xfd", at + 8), ++frames)
+    std::fill_n(bad.begin() + static_cast<std::ptrdiff_t>(at) + 4, 12, '\xff');
+  ASSERT_GT(frames, 2u);
+  std::ofstream(file, std::ios::binary) << bad;
+  auto elf = ElfNames::open(file, "");
+  ASSERT_TRUE(elf);
+  EXPECT_THAT((*elf)->doubt(), testing::HasSubstr(file + ": its debugging information is compressed by zstd, and is damaged"));
+  EXPECT_FALSE((*elf)->named("main").empty());
+  fs::remove_all(folder);
+}
+
 // -gsplit-dwarf: the functions stand in another file, which the program names. Any name is no hang.
 TEST(Elf, InlinedFunctionsOfASplitUnit) {
   const std::string folder = fs::temp_directory_path() / ("ringside-split-" + std::to_string(getpid()));
@@ -519,6 +561,70 @@ TEST(Elf, NamesAreShort) {
   EXPECT_EQ(demangled("_ZN1a13b$u7b$$x$u7d$17h0123456789abcdefE"), "a::b{$x}");
   EXPECT_EQ(demangled("_ZN1a17h0123456789abcdegE"), "a::h0123456789abcdeg");
   EXPECT_EQ(demangled("line\nbreak"), "line?break");
+}
+
+// As c++filt -i writes them.
+TEST(Elf, NamesOfRustsNewerMangling) {
+  Budget budget;
+  for (const auto& [mangled, name] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"_RNvNtC7mycrate4shop5order", "mycrate::shop::order"},
+           {"_RINvNtC3std3mem8align_ofdE", "std::mem::align_of::<f64>"},
+           {"_RNCNvC7mycrate4main0B3_", "mycrate::main::{closure#0}"},
+           {"_RNvCs1234_7mycrate3foo", "mycrate::foo"},
+           {"_RINvCs_1a3barKj2a_E", "a::bar::<42>"},
+           {"_RNvXs_C1aNtB4_1SNtB4_1T1f.llvm.123", "<a::S as a::T>::f"},
+           {"_RNvMs_C1aNtB4_1S1f", "<a::S>::f"},
+           {"_RNvYNtC1a1SNtB4_1T1f", "<a::S as a::T>::f"},
+           {"_RINvC1a1fRShQeE", "a::f::<&[u8], &mut str>"},
+           {"_RINvC1a1fPhOlAhj3_SaE", "a::f::<*const u8, *mut i32, [u8; 3], [i8]>"},
+           {"_RINvC1a1fThETjEE", "a::f::<(u8,), (usize,)>"},
+           {"_RINvC1a1fTEE", "a::f::<()>"},
+           {"_RINvC1a1fFUKCheEuE", "a::f::<unsafe extern \"C\" fn(u8, str)>"},
+           {"_RINvC1a1fFG_RL0_hEBa_E", "a::f::<for<'a> fn(&'a u8) -> &'a u8>"},
+           {"_RINvC1a1fDNtB2_1TEL_E", "a::f::<dyn a::T>"},
+           {"_RINvC1a1fDG_INtB2_1TL0_hEp1OlNtB2_1UEL_E", "a::f::<dyn for<'a> a::T<'a, u8, O = i32> + a::U>"},
+           {"_RINvC1a1fKb1_Kb0_Kc41_Kca_Kc1f600_Kln5_KpE", "a::f::<true, false, 'A', '\\n', '\\u{1f600}', -5, _>"},
+           {"_RNvC1au9bcher_kva", "a::bücher"},
+           {"_RNvC1au8grn_nva", "_RNvC1au8grn_nva"},
+           {"_RNSNvC1a1b4shim0B3_", "_RNSNvC1a1b4shim0B3_"},
+           {"_RNCC1as_0", "a::{closure#1}"},
+           {"_RNCNvC1a1bs0_0B3_", "a::b::{closure#2}"},
+           {"_RINvC1a1fKo1234567890abcdef1_E", "a::f::<0x1234567890abcdef1>"},  // c++filt 2.40 begins behind the 1
+           {"_RINvC1a1fxyznomstijE", "a::f::<i64, u64, !, i128, u128, u32, i16, u16, isize, usize>"},
+           {"_RNvNvC1a1b1c", "a::b::c"},
+           {"_RINvC1a1fFEuE", "a::f::<fn()>"},
+           {"_RINvC1a1fFK7sysv_64EhE", "a::f::<extern \"sysv-64\" fn() -> u8>"},
+           {"_RNvC1a3_12", "_RNvC1a3_12"},
+           {"_RNvC7mycrate4mainX", "_RNvC7mycrate4mainX"},  // more than a name
+           {"_RNvC7mycrate", "_RNvC7mycrate"},
+           {"_Rabc", "_Rabc"},
+           {"_RNvB_1a", "_RNvB_1a"}})  // it refers to itself
+    EXPECT_EQ(demangled(mangled, budget), name);
+}
+
+// Each part repeats the one in front of it twice: 2^40 letters of a name of 300.
+TEST(Elf, RustNamesThatGrowAreLeftAsTheyAre) {
+  std::string bomb = "_RIC1a";
+  std::string at = "TC1bC1bE";
+  size_t begin = bomb.size() - 2;
+  bomb += at;
+  for (int i = 0; i < 40; ++i) {
+    std::string digits;
+    for (size_t n = begin - 1;; n /= 62) {
+      digits.insert(digits.begin(), "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"[n % 62]);
+      if (n < 62) break;
+    }
+    const std::string next = "TB" + digits + "_B" + digits + "_E";
+    begin = bomb.size() - 2;
+    bomb += next;
+  }
+  Budget budget;
+  bool left_out = false;
+  EXPECT_EQ(demangled(bomb + "E", budget, &left_out), bomb + "E");
+  EXPECT_TRUE(left_out);
+  const std::string deep = "_RIC1a" + std::string(5000, 'R') + "uE";
+  EXPECT_EQ(demangled(deep, budget, &left_out), deep);
+  EXPECT_TRUE(left_out);
 }
 
 // The name of a bomb is bounded from above before it is demangled, and those of compilers by far less than what is allowed.

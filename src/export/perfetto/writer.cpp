@@ -194,18 +194,18 @@ result<void> PerfettoWriter::begin(u64 first_ns) {
   }
   packet(bytes);
   bytes.clear();
-  utsname name{};
-  uname(&name);
-  {
+  if (const std::string machine(machine_of(options_.world.architecture)); !machine.empty()) {
     pbf_writer p(bytes);
     pbf_writer info(p, in_packet::system_info);
-    pbf_writer own(info, 1);
-    own.add_string(1, name.sysname);
-    own.add_string(2, name.version);
-    own.add_string(3, name.release);
-    own.add_string(4, name.machine);
+    pbf_writer kernel(info, 1);
+    kernel.add_string(1, "Linux");
+    if (utsname name{}; options_.here && options_.world == World::own() && uname(&name) == 0) {
+      kernel.add_string(2, name.version);
+      kernel.add_string(3, name.release);
+    }
+    kernel.add_string(4, machine);
   }
-  packet(bytes);
+  if (!bytes.empty()) packet(bytes);
   return flush(false);
 }
 

@@ -37,7 +37,9 @@
 namespace ringside {
 
 struct PerfettoOptions {
-  u64 boot_offset_ns = 0;    // CLOCK_BOOTTIME less the trace's clock
+  World world{};           // trace_processor names system calls by it
+  bool here = false;       // the trace is of this machine's boot: its kernel is this one
+  u64 boot_offset_ns = 0;  // CLOCK_BOOTTIME less the trace's clock
   bool compressed = true;
   Stacks* stacks = nullptr;  // of TraceRecord::stack; null: there are none
 };

@@ -1,0 +1,46 @@
+// The machine that a trace was recorded on, as far as its numbers depend on it. Never this machine because it is the one that
+// reads: each input says whose its numbers are, and what it does not say is unknown.
+#pragma once
+#include <ringside/base/types.hpp>
+#include <string>
+#include <string_view>
+
+#include "clock/clock.hpp"
+
+namespace ringside {
+
+// The interface of its kernel. A program of 32 bits on a kernel of 64 has another one, which no event tells.
+enum class Architecture : u8 {
+  unknown,
+  x86_64,
+  i386,
+  arm64,
+  arm,
+  riscv64,
+  riscv32,
+  ppc64le,
+  ppc64,
+  ppc,
+  s390x,
+  s390,
+  loongarch64
+};
+inline constexpr u32 architectures = static_cast<u32>(Architecture::loongarch64) + 1;
+
+std::string_view machine_of(Architecture architecture);    // as uname -m has it; empty: unknown
+Architecture architecture_from(std::string_view machine);  // of uname -m
+
+struct World {
+  Architecture architecture = Architecture::unknown;
+  bool big_endian = false;  // of the events' bytes in its files
+  u32 word_size = 0;        // bytes of a `long` in its kernel; 0: unknown
+  bool operator==(const World&) const = default;
+
+  static World own();  // of this machine's kernel
+  static World of(Architecture architecture);
+  // Of a trace whose recorder did not write it: an instruction was its clock, which one architecture has. Readers and recorders
+  // are programs of 64 bits.
+  static World told_by(ClockKind clock);
+};
+
+}  // namespace ringside

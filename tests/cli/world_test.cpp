@@ -1,0 +1,149 @@
+// Traces of other machines, and of other namespaces of this one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "binary.hpp"
+#include "foreign_dat.hpp"
+#include "kernel/tracefs_instance.hpp"
+#include "perfetto_reader.hpp"
+#include "plot_page.hpp"
+
+namespace ringside::world_cli_test {
+namespace {
+
+using nlohmann::json;
+using test::ForeignDat;
+using test::Outcome;
+using testing::HasSubstr;
+
+struct World : test::BinaryTest {
+  void put(const std::string& name, const ForeignDat& dat) const {
+    std::ofstream(dir + "/" + name, std::ios::binary) << dat.bytes();
+  }
+  // On no machine these numbers are x86-64's.
+  static void has_no_name_of_x86(const std::string& text) {
+    for (const char* name : {"uname", "semget", "getrusage", "ptrace"}) EXPECT_THAT(text, testing::Not(HasSubstr(name)));
+  }
+  const std::vector<std::pair<i64, i64>> calls = {{63, 10}, {64, 3}, {98, -110}, {101, 0}};
+};
+
+TEST_F(World, SystemCallsHaveTheNamesOfTheirMachine) {
+  put("arm64.dat", ForeignDat::of_calls("Linux host 6.1.0 aarch64", calls));
+  const json table = json::parse(ringside("syscalls --json arm64.dat").out);
+  std::set<std::string> names;
+  for (const json& row : table.at("rows")) names.insert(row.at("syscall"));
+  EXPECT_EQ(names, (std::set<std::string>{"read", "write", "futex", "nanosleep"}));
+  EXPECT_THAT(ringside("report arm64.dat").out, HasSubstr("NR 98 = -110 # futex ETIMEDOUT"));
+  EXPECT_EQ(ringside("report -f 'syscall == read' arm64.dat").out.find("NR 64"), std::string::npos);
+  EXPECT_EQ(events("-f 'syscall == read' arm64.dat").size(), 2u);
+  EXPECT_EQ(events("arm64.dat").at(0).at("syscall"), "read");
+  EXPECT_THAT(ringside("latency syscalls arm64.dat").out, HasSubstr("\nnanosleep "));
+  EXPECT_THAT(ringside("hist syscall arm64.dat").out, HasSubstr("futex"));
+  for (const char* command :
+       {"syscalls arm64.dat", "report arm64.dat", "latency syscalls arm64.dat", "export --format json -o - arm64.dat"})
+    has_no_name_of_x86(ringside(command).out);
+  ASSERT_EQ(ringside("plot -o page.html arm64.dat").code, 0);
+  const std::string page = test::page_json(test::slurp(dir + "/page.html")).dump();
+  EXPECT_THAT(page, HasSubstr("syscalls:nanosleep"));
+  has_no_name_of_x86(page);
+  ASSERT_EQ(ringside("export --format perfetto -o arm64.pftrace arm64.dat").code, 0);
+  EXPECT_EQ(test::PerfettoFile(test::slurp(dir + "/arm64.pftrace")).machine, "aarch64");
+}
+
+TEST_F(World, WithoutAnArchitectureCallsAreNumbers) {
+  put("none.dat", ForeignDat::of_calls("", calls));
+  EXPECT_THAT(ringside("syscalls none.dat").out, HasSubstr("syscall_101"));
+  for (const char* command : {"syscalls none.dat", "report none.dat", "report --json none.dat", "latency syscalls none.dat"})
+    has_no_name_of_x86(ringside(command).out);
+  const Outcome o = ringside("report -f 'syscall == read' none.dat");
+  EXPECT_NE(o.code, 0);
+  EXPECT_THAT(o.err, HasSubstr("the trace does not say of which architecture its system calls are"));
+  ASSERT_EQ(ringside("export --format perfetto -o none.pftrace none.dat").code, 0);
+  EXPECT_EQ(test::PerfettoFile(test::slurp(dir + "/none.pftrace")).machine, "");
+}
+
+// Read on another machine than it was recorded on: the directory says whose it is.
+TEST_F(World, ARecordingOfAnotherMachine) {
+  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  ASSERT_EQ(ringside("record -q -e raw_syscalls -- true").code, 0);
+  const auto first = [&] { return events("-f 'event == sys_exit' -n 1").at(0).value("syscall", "none"); };
+  const std::string own = first();
+  EXPECT_NE(own, "none");
+  json meta = json::parse(test::slurp(dir + "/ringside.data/meta.json"));
+  EXPECT_EQ(meta.at("world").at("byte_order"), "little");
+  meta["world"]["machine"] = "unheard-of";
+  std::ofstream(dir + "/ringside.data/meta.json") << meta;
+  EXPECT_EQ(first(), "none");
+  meta.erase("world");
+  meta["boot"] = "11111111-2222-3333-4444-555555555555";
+  meta["clock"]["kind"] = "mono";
+  std::ofstream(dir + "/ringside.data/meta.json") << meta;
+  EXPECT_EQ(first(), "none");
+}
+
+TEST_F(World, FilesOfOtherByteOrdersAndWordSizes) {
+  for (const auto& [big, word] : {std::pair(false, 4u), std::pair(true, 4u), std::pair(true, 8u)}) {
+    ForeignDat dat;
+    dat.big = big, dat.word = word;
+    dat.cmdlines = "11 aa\n12 bb\n";
+    const u32 state = 32, next = state + word;
+    dat.formats = {
+        {"sched",
+         ForeignDat::format(
+             "sched_switch", 314,
+             ForeignDat::field("char prev_comm[16]", 8, 16) + ForeignDat::field("pid_t prev_pid", 24, 4, true) +
+                 ForeignDat::field("int prev_prio", 28, 4, true) + ForeignDat::field("long prev_state", state, word, true) +
+                 ForeignDat::field("char next_comm[16]", next, 16) + ForeignDat::field("pid_t next_pid", next + 16, 4, true) +
+                 ForeignDat::field("int next_prio", next + 20, 4, true),
+             "\"prev_comm=%s prev_pid=%d ==> next_comm=%s next_pid=%d\", REC->prev_comm, "
+             "REC->prev_pid, REC->next_comm, REC->next_pid")}};
+    const auto name = [](std::string text) {
+      text.resize(16, '\0');
+      return text;
+    };
+    const auto switched = [&](const std::string& from, i32 a, const std::string& to, i32 b) {
+      return dat.head(314, a) + name(from) + dat.number(a) + dat.number(120) + dat.a_long(1) + name(to) + dat.number(b) +
+             dat.number(120);
+    };
+    dat.pages = {dat.sub_buffer(1'000'000'000,
+                                dat.event(0, switched("aa", 11, "bb", 12)) + dat.event(5000, switched("bb", 12, "aa", 11)))};
+    put("x.dat", dat);
+    const Outcome o = ringside("report x.dat");
+    EXPECT_EQ(
+        o.out,
+        "              aa-11      [000]     1.000000: sched_switch: prev_comm=aa prev_pid=11 ==> next_comm=bb next_pid=12\n"
+        "              bb-12      [000]     1.000005: sched_switch: prev_comm=bb prev_pid=12 ==> next_comm=aa "
+        "next_pid=11\n")
+        << o.err;
+    if (run("trace-cmd report x.dat").code == 127) continue;
+    std::istringstream theirs(run("trace-cmd report x.dat").out);
+    size_t lines = 0;
+    for (std::string line; std::getline(theirs, line);) lines += line.find("sched_switch") != std::string::npos;
+    EXPECT_EQ(lines, 2u);
+  }
+}
+
+// CLOCK_MONOTONIC of the program is 100,000 s ahead of the kernel's.
+TEST_F(World, TimesOfATimeNamespaceAreTheKernels) {
+  if (run("unshare -T --monotonic 100000 --fork true").code != 0) GTEST_SKIP() << "no time namespaces here, or not as root";
+  const std::string inside = "unshare -T --monotonic 100000 --boottime 7 --fork";
+  ASSERT_EQ(ringside("record -q --clock mono --libc malloc -o in " + inside + " ls /").code, 0);
+  ASSERT_EQ(ringside("record -q --clock mono --libc malloc -o out ls /").code, 0);
+  const auto last = [&](const std::string& of) { return events(of).back().at("ts").get<u64>(); };
+  // The second one came later, and less than a day: 100,000 s are more.
+  EXPECT_LT(last("in"), last("out"));
+  EXPECT_LT(last("out") - last("in"), u64{86'400} * 1'000'000'000);
+  // The parent's and its child's events of one recording.
+  const auto all = events("in");
+  EXPECT_LT(all.back().at("ts").get<u64>() - all.front().at("ts").get<u64>(), u64{86'400} * 1'000'000'000);
+  // And a recorder that runs inside has the kernel's time as well.
+  ASSERT_EQ(run(inside + " " RINGSIDE_BUILD_DIR "/ringside record -q --clock mono --libc malloc -o within ls /").code, 0);
+  ASSERT_EQ(ringside("record -q --clock mono --libc malloc -o after ls /").code, 0);
+  EXPECT_LT(last("out"), last("within"));
+  EXPECT_LT(last("within"), last("after"));
+}
+
+}  // namespace
+}  // namespace ringside::world_cli_test
