@@ -284,13 +284,14 @@ py::tuple hist(const Wanted& wanted, const std::vector<std::string>& keys, const
 }
 
 struct PairsWanted {
-  std::string start{}, end{}, by{};
+  std::string start{}, end{}, by{}, filter{};  // filter: a condition on these pairs
   std::vector<std::pair<std::string, std::string>> keys{};
   bool first = false;
 };
 
 Pairs pairs_of(const PairsWanted& wanted, Pass& pass) {
   Pairs::Options options;
+  options.filter = wanted.filter;
   options.start = wanted.start;
   options.end = wanted.end;
   options.by = wanted.by;
@@ -298,16 +299,15 @@ Pairs pairs_of(const PairsWanted& wanted, Pass& pass) {
   options.slowest = 0;
   for (const auto& [start, end] : wanted.keys) options.keys.push_back({start, end});
   Pairs pairs = or_raise(Pairs::make(options, pass.trace().formats, pass.trace().tasks));
-  for (const Column& column : pairs.columns()) pass.reading().look_up_for(column);
-  for (const Filter* filter : pairs.conditions()) pass.reading().look_up_for(*filter);
+  pass.reading().look_up_for(pairs);
   return pairs;
 }
 
 void tell(const Pairs::Counts& c, py::dict& told) {
   for (const auto& [name, value] :
-       {std::pair("pairs", c.pairs), std::pair("doubtful", c.doubtful), std::pair("repeated", c.repeated),
-        std::pair("evicted", c.evicted), std::pair("negative", c.negative), std::pair("unmatched", c.unmatched),
-        std::pair("waiting", c.waiting)})
+       {std::pair("pairs", c.pairs), std::pair("left_out", c.left_out), std::pair("doubtful", c.doubtful),
+        std::pair("repeated", c.repeated), std::pair("evicted", c.evicted), std::pair("negative", c.negative),
+        std::pair("unmatched", c.unmatched), std::pair("waiting", c.waiting)})
     told[name] = value;
 }
 
@@ -470,10 +470,11 @@ PYBIND11_MODULE(_ringside, m) {
 
   py::class_<PairsWanted>(m, "Pairs")
       .def(py::init([](std::string start, std::string end, std::vector<std::pair<std::string, std::string>> keys,
-                       std::string by, bool first) {
-             return PairsWanted{std::move(start), std::move(end), std::move(by), std::move(keys), first};
+                       std::string by, bool first, std::string filter) {
+             return PairsWanted{std::move(start), std::move(end), std::move(by), std::move(filter), std::move(keys), first};
            }),
-           py::arg("start"), py::arg("end"), py::arg("keys"), py::arg("by"), py::arg("first"));
+           py::arg("start"), py::arg("end"), py::arg("keys"), py::arg("by"), py::arg("first"),
+           py::arg("filter"));
   m.def("columns", &columns);
   m.def("hist", &hist);
   m.def("latency", &latency);

@@ -226,13 +226,15 @@ class Consumer {
   struct LatencyOptions {
     std::string start{}, end{};  // "sched:sched_waking", or with a condition: "sched:sched_switch if prev_state == 0"
     std::vector<std::pair<std::string, std::string>> keys{};  // columns of the start, of the end; none: the thread
-    std::string by{};            // a column: quantiles for each value of it
+    std::string by{};                                         // a column: quantiles for each value of it
+    std::string filter{};  // a condition on pairs: "latency > 1ms && start/comm == make"; Options::filter is of events
     size_t most_waiting = 100'000, most_groups = 10'000;
   };
   class Latency {
    public:
     struct Counts {
       u64 pairs = 0, doubtful = 0;  // a loss fell into doubtful ones
+      u64 left_out = 0;             // pairs that do not meet the filter
       // Starts that were not measured: started again, too many, from the future, still open.
       u64 repeated = 0, evicted = 0, negative = 0, waiting = 0;
       u64 unmatched = 0;  // ends

@@ -216,36 +216,37 @@ class Trace:
         columns = {name: _key_values(column) if isinstance(column, list) else column for name, column in columns.items()}
         return Table(columns, told)
 
-    def latency(self, start, end, keys=(), by="", first=False):
+    def latency(self, start, end, keys=(), by="", first=False, filter=""):
         """The time from a start to the end that belongs to it, a row for each pair: ``ringside latency``.
 
         keys: what both have in common, a column's name or (start's, end's); none: the thread. by: a column to group by. first: the first start
-        counts, not the last. ``counts`` says what was not measured; a pair is doubtful if a loss may have fallen into it.
+        counts, not the last. ``counts`` says what was not measured; a pair is doubtful if a loss may have fallen into it. filter: a
+        condition on these pairs, as of ``ringside latency``: ``latency > 1ms && start/comm == make``; the trace's own filter is asked of events.
 
         >>> t = open("work").latency("sched:sched_switch", "sched:sched_switch", [("next_pid", "prev_pid")], by="prev_comm")
         >>> t["ns"].max(), t.counts["pairs"]
         (20000000, 126)
         """
-        return Table(*_ringside.latency(self._wanted(), _pairs(start, end, keys, by, first)))
+        return Table(*_ringside.latency(self._wanted(), _pairs(start, end, keys, by, first, filter)))
 
-    def heat(self, value="", start="", end="", keys=(), columns=256, precision=2):
-        """Counts by time and size: of a value ("libc:malloc/size"), or of the latencies from start to end. precision: 2**precision rows for each
+    def heat(self, value="", start="", end="", keys=(), columns=256, precision=2, filter=""):
+        """Counts by time and size: of a value ("libc:malloc/size"), or of the latencies from start to end, with filter only of pairs that meet it. precision: 2**precision rows for each
         power of two.
 
         >>> h = open("work").heat("libc:malloc/size")
         >>> h.count.sum(), h.count.shape == (len(h.ts), len(h.low))
         (1200, True)
         """
-        if bool(value) == bool(start or end or keys) or bool(start) != bool(end):
+        if bool(value) == bool(start or end or keys or filter) or bool(start) != bool(end):
             raise ValueError("heat() takes a value, or a start and an end")
         if not 1 <= columns <= 65536 or not 0 <= precision <= 16:
             raise ValueError(f"heat() takes 1 to 65536 columns and a precision of 0 to 16, not {columns} and {precision}")
-        return Heat(*_ringside.heat(self._wanted(), value, _pairs(start, end, keys, "", False), columns, precision))
+        return Heat(*_ringside.heat(self._wanted(), value, _pairs(start, end, keys, "", False, filter), columns, precision))
 
 
-def _pairs(start, end, keys, by, first):
+def _pairs(start, end, keys, by, first, filter):
     keys = [keys] if isinstance(keys, str) else list(keys)
-    return _ringside.Pairs(start, end, [(key, key) if isinstance(key, str) else tuple(key) for key in keys], by, first)
+    return _ringside.Pairs(start, end, [(key, key) if isinstance(key, str) else tuple(key) for key in keys], by, first, filter)
 
 
 def open(where=(), *, events=None, filter="", time=""):

@@ -7,9 +7,10 @@
 //   use(table[at]);
 //   table.erase(at);
 //
-// A place (`at`) belongs to its key until the key is erased or evicted. Chained hashing over one pool of entries, linked by
-// age; the hash is seeded, so that nobody can choose keys that collide. Memory: a few dozen bytes for each entry, at their
-// largest number.
+// A place (`at`) belongs to its key until the key is erased or evicted. A key may be inserted again while it is there: find()
+// then finds the youngest, and the older one when that is erased, as in a stack for each key. Chained hashing over one pool of
+// entries, linked by age; the hash is seeded, so that nobody can choose keys that collide. Memory: a few dozen bytes for each
+// entry, at their largest number.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -43,7 +44,6 @@ class AgedTable {
     while (at != none && !same<words>(entries_[at].key, key)) at = entries_[at].next;
     return at;
   }
-  // The key must not be there yet.
   u32 insert(const Key& key, u32 hash) {
     if (size_ == most_) {
       ++evicted_;
@@ -59,18 +59,15 @@ class AgedTable {
     free_ = entry.next;
     entry.key = key;
     entry.hash = hash;
-    u32& head = bucket(entry);
-    entry.next = head;
-    head = at;
+    put_into_bucket(at);
     ++size_;
     append(at);
     return at;
   }
   void erase(u32 at) {
     Entry& entry = entries_[at];
-    u32* link = &bucket(entry);
-    while (*link != at) link = &entries_[*link].next;
-    *link = entry.next;
+    (entry.before == none ? bucket(entry) : entries_[entry.before].next) = entry.next;
+    if (entry.next != none) entries_[entry.next].before = entry.before;
     detach(at);
     entry.next = free_;
     free_ = at;
@@ -87,16 +84,16 @@ class AgedTable {
   const Key& key(u32 at) const { return entries_[at].key; }
   size_t size() const { return size_; }
   u64 evicted() const { return evicted_; }
-  // From the oldest to the youngest.
+  // Their places, from the oldest to the youngest.
   template <class Use>
   void each(const Use& use) const {
-    for (u32 at = oldest_; at != none; at = entries_[at].younger) use(entries_[at].key, entries_[at].value);
+    for (u32 at = oldest_; at != none; at = entries_[at].younger) use(at);
   }
 
  private:
   struct Entry {
     Key key{};
-    u32 next = none;  // in its bucket, or in the list of free entries
+    u32 next = none, before = none;  // in its bucket; next: in the list of free entries, too
     u32 older = none, younger = none;
     u32 hash = 0;
     Value value{};
@@ -107,6 +104,15 @@ class AgedTable {
   static bool same(const Key& a, const Key& b) {
     if constexpr (words == 1) return a[0] == b[0];
     return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0;
+  }
+  // In front of an older one of its key.
+  void put_into_bucket(u32 at) {
+    Entry& entry = entries_[at];
+    u32& head = bucket(entry);
+    entry.before = none;
+    entry.next = head;
+    if (head != none) entries_[head].before = at;
+    head = at;
   }
   u32& bucket(const Entry& entry) { return buckets_[entry.hash & (buckets_.size() - 1)]; }
   void append(u32 at) {
@@ -122,11 +128,7 @@ class AgedTable {
   }
   void grow() {
     buckets_.assign(buckets_.size() * 2, none);
-    for (u32 at = oldest_; at != none; at = entries_[at].younger) {
-      u32& head = bucket(entries_[at]);
-      entries_[at].next = head;
-      head = at;
-    }
+    each([&](u32 at) { put_into_bucket(at); });
   }
 
   size_t most_, size_ = 0;

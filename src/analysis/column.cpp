@@ -43,6 +43,18 @@ bool name_before(std::string_view a, std::string_view b) {
 // The upper half of a 64-bit machine's addresses, but not small negative numbers.
 bool is_kernel_address(u64 value) { return value >= 0xFFFF'8000'0000'0000 && value < 0xFFFF'FFFF'FF00'0000; }
 
+// All events that have the field show it in ns.
+bool prints_times(const Column& column, const Formats& formats) {
+  bool any = false;
+  for (const auto& type : formats.all()) {
+    if (!column.in(*type)) continue;
+    const Field* const field = column.field_in(*type);
+    if (field == nullptr || !prints_ns(*type, field->name)) return false;
+    any = true;
+  }
+  return any;
+}
+
 }  // namespace
 
 tl::unexpected<Error> Column::wrong(const std::string& why) const {
@@ -257,7 +269,8 @@ result<void> Column::take_modifier(const std::string& modifier) {
   } else if (modifier == "execname") {
     modifier_ = Modifier::execname;
   } else if (modifier == "usecs" || modifier == "msecs") {
-    if (unit_ != Unit::ns) return wrong("." + modifier + " is for ts and fields that end in _ns");
+    if (unit_ != Unit::ns)
+      return wrong("." + modifier + " is for ts, fields that end in _ns and those that their event prints in ns");
     modifier_ = Modifier::divide;
     step_ = modifier == "usecs" ? 1000 : 1000000;
     unit_ = Unit::none;
@@ -274,6 +287,7 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
   const std::string modifier = RS_TRY(c.parse(text));
   RS_TRY(c.bind());
   c.unit_ = unit_of(c.name_);
+  if (c.unit_ == Unit::none && c.kind_ == Kind::whole && prints_times(c, formats)) c.unit_ = Unit::ns;
   if (!modifier.empty()) RS_TRY(c.take_modifier(modifier));
   c.plain_ = c.kind_ == Kind::whole && c.modifier_ == Modifier::none;
   return c;

@@ -212,6 +212,12 @@ result<void> Filter::fits(const EventType& type) const {
 }
 
 Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
+  if (leaf.field.empty()) {
+    Lowered named;
+    named.kind = Lowered::Kind::constant;
+    named.value = type != nullptr && leaf.of(*type);
+    return named;
+  }
   if (type != nullptr && !leaf.of(*type)) return {};
   const Field* field = type != nullptr ? field_of(*type, leaf.field) : nullptr;
   if (field == nullptr || (field->is_stack && leaf.field == "stack")) return lower_builtin(leaf, type);
@@ -263,6 +269,12 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
   filter.tasks_ = &tasks;
   RS_TRY(filter.parse(text));
   for (const Leaf& leaf : filter.leaves_) {
+    if (leaf.field.empty()) {
+      const auto& all = formats.all();
+      if (std::any_of(all.begin(), all.end(), [&](const auto& type) { return leaf.of(*type); })) continue;
+      return tl::unexpected<Error>(
+          error_at(text, leaf.at, none_matches(leaf.events.begin()->text(), formats), std::errc::no_such_file_or_directory));
+    }
     const bool builtin = is_builtin(leaf.field);
     bool fits = false, known = builtin && leaf.events.empty(), any = leaf.events.empty();
     std::string why;

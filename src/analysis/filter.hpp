@@ -3,8 +3,12 @@
 //   auto filter = Filter::compile("prev_prio < 100 && comm ~ \"cc1*\"", formats, tasks);
 //   if (filter->matches(record, ring)) ...
 //
+//   filter     = clause { ";" clause }   clause = [ EVENTS ": " ] text          (schema/filter_clauses.hpp)
 //   text       = all { "||" all }        all = one { "&&" one }        one = { "!" } ( "(" text ")" | comparison )
 //   comparison = [ EVENT "/" ] NAME ( "==" | "!=" | "<" | "<=" | ">" | ">=" | "&" | "~" ) VALUE
+//
+// EVENTS: in front of a clause: it is asked of these events alone, and all others pass it (sched_switch: prev_prio < 100). An
+// event must pass every clause.
 //
 // EVENT/ in front of a name, as in columns: only events of this pattern meet the comparison (libc:malloc/size > 100).
 // stack is the text of the event's stack: its functions, innermost first, with ; between them (stack ~ "*parse*"); stack[0] the
@@ -83,6 +87,7 @@ class Filter {
 
  private:
   friend class FilterParser;
+  friend class PairCondition;
   enum class Compare : u8 { equal, unequal, less, less_equal, greater, greater_equal, bits, glob };
   struct Value {
     std::string text;
@@ -94,12 +99,12 @@ class Filter {
   };
   struct Leaf {
     EventPatterns events;  // none: all
-    std::string field;
+    std::string field;     // empty: it is one of these events
     bool of(const EventType& type) const { return events.empty() || events.matches(type.system, type.name); }
     i32 frame = -1;  // stack[N]
     Compare compare = Compare::equal;
     Value value;
-    size_t at = 0, value_at = 0;  // in the text, for errors
+    size_t at = 0, field_at = 0, value_at = 0, end = 0;  // in the text
   };
   struct Node {
     enum class Kind : u8 { leaf, all, any } kind = Kind::leaf;

@@ -7,7 +7,9 @@
 #include "analysis/filter.hpp"
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
+#include "schema/filter_clauses.hpp"
 #include "sys/text.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -28,16 +30,20 @@ bool read_all(std::string_view text, T& value, int base) {
 // Recursive descent; as deep as the parentheses, so at most `deepest`.
 class FilterParser {
  public:
-  FilterParser(std::string_view text, Filter& filter) : text_(text), filter_(filter) {}
+  FilterParser(std::string_view text, Filter& filter) : whole_(text), filter_(filter) {}
 
   result<void> parse() {
-    if (text_.size() > Filter::longest)
-      return mistyped(std::errc::invalid_argument, "filter: the text has " + std::to_string(text_.size()) + " bytes, " +
-                                                     std::to_string(Filter::longest) + " are the most");
-    if (!any(filter_.root_)) return tl::unexpected<Error>(*error_);
-    if (skip(); at_ != text_.size()) {
-      fail(text_[at_] == ')' ? "there is no ( for this )" : "expected && or || here");
-      return tl::unexpected<Error>(*error_);
+    if (whole_.size() > Filter::longest)
+      return mistyped(std::errc::invalid_argument, "filter: the text has " + std::to_string(whole_.size()) + " bytes, " +
+                                                       std::to_string(Filter::longest) + " are the most");
+    const auto clauses = RS_TRY(filter_clauses(whole_));
+    Node& root = filter_.root_;
+    root.kind = Node::Kind::all;
+    for (const FilterClause& clause : clauses) {
+      at_ = static_cast<size_t>(clause.text.data() - whole_.data());
+      text_ = whole_.substr(0, at_ + clause.text.size());
+      root.children.emplace_back();
+      if (!this->clause(clause, root.children.back())) return tl::unexpected<Error>(*error_);
     }
     return {};
   }
@@ -46,8 +52,26 @@ class FilterParser {
   using Node = Filter::Node;
 
   bool fail(const std::string& why) {
-    if (!error_) error_ = Filter::error_at(text_, at_, why);
+    if (!error_) error_ = Filter::error_at(whole_, at_, why);
     return false;
+  }
+  // An event that the clause does not name passes it.
+  bool clause(const FilterClause& clause, Node& node) {
+    Node* condition = &node;
+    if (!clause.events.empty()) {
+      Filter::Leaf named;
+      named.events = clause.events;
+      named.at = named.field_at = named.value_at = named.end = at_;
+      node.kind = Node::Kind::any;
+      node.children.resize(2);
+      node.children[0].negated = true;
+      node.children[0].leaf = static_cast<u32>(filter_.leaves_.size());
+      filter_.leaves_.push_back(std::move(named));
+      condition = &node.children[1];
+    }
+    if (!any(*condition)) return false;
+    if (skip(); at_ == text_.size()) return true;
+    return fail(text_[at_] == ')' ? "there is no ( for this )" : "expected && or || here");
   }
   void skip() {
     while (at_ < text_.size() && is_space(text_[at_])) ++at_;
@@ -100,6 +124,7 @@ class FilterParser {
     if (at_ == text_.size()) return fail("expected a field's name, but the text ends here");
     if (!event(leaf)) return false;
     if (at_ == text_.size() || !is_letter(text_[at_])) return fail("expected a field's name here");
+    leaf.field_at = at_;
     while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]))) leaf.field += text_[at_++];
     if (leaf.field == "stack" && at_ < text_.size() && text_[at_] == '[') {
       const size_t end = text_.find(']', at_);
@@ -108,12 +133,8 @@ class FilterParser {
       at_ = end + 1;
     }
     skip();
-    if (const auto colon = text_.find(": ", at_);
-        colon != std::string_view::npos && text_.find_first_of(" ()&|!=<>~\"'", leaf.at) > colon) {
-      const std::string rest(text_.substr(colon + 2));
-      return fail("a filter names no event; -e does: -e " + std::string(text_.substr(leaf.at, colon - leaf.at)) + " -f '" +
-                  rest + "'");
-    }
+    if (at_ < text_.size() && text_[at_] == ':')
+      return fail("a clause of one event has a space behind its \":\": sched_switch: next_pid == 1");
     const auto* const found = std::find_if(std::begin(compares), std::end(compares), [&](const auto& c) {
       return text_.substr(at_, c.first.size()) == c.first;
     });
@@ -124,6 +145,7 @@ class FilterParser {
     skip();
     leaf.value_at = at_;
     if (!value(leaf.value)) return false;
+    leaf.end = at_;
     node.kind = Node::Kind::leaf;
     node.leaf = static_cast<u32>(filter_.leaves_.size());
     filter_.leaves_.push_back(std::move(leaf));
@@ -200,7 +222,8 @@ class FilterParser {
     }
   }
 
-  std::string_view text_;
+  const std::string_view whole_;
+  std::string_view text_{};  // up to the end of the clause
   Filter& filter_;
   size_t at_ = 0;
   u32 depth_ = 0;

@@ -146,6 +146,12 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     by_thread_ = by_thread_ || is({"common_pid", "thread", "tid", "pid"});
   }
   one_key_ = start_keys_.size() == 1;
+  nests_ = by_thread_ && are_calls();
+  if (!options_.filter.empty()) {
+    const PairCondition::Sides sides{start_events_, end_events_, options_.keys, by_thread_, by_cpu_, by_ring_};
+    condition_.emplace(RS_TRY(PairCondition::compile(options_.filter, sides, formats, tasks)));
+    asks_ = true;
+  }
   return options_.by.empty() ? result<void>() : compile_by(formats, tasks);
 }
 
@@ -168,6 +174,24 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
   return {};
 }
 
+// Begin and end of a span, or entry and return, by their names; each start has its end.
+bool Pairs::are_calls() const {
+  const auto& all = formats_->all();
+  const auto returns = [&](const EventType& start, const EventType& end) {
+    if (&start == &end) return start.field("track_event_type") != nullptr && start_if_ && end_if_;
+    if (start.system != end.system || start.of_syscalls) return false;
+    const std::string &name = start.name, &back = end.name;
+    if (back.starts_with(name)) return back.substr(name.size()) == "__return" || back.substr(name.size()) == "_return";
+    constexpr std::string_view entry = "_entry", exit = "_exit";
+    return name.ends_with(entry) && back.ends_with(exit) &&
+           name.substr(0, name.size() - entry.size()) == back.substr(0, back.size() - exit.size());
+  };
+  return std::all_of(all.begin(), all.end(), [&](const auto& start) {
+    return !is_start(*start) ||
+           std::any_of(all.begin(), all.end(), [&](const auto& end) { return is_end(*end) && returns(*start, *end); });
+  });
+}
+
 std::vector<Column> Pairs::columns() const {
   std::vector<Column> columns = start_keys_;
   columns.insert(columns.end(), end_keys_.begin(), end_keys_.end());
@@ -179,6 +203,9 @@ std::vector<const Filter*> Pairs::conditions() const {
   std::vector<const Filter*> conditions;
   for (const auto* condition : {&start_if_, &end_if_}) {
     if (*condition) conditions.push_back(&**condition);
+  }
+  if (condition_) {
+    for (const Filter* of_pair : condition_->filters()) conditions.push_back(of_pair);
   }
   return conditions;
 }
@@ -216,11 +243,11 @@ void Pairs::start(const TraceRecord& record, const RingName& ring) {
   }
   ++counts_.starts;
   const u32 hash = waiting_.hash(key);
-  u32 at = waiting_.find<keys>(key, hash);
+  u32 at = nests_ ? waiting_.none : waiting_.find<keys>(key, hash);
   if (at == waiting_.none) {
     at = waiting_.insert(key, hash);
     if (edges_) {
-      if (is_edge<keys>(key, hash)) {
+      if (!nests_ && is_edge<keys>(key, hash)) {
         edges_->starts.push_back(key[0]);
         if constexpr (keys > 1) edges_->starts.insert(edges_->starts.end(), key.begin() + 1, key.end());
       }
@@ -242,17 +269,19 @@ void Pairs::start(const TraceRecord& record, const RingName& ring) {
   waiting.ids = record.ids;
   waiting.cpu = record.cpu;
   waiting.stack = record.stack;
+  if (asks_) [[unlikely]]
+    waiting.met = condition_->of_start(record, ring);
   waiting.losses = static_cast<u32>(counts_.losses);
   waiting.ring_losses = counts_.losses == 0 ? 0 : ring_of(record.source).losses;
-  waiting.has_by = false;
   if (!by_start_) return;
-  waiting.has_by = true;
-  waiting.by = word(*by_, record, ring, waiting.has_by);
+  if (at >= waiting_by_.size()) waiting_by_.resize(at + 1);
+  By& by = waiting_by_[at];
+  by.has = true;
+  by.key = word(*by_, record, ring, by.has);
   if (by_->kind() != Column::Kind::text) return;
-  if (at >= by_texts_.size()) by_texts_.resize(at + 1);
   std::string_view text;
   by_->text(record, ring, text);
-  by_texts_[at] = text;
+  by.text = text;
 }
 
 template <size_t keys>
@@ -264,7 +293,7 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
   }
   ++order_;
   const u32 hash = waiting_.hash(key), at = waiting_.find<keys>(key, hash);
-  if (at == waiting_.none && edges_ && is_edge<keys>(key, hash)) {
+  if (at == waiting_.none && edges_ && (nests_ || is_edge<keys>(key, hash))) {
     add_end(key, record);
     return false;
   }
@@ -279,6 +308,12 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
     waiting_.erase(at);
     return false;
   }
+  const u64 latency = std::min<u64>(record.time - waiting.time, INT64_MAX);
+  if (asks_ && !condition_->met(waiting.met, latency, record, ring)) [[unlikely]] {
+    ++counts_.left_out;
+    waiting_.erase(at);
+    return false;
+  }
   ++counts_.pairs;
   bool doubtful = waiting.losses != static_cast<u32>(counts_.losses);
   if (doubtful && waiting.source == record.source && on_one_ring(ring))
@@ -286,7 +321,7 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
   counts_.doubtful += doubtful;
   const bool counts = !doubtful || !options_.sure;
   if (counts) {
-    latency_ = std::min<u64>(record.time - waiting.time, INT64_MAX);
+    latency_ = latency;
     all_.add(static_cast<i64>(latency_));
     start_common_ = waiting.common;
     start_.time = waiting.time;
@@ -310,10 +345,9 @@ template bool Pairs::end<Pairs::most_keys>(const TraceRecord&, const RingName&);
 
 // Null: the pair has no such value.
 const Pairs::Group* Pairs::group(const TraceRecord& record, const RingName& ring, u32 at, u64& by) {
-  const Waiting& waiting = waiting_[at];
   bool has = true;
-  by = by_start_ ? waiting.by : word(*by_, record, ring, has);
-  if (by_start_) has = waiting.has_by;
+  by = by_start_ ? waiting_by_[at].key : word(*by_, record, ring, has);
+  if (by_start_) has = waiting_by_[at].has;
   if (!has) {
     ++without_group_;
     return nullptr;
@@ -322,7 +356,7 @@ const Pairs::Group* Pairs::group(const TraceRecord& record, const RingName& ring
   if (group.count++ == 0 && by_->kind() == Column::Kind::text) {
     std::string_view text;
     if (by_start_)
-      text = by_texts_[at];
+      text = waiting_by_[at].text;
     else
       by_->text(record, ring, text);
     group.name = text;
@@ -367,6 +401,8 @@ void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting&
 
 void Pairs::add_end(const Words& key, const TraceRecord& record) {
   Edges& e = *edges_;
+  e.too_large = e.too_large || record.payload.size > longest_copy || (nests_ && e.ends.size() == options_.most_waiting);
+  if (e.too_large) return;
   const u32 size = std::min<u32>(record.payload.size, longest_copy);
   e.ends.push_back({key, e.starts.size(), record.time, order_, e.payloads.size(), size, record.source, record.ids, record.stack,
                     static_cast<u32>(counts_.losses), ring_of(record.source).losses, record.cpu});
@@ -387,7 +423,8 @@ void Pairs::append_edges(const Edges& edges, const std::function<const RingName&
   const u64 order = order_, losses = counts_.losses;
   // Of a part's many starts hardly any meets one that waits: these bits say no to most of the others.
   std::bitset<65536> waits_perhaps;
-  waiting_.each([&](const Words& key, const Waiting&) { waits_perhaps.set(waiting_.hash(key) % waits_perhaps.size()); });
+  if (!edges.starts.empty())
+    waiting_.each([&](u32 at) { waits_perhaps.set(waiting_.hash(waiting_.key(at)) % waits_perhaps.size()); });
   const u64* next = edges.starts.data();
   const auto starts_before = [&](size_t end) {
     while (next != edges.starts.data() + end) {
@@ -425,14 +462,15 @@ void Pairs::append_edges(const Edges& edges, const std::function<const RingName&
 
 // What does not depend on what was before.
 void Pairs::take_over(const Pairs& part) {
-  part.waiting_.each([&](const Words& key, const Waiting& start) {
+  part.waiting_.each([&](u32 theirs) {
+    const Words& key = part.waiting_.key(theirs);
     const u32 at = waiting_.insert(key, waiting_.hash(key));
-    Waiting& here = waiting_[at] = start;
+    Waiting& here = waiting_[at] = part.waiting_[theirs];
     here.losses += static_cast<u32>(counts_.losses);
-    here.ring_losses += ring_of(start.source).losses;
-    if (!by_start_ || by_->kind() != Column::Kind::text) return;
-    if (at >= by_texts_.size()) by_texts_.resize(at + 1);
-    by_texts_[at] = part.by_texts_[part.waiting_.find(key, part.waiting_.hash(key))];
+    here.ring_losses += ring_of(here.source).losses;
+    if (!by_start_) return;
+    if (at >= waiting_by_.size()) waiting_by_.resize(at + 1);
+    waiting_by_[at] = part.waiting_by_[theirs];
   });
   part.groups_.each([&](const KeyWords& key, const Group& group) {
     Group& here = groups_.at(key);
@@ -449,8 +487,8 @@ void Pairs::take_over(const Pairs& part) {
   without_group_ += part.without_group_;
   for (u32 source = 0; source < part.rings_.size(); ++source) ring_of(source).losses += part.rings_[source].losses;
   const auto add = [&](auto... which) { ((counts_.*which += part.counts_.*which), ...); };
-  add(&Counts::starts, &Counts::ends, &Counts::pairs, &Counts::doubtful, &Counts::repeated, &Counts::negative,
-      &Counts::unmatched, &Counts::without_key, &Counts::losses, &Counts::lost);
+  add(&Counts::starts, &Counts::ends, &Counts::pairs, &Counts::left_out, &Counts::doubtful, &Counts::repeated,
+      &Counts::negative, &Counts::unmatched, &Counts::without_key, &Counts::losses, &Counts::lost);
 }
 
 void Pairs::lose(const TraceRecord& record) {

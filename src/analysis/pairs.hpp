@@ -10,15 +10,22 @@
 // syntax of filters. Keys are columns, up to three; the default is the thread that ran (common_pid). An event may be both: then
 // it ends one pair and starts the next (START = END measures periods).
 //
-// An end takes away the newest start with its key, as in the kernel's histogram triggers, where every start sets a variable
-// again and onmatch reads it once: an earlier start that nothing ended is counted as repeated.
-// Options::first turns that around: the first start counts, and those that follow before the end are repeated ones.
+// Calls nest: if the thread is in the key, and the events are the begin and the end of a span, or entry and return of a
+// function (NAME and NAME__return or NAME_return, NAME_entry and NAME_exit), each key has a stack of starts, and an end takes
+// the innermost one away. nests() says so.
+//
+// Other pairs have one start for each key. An end takes away the newest one, as in the kernel's histogram triggers, where every
+// start sets a variable again and onmatch reads it once: an earlier start that nothing ended is counted as repeated, and the
+// numbers are not exact. Options::first turns that around: the first start counts, and those that follow before the end are
+// repeated ones.
+//
+// Options::filter is a condition on pairs (pair_condition.hpp): those that do not meet it are left out of everything.
 // The numbers add up at any time:
 //
-//   starts = pairs + repeated + evicted + negative + waiting          ends = pairs + negative + unmatched
+//   starts = pairs + left out + repeated + evicted + negative + waiting      ends = pairs + left out + negative + unmatched
 //
 // Negative: the end is older than the start (a late event, or clocks that disagree); both are dropped, and measure nothing.
-// Evicted: at most most_waiting starts wait; one more evicts the oldest.
+// Evicted: at most most_waiting starts wait, of all keys and depths; one more evicts the oldest.
 //
 // Losses: a lost event may have been the end that belongs to a start, and then the next end of that key gets a start that is
 // not its own. So a pair is doubtful if a ring lost events between its start and its end: it may be true or a mistake. A long
@@ -36,9 +43,9 @@
 //   while (timeline.next(record)) part->take(record, ring);
 //   pairs.append(*part, ring, use);           // in the order of the parts: pairs is then as if it had taken all of them
 //
-// Only the first event of a key in a part can meet a start that was open before. A part keeps these events for append(), its
-// edges, and as it remembers few keys, some that are not the first; those change nothing. Memory: the words of a start's key,
-// 96 bytes and the payload of an end without one.
+// Only the first event of a key in a part can meet a start that was open before; of calls each end without a start. A part
+// keeps these events for append(), its edges, and as it remembers few keys, some that are not the first; those change nothing.
+// Memory: the words of a start's key, 96 bytes and the payload of an end without one; of calls at most most_waiting ends.
 #pragma once
 #include <functional>
 #include <optional>
@@ -51,8 +58,9 @@
 #include "analysis/aged_table.hpp"
 #include "analysis/column.hpp"
 #include "analysis/filter.hpp"
-#include "decode/id_table.hpp"
 #include "analysis/key_table.hpp"
+#include "analysis/pair_condition.hpp"
+#include "decode/id_table.hpp"
 
 namespace ringside {
 
@@ -61,9 +69,7 @@ class Pairs {
   static constexpr size_t most_keys = 3;
   static constexpr u32 precision = 6;  // the histograms' quantiles are right within 0.8 %
 
-  struct Key {
-    std::string start, end;  // columns
-  };
+  using Key = PairCondition::Key;
   // A column's field, without its event and its modifiers: "pid" of "sched:sched_wakeup/pid.hex".
   static std::string_view field_of(std::string_view column) {
     column.remove_prefix(column.rfind('/') + 1);  // none: npos + 1 is 0
@@ -78,6 +84,7 @@ class Pairs {
     std::vector<Key> keys{};
     std::string
         by{};  // a column; "start/..." or "end/..." names its side. Else the end's field, the start's, the end's built-in name
+    std::string filter{};  // a condition on pairs
     size_t most_waiting = 100'000, most_groups = 10'000;
     u32 slowest = 10;   // pairs kept
     u32 context = 0;    // records kept with each of them: the last of its ring before the end
@@ -86,11 +93,12 @@ class Pairs {
 
   struct Counts {
     u64 starts = 0, ends = 0;  // with a key
-    u64 pairs = 0;             // including doubtful ones, left out or not
+    u64 pairs = 0;             // that meet the condition, including doubtful ones, left out or not
+    u64 left_out = 0;          // that do not
     u64 doubtful = 0, repeated = 0, evicted = 0, negative = 0, unmatched = 0, waiting = 0;
     u64 without_key = 0;       // starts and ends that have none
     u64 losses = 0, lost = 0;  // places, events
-    bool exact() const { return losses == 0 && evicted == 0 && negative == 0; }
+    bool exact() const { return losses == 0 && evicted == 0 && negative == 0 && repeated == 0; }
   };
   struct Group {
     u64 count = 0;
@@ -130,8 +138,9 @@ class Pairs {
   // Both must outlive it. Errors: no such event, condition or column; a key whose columns differ in kind.
   static result<Pairs> make(const Options& options, const Formats& formats, const Tasks& tasks);
 
+  bool nests() const { return nests_; }  // they are calls
   // Whether it can be made of parts: not with `first` or `context`.
-  bool has_parts() const { return !options_.first && options_.context == 0; }
+  bool has_parts() const { return (!options_.first || nests_) && options_.context == 0; }
   // An empty one, for a part of the same trace with formats and tasks of its own.
   result<Pairs> part(const Formats& formats, const Tasks& tasks) const;
   // Takes over what the next part found. ring(source): of the trace; use(end): after each pair that counts and began before the
@@ -199,12 +208,17 @@ class Pairs {
   struct Waiting {
     u64 time = 0;
     u64 common = 0;  // the first eight bytes of the payload
-    u64 by = 0;
     u32 source = 0, ids = 0;
     u32 losses = 0, ring_losses = 0;  // the numbers of losses when it came
     i32 cpu = -1;
     u32 stack = 0;
-    bool has_by = false;
+    u32 met = 0;  // what the condition says of it
+  };
+  // A waiting start's group, where the start tells it.
+  struct By {
+    u64 key = 0;
+    bool has = false;
+    std::string text{};
   };
   struct Ring {
     u32 losses = 0;
@@ -228,11 +242,13 @@ class Pairs {
     // Keys of late, by hash: few, so that they stay in the first cache.
     std::vector<std::pair<bool, Words>> seen = std::vector<std::pair<bool, Words>>(64);
     size_t most_open = 0;
+    bool too_large = false;  // an end, or their number
   };
 
   explicit Pairs(const Options& options) : options_(options), waiting_(options.most_waiting), groups_(options.most_groups) {}
   result<void> compile(const Formats& formats, const Tasks& tasks);
   result<void> compile_by(const Formats& formats, const Tasks& tasks);
+  bool are_calls() const;
   const Role& of(u32 id) {
     Role& role = roles_.at(id, formats_->version());
     if (!role.known) [[unlikely]] find(id, role);
@@ -282,7 +298,9 @@ class Pairs {
                     const std::function<void(const TraceRecord&)>& use);
   void add_end(const Words& key, const TraceRecord& record);
   void take_over(const Pairs& part);
-  bool fits() const { return waiting_.evicted() == 0 && groups_.evicted().keys == 0 && !keeps_stacks_; }
+  bool fits() const {
+    return waiting_.evicted() == 0 && groups_.evicted().keys == 0 && !keeps_stacks_ && !(edges_ && edges_->too_large);
+  }
   static bool slower(const Slow& a, const Slow& b);
   bool is_slow(u64 latency, u64 order) const {
     if (slowest_.size() < options_.slowest) return true;
@@ -304,13 +322,13 @@ class Pairs {
   std::optional<Filter> start_if_, end_if_;
   std::vector<Column> start_keys_, end_keys_;
   std::optional<Column> by_;
-  bool one_key_ = true;
+  bool one_key_ = true, nests_ = false, asks_ = false;  // asks_: there is a condition_
   bool by_start_ = false;
   bool by_ring_ = false, by_cpu_ = false, by_thread_ = false;  // the key has both events' ring, CPU, thread
   u64 seed_ = 0;                             // for hashing texts
   IdTable<Role> roles_;
   AgedTable<Waiting> waiting_;
-  std::vector<std::string> by_texts_;        // the waiting starts' texts, by place
+  std::vector<By> waiting_by_;  // by place; empty: the end tells the group
   KeyTable<Group> groups_;
   Histogram all_{precision};
   std::vector<Slow> slowest_;                // a heap, the fastest on top
@@ -322,6 +340,7 @@ class Pairs {
   u64 start_common_ = 0;
   TraceRecord start_;
   std::optional<u64> last_group_;
+  std::optional<PairCondition> condition_;
 };
 
 }  // namespace ringside

@@ -2,9 +2,11 @@
 #include <algorithm>
 
 #include "cli/export.hpp"
+
 #include "cli/export_ctf.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
+#include "export/csv.hpp"
 #include "export/json.hpp"
 #include "export/perfetto/writer.hpp"
 #include "export/recording_as_dat.hpp"
@@ -125,61 +127,36 @@ class JsonSink final : public Lines {
   JsonLines lines_;
 };
 
-// RFC 4180, in UTF-8: a text with a quote, a comma or a line break is quoted.
 class CsvSink final : public Lines {
  public:
-  CsvSink(WholeFile& file, const Trace& trace) : Lines(file), trace_(trace) {
-    append(out_, "ts_ns,cpu,ring,pid,tid,task,event,lost,fields\r\n");
+  CsvSink(WholeFile& file, Reading& reading, const EventPatterns& only)
+      : Lines(file), trace_(reading.trace()), only_(only), lines_(trace_.formats, trace_.tasks) {}
+  // What the recorder says of itself (stacks, maps, names) has no columns, unless it is asked for.
+  result<void> begin(u64) override {
+    begun_ = true;
+    lines_.begin(
+        [&](const EventType& type) {
+          return only_.empty() ? type.system != "ftrace" && type.system != "ringside" : matches(only_, type);
+        },
+        out_);
+    return {};
+  }
+  result<void> finish() override {
+    if (!begun_) RS_TRY(begin(0));  // of no events the first line alone
+    return put_out();
   }
 
  private:
-  static void cell(std::string_view bytes, fmt::memory_buffer& out) {
-    const std::string text = as_utf8(bytes);
-    if (text.find_first_of("\",\r\n") == std::string::npos) return append(out, text);
-    out.push_back('"');
-    for (const char c : text) {
-      if (c == '"') out.push_back('"');
-      out.push_back(c);
-    }
-    out.push_back('"');
-  }
-  // The CPU is empty where it is not known.
-  static void place(u64 time, i32 cpu, const RingName& ring, fmt::memory_buffer& out) {
-    fmt::format_to(std::back_inserter(out), "{},", time);
-    if (cpu >= 0) fmt::format_to(std::back_inserter(out), "{}", cpu);
-    fmt::format_to(std::back_inserter(out), ",{}", ring.ring);
-  }
-  // Its ring is empty, and its fields are the reasons why more may be missing.
   void print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) override {
-    fmt::format_to(std::back_inserter(out), "{},,,,,,,{},", time, missing.refused + missing.unrecorded);
-    cell(fmt::format("{}", fmt::join(missing.reasons(), "; ")), out);
-    append(out, "\r\n");
+    lines_.print_missing(time, missing, out);
   }
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
-    if (record.lost != 0) {
-      place(record.time, ring.its_cpu(), ring, out);
-      fmt::format_to(std::back_inserter(out), ",,,,,{},\r\n", record.lost);
-      return;
-    }
-    const EventType* const type = trace_.formats.find(record.number());
-    const Common common = read_common(record.payload);
-    const i32 tid = thread_of(type, common);
-    place(record.time, record.cpu_in(ring), ring, out);
-    fmt::format_to(std::back_inserter(out), ",{},{},", trace_.tasks.seen_process(tid, ring), trace_.tasks.seen(tid, ring));
-    cell(trace_.tasks.name(tid, ring), out);
-    out.push_back(',');
-    cell(type != nullptr ? type->full : fmt::format("unknown:{}", common.id), out);
-    append(out, ",,");
-    text_.clear();
-    if (type != nullptr)
-      trace_.formats.print(*type, record.payload, text_);
-    else
-      append_hex(record.payload, " ", text_);
-    cell({text_.data(), text_.size()}, out);
-    append(out, "\r\n");
+    lines_.print(record, ring, out);
   }
   const Trace& trace_;
-  fmt::memory_buffer text_;
+  const EventPatterns only_;
+  CsvLines lines_;
+  bool begun_ = false;
 };
 
 // Perfetto's format has one machine. Several: none, because calls of one would have the names of another.
@@ -212,14 +189,15 @@ class PerfettoSink final : public Sink {
   PerfettoWriter writer_;
 };
 
-std::unique_ptr<Sink> make_sink(Format format, WholeFile& file, Reading& reading, bool compressed) {
+std::unique_ptr<Sink> make_sink(Format format, WholeFile& file, Reading& reading, bool compressed,
+                                const EventPatterns& only = {}) {
   if (format == Format::perfetto)
     return std::make_unique<PerfettoSink>(file, reading.trace(), compressed, &reading.join_stacks());
   if (format == Format::json) {
     reading.join_stacks();
     return std::make_unique<JsonSink>(file, reading.trace());
   }
-  return std::make_unique<CsvSink>(file, reading.trace());
+  return std::make_unique<CsvSink>(file, reading, only);
 }
 
 // begun: there was a record.
@@ -250,7 +228,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
   if (!options.recorded) check_wanted(only, options.window, *reading);
   catch_signals();  // an unfinished file is removed
   auto file = RS_TRY(WholeFile::create(options.to));
-  const auto sink = make_sink(format, *file, *reading, !options.uncompressed);
+  const auto sink = make_sink(format, *file, *reading, !options.uncompressed, only);
   Progress progress(options.quiet);
   TraceRecord record;
   bool begun = false;

@@ -1,4 +1,6 @@
 // ringside flame: the stacks of events, added up: a flame graph as one web page, folded text, pprof's format.
+#include "cli/flame.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include "analysis/names.hpp"
 #include "analysis/pairs.hpp"
 #include "analysis/unfreed.hpp"
-#include "cli/flame.hpp"
 #include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "cli/presets.hpp"
@@ -22,7 +23,7 @@ namespace {
 
 struct FlameOptions {
   RunOptions run;
-  std::string by = "count", root = "task", keys, against, to;
+  std::string by = "count", root = "task", keys, task, against, to;
   std::vector<std::string> latency;
   bool leaks = false, contention = false, folded = false, pprof = false;
 };
@@ -39,6 +40,7 @@ class Gathered {
     if (!options.latency.empty()) {
       Pairs::Options pair = pair_of(options.latency, options.keys);
       pair.slowest = 0;
+      choose_pairs(pair, options.run.filter, options.task);
       g->pairs_.emplace(RS_TRY(Pairs::make(pair, trace.formats, trace.tasks)));
       g->unit_ = "ns";
     } else if (options.contention) {
@@ -91,6 +93,7 @@ class Gathered {
   }
 
   const Fold& fold() const { return fold_; }
+  const Pairs* pairs() const { return pairs_ ? &*pairs_ : nullptr; }
   const std::vector<std::string>& roots() const { return roots_; }
   const std::string& unit() const { return unit_; }
   std::vector<std::string> remarks() const {
@@ -109,8 +112,10 @@ class Gathered {
     }
     if (pairs_) {
       const Pairs::Counts c = pairs_->counts();
-      out.push_back(fmt::format("{}; {} still open; {} lost between", counted(c.pairs, "pair"),
-                                counted(c.waiting, "start is", "starts are"), counted(c.lost, "event was", "events were")));
+      out.push_back(counted(c.pairs, "pair") +
+                    (c.left_out == 0 ? "" : ", and " + format_count(c.left_out) + " that do not meet -f") + "; " +
+                    counted(c.lost, "event was", "events were") + " lost between");
+      for (std::string& sentence : unpaired(*pairs_)) out.push_back(std::move(sentence));
     }
     return out;
   }
@@ -170,6 +175,7 @@ struct Side {
 
 result<Side> gather(const FlameOptions& options, RunOptions from) {
   Side part;
+  if (!options.latency.empty()) from.filter.clear();  // it chooses pairs, not events
   if (!options.latency.empty() && from.events.empty()) {
     // Of a live kernel only the pair's events are needed; recordings are read as they are.
     const bool alone = from.where.empty() && from.inputs.empty() && !is_recording(default_recording);
@@ -179,6 +185,7 @@ result<Side> gather(const FlameOptions& options, RunOptions from) {
   Stacks& stacks = part.run->reading().join_stacks();
   part.gathered = RS_TRY(Gathered::make(options, part.run->trace(), stacks));
   Gathered& g = *part.gathered;
+  if (g.pairs() != nullptr) part.run->reading().look_up_for(*g.pairs());
   part.code = part.run->go([&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, true); },
                            [&](const Totals& totals, double, bool last) {
                              return last ? ""
@@ -218,7 +225,8 @@ std::string title_of(const FlameOptions& options) {
 result<int> run_flame(FlameOptions options) {
   if (options.folded + options.pprof + options.run.json > 1)
     throw UsageError{"--folded, --pprof and --json exclude each other"};
-  if (!options.keys.empty() && options.latency.empty()) throw UsageError{"--key belongs to --latency"};
+  if (!(options.keys + options.task).empty() && options.latency.empty())
+    throw UsageError{"--key and --task belong to --latency"};
   if (options.leaks && !options.latency.empty()) throw UsageError{"--leaks and --latency exclude each other"};
   if (options.contention && (options.leaks || !options.latency.empty()))
     throw UsageError{"--contention excludes --leaks and --latency"};
@@ -300,11 +308,12 @@ result<int> run_flame(FlameOptions options) {
 }  // namespace
 
 result<int> flame_of_latency(const RunOptions& run, const std::vector<std::string>& latency, const std::string& keys,
-                             const std::string& to) {
+                             const std::string& task, const std::string& to) {
   FlameOptions options;
   options.run = run;
   options.latency = latency;
   options.keys = keys;
+  options.task = task;
   options.to = to;
   return run_flame(std::move(options));
 }
@@ -327,11 +336,14 @@ Command add_flame(CLI::App& app) {
       ->allow_extra_args(false)
       ->type_name("START END");
   add_key(*c, options->keys);
+  add_task(*c, options->task);
   c->add_flag("--leaks", options->leaks, "what was allocated and not freed, by bytes (record --stack --libc malloc)");
   c->add_flag("--contention", options->contention,
               "waits for mutexes by the stack that waited, and on top of it that of the thread that locked it last before "
               "(record --stack --libc mutex)");
-  c->add_option("--against", options->against, "compare with this recording: red has grown, blue has shrunk")
+  c->add_option("--against", options->against,
+                "compare with this recording: red has a larger share of all than there, blue a smaller one; the numbers "
+                "of both stand below the graph")
       ->type_name("WHERE");
   c->add_flag("--folded", options->folded,
               "text: outermost;...;innermost WEIGHT a line, for flamegraph.pl, speedscope, inferno");
@@ -348,8 +360,9 @@ Command add_flame(CLI::App& app) {
       "  ringside flame --contention                  where threads wait for locks, and which stack held them\n"
       "  ringside flame --contention -f 'wait_ns > 10000'   only waits of more than 10 us\n"
       "  ringside flame --latency sleep               where threads wait: the time until they are woken, and by which stack\n"
+      "  ringside flame --task make -f 'latency > 1ms' --latency sleep   only these waits: -f is a condition on pairs then\n"
       "  ringside flame -e sched_switch trace.dat     what trace-cmd record -T recorded\n"
-      "  ringside flame new --against old             what became slower\n"
+      "  ringside flame new --against old             what takes a larger share (red), what a smaller one (blue)\n"
       "  ringside flame --folded | flamegraph.pl >x.svg\n"
       "  ringside flame --pprof && go tool pprof -http : profile.pb.gz\n"
       "Without -e: the samples, if there are any (record --sample), else all events that have a stack. Stacks come with events "

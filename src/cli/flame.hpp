@@ -9,6 +9,6 @@ namespace ringside::cli {
 
 // What `ringside flame --latency` makes. to: the file; empty: flame.html, or standard output for JSON.
 result<int> flame_of_latency(const RunOptions& run, const std::vector<std::string>& latency, const std::string& keys,
-                             const std::string& to);
+                             const std::string& task, const std::string& to);
 
 }  // namespace ringside::cli

@@ -92,7 +92,8 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
                       {"evicted", hist.evicted().count}});
 }
 
-std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const HistOptions& options, const Totals& totals) {
+std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const Hist::Sort& sort, const HistOptions& options,
+                     const Totals& totals) {
   std::vector<Table::Column> columns;
   for (const Column& key : hist.keys())
     columns.push_back({key.name(), key.kind() == Column::Kind::text || key.of_stacks() ? Table::left : Table::right});
@@ -104,8 +105,12 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
   }
   columns.push_back({""});
   Table table(std::move(columns));
-  u64 largest = 1;
-  for (const auto& row : rows) largest = std::max(largest, row.count);
+  // Bars show what the rows are sorted by.
+  const auto weight = [&](const Hist::Row& row) {
+    return sort.by == Hist::By::value && row.values != nullptr ? row.values[sort.value].sum() : static_cast<double>(row.count);
+  };
+  double largest = 0;
+  for (const auto& row : rows) largest = std::max(largest, weight(row));
   const size_t shown = hist.keys()[0].buckets() ? rows.size() : std::min<size_t>(rows.size(), options.count);
   for (size_t i = 0; i < shown; ++i) {
     const Hist::Row& row = rows[i];
@@ -120,7 +125,7 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
         cells.push_back(show(value, number));
       cells.push_back(show_exact(value, h, h.whole_max(), h.most()));
     }
-    cells.push_back(bar(static_cast<double>(row.count) / static_cast<double>(largest), 20, glyphs(options.ascii)));
+    cells.push_back(bar(largest > 0 ? std::max(weight(row), 0.0) / largest : 0, 20, glyphs(options.ascii)));
     table.row(std::move(cells));
   }
   std::string out = table.render(colours());
@@ -251,7 +256,7 @@ result<int> run_hist(const HistOptions& options, bool by_server) {
         if (last && of_stacks) say_first(run->reading().stack_remarks());
         const auto rows = hist.rows(*sort);
         return options.run.json ? as_json(hist, rows, hist.keys()[0].buckets() ? rows.size() : options.count, totals)
-                                : as_table(hist, rows, options, totals);
+                                : as_table(hist, rows, *sort, options, totals);
       });
   return again ? run_hist(options, false) : code;
 }

@@ -16,7 +16,8 @@ result<int> run_latency(const LatencyOptions& options) {
   auto options_there = RS_TRY(where_of(job, options.run));
   if (!options.flame.empty()) {
     if (!options.hook.empty()) throw UsageError{"--flame takes the pair as START END or as a name, not by -H"};
-    return flame_of_latency(options_there, job.pair, options.keys, options.flame == "true" ? "" : options.flame);
+    options_there.filter = options.run.filter;
+    return flame_of_latency(options_there, job.pair, options.keys, options.task, options.flame == "true" ? "" : options.flame);
   }
   EventFilter context(parse_events(options_there.events));
   const auto run = RS_TRY(AnalysisRun::open(std::move(options_there)));
@@ -35,12 +36,9 @@ result<int> run_latency(const LatencyOptions& options) {
   if (like != nullptr && options.keys.empty())
     notes.push_back("t" + of_preset + ", and here it is the thread that ran; write -k " + like->keys +
                     ", or -k common_pid if this is meant");
-  if (!options.run.filter.empty()) {
-    std::string note = filter_of_one_side(options.run.filter, pairs, trace);
-    if (!note.empty()) notes.push_back(std::move(note));
-  }
   job.pairs.start = pairs.options().start;  // the sides that this trace has
   job.pairs.end = pairs.options().end;
+  run->reading().look_up_for(pairs);
   if (options.slowest != 0) run->reading().join_stacks();
   HeatMap heat;
   const auto use = [&](const TraceRecord& record, const RingName& ring) {
@@ -125,11 +123,12 @@ Command add_latency(CLI::App& app) {
   c->add_flag("--heat", options->heat, "a heat map: how many of what latency, over time");
   c->add_flag("--ascii", options->ascii, "pictures without Unicode");
   c->add_flag("--first", options->first,
-              "of several starts before an end the first counts (default: the last, as in the kernel)");
+              "of several starts before an end the first counts (default: the last, as in the kernel); calls nest in any case");
   c->add_flag("--sure", options->sure, "leave out pairs with a loss between their events");
   add_events(*c, options->run.events,
              "only these events and the pair's, for --context; the kernel's are live, alone or beside a live WHERE");
   add_run_options(*c, options->run);
+  add_task(*c, options->task);
   c->add_option("--keys", options->most_waiting,
                 "starts that may wait for their end; then the oldest give way, and are counted")
       ->check(CLI::Range(1, 100'000'000))
@@ -149,9 +148,18 @@ Command add_latency(CLI::App& app) {
       "  ringside latency 'syscalls:sys_enter_*' 'syscalls:sys_exit_*' --by event --slowest 5 --json\n"
       "  ringside latency sleep --flame ringside.data   where threads waited, and which stack woke them (record --kstack)\n"
       "  ringside latency -H irq:irq_handler_entry,irq/irq:irq_handler_exit,irq,pg\n"
-      "An end takes the start with its key away; a second start before it takes the place of the first. Starts that nothing "
-      "ended,\n"
-      "ends without a start and pairs that a loss fell into are counted, and the books under the table add up.");
+      "  ringside latency wakeup --task make -f 'latency > 1ms && end/prev_comm != make'\n"
+      "-f is a condition on pairs: start/FIELD and end/FIELD are of their events, latency (with a unit) is the time between "
+      "them,\n"
+      "stack the start's, key what both have in common; a bare FIELD means the side that has it. An end takes the start with "
+      "its "
+      "key\n"
+      "away. Calls (spans, NAME and NAME__return, NAME_entry and NAME_exit) nest in their thread, and an end takes the "
+      "innermost "
+      "one;\n"
+      "of other pairs a second start before the end takes the place of the first. Starts that nothing ended, ends without a "
+      "start\n"
+      "and pairs that a loss fell into are counted, and the books under the table add up.");
   return {c, [options] { return run_latency(*options); }};
 }
 

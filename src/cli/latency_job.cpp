@@ -3,9 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
-#include <iterator>
-#include <set>
 
 #include "analysis/names.hpp"
 #include "cli/presets.hpp"
@@ -46,37 +43,6 @@ void parse_hook(const std::string& text, Pairs::Options& pairs) {
   if (!global && start.size() == 2) pairs.keys.push_back({"common_pid", "common_pid"});
   if (cpu) pairs.keys.push_back({"cpu", "cpu"});
   if (start.size() == 3) pairs.by = "start/" + start[2];
-}
-
-// The other side's field that tells the same: next_comm for comm, as next_pid is the key for pid. Empty: there is none.
-std::string counterpart(const std::string& field, const std::vector<Pairs::Key>& keys, bool of_start,
-                        const std::set<std::string>& there) {
-  for (const Pairs::Key& key : keys) {
-    std::string from(Pairs::field_of(key.start)), to(Pairs::field_of(key.end));
-    if (!of_start) std::swap(from, to);
-    std::string other;
-    if (to.size() > from.size() && to.ends_with(from)) {
-      other = to.substr(0, to.size() - from.size()) + field;
-    } else if (from.size() > to.size() && from.ends_with(to) && field.starts_with(from.substr(0, from.size() - to.size()))) {
-      other = field.substr(from.size() - to.size());
-    }
-    if (there.count(other) != 0) return other;
-  }
-  return "";
-}
-
-std::string with_word(const std::string& text, const std::string& word, const std::string& other) {
-  const auto is_letter = [&](size_t at) {
-    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
-  };
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const bool here =
-        text.compare(at, word.size(), word) == 0 && !is_letter(at + word.size()) && (at == 0 || !is_letter(at - 1));
-    out += here ? other : text.substr(at, 1);
-    at += here ? word.size() : 1;
-  }
-  return out;
 }
 
 }  // namespace
@@ -120,6 +86,7 @@ LatencyJob job_of(const LatencyOptions& options) {
   pairs.context = options.context;
   pairs.first = options.first;
   pairs.sure = options.sure;
+  choose_pairs(pairs, options.run.filter, options.task);
   job.events = events_of(pairs);
   return job;
 }
@@ -128,6 +95,7 @@ result<RunOptions> where_of(const LatencyJob& job, RunOptions run) {
   run.where = job.where;
   run.where.insert(run.where.end(), run.inputs.begin(), run.inputs.end());
   run.inputs.clear();
+  run.filter.clear();  // it chooses pairs, not events
   if (run.events.empty() && !run.where.empty()) return run;
   std::vector<std::string> lists = job.events;
   lists.insert(lists.end(), run.events.begin(), run.events.end());
@@ -158,45 +126,6 @@ std::string keys_of(const std::vector<Pairs::Key>& keys, const char* between) {
   for (const Pairs::Key& key : keys)
     text += (text.empty() ? "" : between) + key.start + (key.end == key.start ? "" : "=" + key.end);
   return text;
-}
-
-std::string filter_of_one_side(const std::string& text, const Pairs& pairs, const Trace& trace) {
-  const auto filter = Filter::compile(text, trace.formats, trace.tasks);
-  if (!filter) return "";
-  std::set<std::string> fields[2], named[2], alone[2];
-  for (const auto& type : trace.formats.all()) {
-    for (const int side : {0, 1}) {
-      if (side == 0 ? !pairs.is_start(*type) : !pairs.is_end(*type)) continue;
-      for (const Field& f : type->fields()) {
-        fields[side].insert(f.name);
-        if (filter->names(f.name)) named[side].insert(f.name);
-      }
-    }
-  }
-  for (const int side : {0, 1})
-    std::set_difference(named[side].begin(), named[side].end(), fields[1 - side].begin(), fields[1 - side].end(),
-                        std::inserter(alone[side], alone[side].end()));
-  if (alone[0].empty() == alone[1].empty()) return "";
-  const int side = alone[0].empty() ? 1 : 0;
-  const auto& options = pairs.options();
-  std::string other = text;
-  for (const std::string& field : alone[side]) {
-    const std::string partner = counterpart(field, options.keys, side == 0, fields[1 - side]);
-    other = partner.empty() ? "" : with_word(other, field, partner);
-    if (other.empty()) break;
-  }
-  std::string whole;
-  if (!other.empty()) {
-    whole = "-f '" + text + " || " + other + "'";
-  } else {  // as a condition of its side
-    std::string sides[] = {options.start, options.end};
-    const auto [events, condition] = Pairs::split(sides[side]);
-    sides[side] = events + " if " + (condition.empty() ? text : "(" + condition + ") && (" + text + ")");
-    whole = "'" + sides[0] + "' '" + sides[1] + "' -k " + keys_of(options.keys, ",");
-  }
-  return "the filter is asked of starts and ends, each by itself, and " + in_quotes(*alone[side].begin()) +
-         " is a field of the " + (side == 0 ? "starts" : "ends") +
-         " alone: the other side is dropped, or means another thread; write " + whole;
 }
 
 }  // namespace ringside::cli

@@ -8,7 +8,7 @@ namespace ringside::cli {
 struct LatencyOptions {
   std::vector<std::string> words;
   RunOptions run;
-  std::string hook, keys, by, sort = "max", flame;
+  std::string hook, keys, by, task, sort = "max", flame;
   u64 most_waiting = 100'000, most_groups = 10'000, count = 20;
   u32 slowest = 10, context = 0;
   bool heat = false, ascii = false, first = false, sure = false;
@@ -29,9 +29,5 @@ result<RunOptions> where_of(const LatencyJob& job, RunOptions run);
 
 // "pid=next_pid,common_pid"
 std::string keys_of(const std::vector<Pairs::Key>& keys, const char* between);
-
-// A filter is asked of starts and ends, each by itself. One about fields that only one side has drops the other side, or means
-// the thread that ran there. Empty: it is about both sides.
-std::string filter_of_one_side(const std::string& text, const Pairs& pairs, const Trace& trace);
 
 }  // namespace ringside::cli

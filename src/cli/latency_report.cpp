@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "cli/presets.hpp"
 #include "cli/table.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
@@ -25,7 +26,8 @@ std::string LatencyReport::text(bool last) const {
   const Glyphs how = glyphs(options_.ascii);
   const size_t width = std::min<size_t>(terminal_width(), 120);
   const std::string keys = keys_of(job_.pairs.keys, ", ");
-  std::string out = fmt::format("{}  ->  {}  ({})\n", job_.pairs.start, job_.pairs.end, keys.empty() ? "thread" : keys);
+  std::string out = fmt::format("{}  ->  {}  ({}{})\n", job_.pairs.start, job_.pairs.end, keys.empty() ? "thread" : keys,
+                                pairs_.nests() ? "; calls, the innermost first" : "");
   out += table();
   // On a live screen there is room for one of them only.
   if (counts_.pairs != 0 && (last || !options_.heat)) out += "\n" + time_bars(pairs_.all(), width, how);
@@ -39,8 +41,8 @@ std::string LatencyReport::text(bool last) const {
 std::vector<std::string> LatencyReport::notes(bool last) const {
   std::vector<std::string> all = notes_;
   if (counts_.pairs != 0 || !last || !all.empty()) return all;
-  if (!options_.run.filter.empty())
-    all.push_back("no pair: the filter is asked of starts and ends, each by itself, and left none that belong together");
+  if (counts_.left_out != 0)
+    all.push_back("no pair meets the filter; " + counted(counts_.left_out, "pair does", "pairs do") + " not");
   else if (counts_.starts == 0 || counts_.ends == 0)
     all.push_back(std::string("no pair: there was ") + (counts_.starts + counts_.ends == 0 ? "no start and no end"
                                                         : counts_.starts == 0              ? "no start"
@@ -57,12 +59,16 @@ std::string LatencyReport::json() const {
   pairs_.all().each([&](i64 low, i64 high, u64 count) { buckets.push_back({low, high, count}); });
   Json all = numbers_of(pairs_.all());
   all["buckets"] = std::move(buckets);
-  Json j{
-      {"start", job_.pairs.start}, {"end", job_.pairs.end},        {"key", std::move(keys)},   {"exact", exact()},
-      {"pairs", c.pairs},          {"doubtful", c.doubtful},       {"starts", c.starts},       {"ends", c.ends},
-      {"repeated", c.repeated},    {"evicted", c.evicted},         {"negative", c.negative},   {"open", c.waiting},
-      {"unmatched", c.unmatched},  {"without_key", c.without_key}, {"lost", missing_.count()}, {"proved", missing_.exact()},
-      {"all", std::move(all)}};
+  Json j{{"start", job_.pairs.start}, {"end", job_.pairs.end},
+         {"key", std::move(keys)},    {"exact", exact()},
+         {"pairs", c.pairs},          {"left_out", c.left_out},
+         {"nested", pairs_.nests()},  {"doubtful", c.doubtful},
+         {"starts", c.starts},        {"ends", c.ends},
+         {"repeated", c.repeated},    {"evicted", c.evicted},
+         {"negative", c.negative},    {"open", c.waiting},
+         {"unmatched", c.unmatched},  {"without_key", c.without_key},
+         {"lost", missing_.count()},  {"proved", missing_.exact()},
+         {"all", std::move(all)}};
   if (pairs_.grouped()) {
     Json groups = Json::array();
     for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i) {
@@ -182,6 +188,9 @@ std::string LatencyReport::slowest() const {
     table.row(std::move(cells));
   }
   std::string out = "\n" + table.render(colours());
+  if (std::any_of(slowest.begin(), slowest.end(),
+                  [&](const Pairs::Slow& slow) { return event_of(slow.end) == "sched:sched_switch"; }))
+    out += "task: the thread that the event comes from; a sched_switch comes from the one that leaves the CPU\n";
   TextLines text(trace_.formats, trace_.tasks, trace_.raw_times());
   for (const Pairs::Slow& slow : slowest) {
     for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
@@ -204,11 +213,15 @@ std::string LatencyReport::slowest() const {
 
 std::string LatencyReport::closing() const {
   const Pairs::Counts& c = counts_;
-  std::string out = fmt::format("starts {} = pairs {} + repeated {} + evicted {} + negative {} + still open {}\n",
-                                format_count(c.starts), format_count(c.pairs), format_count(c.repeated),
-                                format_count(c.evicted), format_count(c.negative), format_count(c.waiting));
-  out += fmt::format("ends {} = pairs {} + negative {} + without a start {}\n", format_count(c.ends), format_count(c.pairs),
-                     format_count(c.negative), format_count(c.unmatched));
+  const std::string pairs =
+      "pairs " + format_count(c.pairs) +
+      (job_.pairs.filter.empty() ? "" : " + pairs that do not meet the condition " + format_count(c.left_out));
+  std::string out =
+      fmt::format("starts {} = {} + repeated {} + evicted {} + negative {} + still open {}\n", format_count(c.starts), pairs,
+                  format_count(c.repeated), format_count(c.evicted), format_count(c.negative), format_count(c.waiting));
+  out += fmt::format("ends {} = {} + negative {} + without a start {}\n", format_count(c.ends), pairs, format_count(c.negative),
+                     format_count(c.unmatched));
+  for (const std::string& sentence : unpaired(pairs_)) out += sentence + "\n";
   if (c.without_key != 0) out += format_count(c.without_key) + " of these events have no such key\n";
   if (pairs_.without_group() != 0)
     out += counted(pairs_.without_group(), "pair has", "pairs have") + " no " + pairs_.by() + "\n";
@@ -217,6 +230,8 @@ std::string LatencyReport::closing() const {
                        counted(pairs_.evicted_groups().count, "pair was", "pairs were"));
   if (exact())
     return out + (c.pairs == 0 ? "nothing was lost\n" : "nothing was lost: the numbers are exact, quantiles within 0.8 %\n");
+  if (c.losses + c.evicted + c.negative + pairs_.evicted_groups().keys == 0 && missing_.nothing())
+    return out + "nothing was lost\n";  // only starts that repeat
   out += "NOT exact:";
   if (c.lost != 0)
     out += fmt::format(" {} lost, in {}; {} of the pairs have such a place between start and end and {}",

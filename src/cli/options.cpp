@@ -160,6 +160,14 @@ void add_key(CLI::App& app, std::string& keys) {
       ->type_name("FIELD");
 }
 
+void add_task(CLI::App& app, std::string& task) {
+  app.add_option(
+         "--task", task,
+         "only pairs in which the thread of this name waited, whatever its event calls it: the one that was woken, or left "
+         "its CPU; else the start's; * and ? in it")
+      ->type_name("NAME");
+}
+
 void add_window(CLI::App& app, Window& window) {
   app.add_option_function<std::vector<std::string>>(
          "-C,--cpu",
@@ -219,7 +227,15 @@ std::vector<u64> seams_for(Reading& reading, u32 jobs, u64 bytes) {
 
 CLI::Option* add_filter(CLI::App& app, std::string& text) {
   return app
-      .add_option("-f,-F,--filter", text, "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'")
+      .add_option_function<std::vector<std::string>>(
+          "-f,-F,--filter",
+          [&text](const std::vector<std::string>& all) {
+            text.clear();
+            for (const std::string& one : all) text += (text.empty() ? "" : "; ") + one;
+          },
+          "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'; in front of it events with a "
+          "colon: 'sched_switch: prev_prio < 100', and all others pass; of several, each")
+      ->allow_extra_args(false)
       ->type_name("TEXT");
 }
 

@@ -33,6 +33,8 @@ void add_input(CLI::App& app, std::vector<std::string>& inputs);
 
 // -k of the commands that take --latency START END.
 void add_key(CLI::App& app, std::string& keys);
+// --task, of those that measure pairs.
+void add_task(CLI::App& app, std::string& task);
 // -C, --cpu LIST, --time FROM..TO
 void add_window(CLI::App& app, Window& window);
 // -n, --max-count

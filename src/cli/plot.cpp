@@ -21,7 +21,7 @@ namespace {
 struct PlotOptions {
   std::string where = default_recording, to = "ringside.html", filter;
   std::vector<std::string> events, latency;
-  std::string keys;
+  std::string keys, task;
   Window window;
   std::vector<std::string> inputs;
   plot::Options plot;
@@ -124,9 +124,13 @@ result<int> run_plot(PlotOptions options) {
       w.from.given && w.until.given && w.from.relative == w.until.relative && w.from.ns > w.until.ns)
     throw UsageError{"--from is later than --to"};
   std::optional<Pairs::Options> wanted;
-  if (!options.latency.empty()) wanted = pair_of(options.latency, options.keys);
-  else if (!options.keys.empty()) throw UsageError{"--key belongs to --latency"};
-  Reading::Options open = reading_of({options.where}, options.filter);
+  if (!options.latency.empty()) {
+    wanted = pair_of(options.latency, options.keys);
+    choose_pairs(*wanted, options.filter, options.task);
+  } else if (!(options.keys + options.task).empty()) {
+    throw UsageError{"--key and --task belong to --latency"};
+  }
+  Reading::Options open = reading_of({options.where}, wanted ? "" : options.filter);
   open.window = options.window;
   open.window.cpus.clear();  // pairs and states need all of them
   const EventPatterns only = open.only = parse_events(options.events);
@@ -138,6 +142,7 @@ result<int> run_plot(PlotOptions options) {
   if (wanted) {
     wanted->slowest = 0;
     pairs.emplace(RS_TRY(Pairs::make(*wanted, trace.formats, trace.tasks)));
+    reading.look_up_for(*pairs);
   }
   Stacks& stacks = reading.join_stacks();
   plot::Plot plot(trace.formats, trace.tasks, options.plot);
@@ -169,6 +174,7 @@ result<int> run_plot(PlotOptions options) {
   }
   const bool problems = say_problems(reading);
   for (const std::string& note : plot.notes()) say(note);
+  for (const std::string& sentence : pairs ? unpaired(*pairs) : std::vector<std::string>()) say(sentence);
   say_first(reading.stack_remarks());
   say(fmt::format("{}, lost {}; {} ({})", counted(plot.events(), "event"), lost_count(reading.missing(plot.lost())),
                   options.to == "-" ? "stdout" : options.to, format_size(page.size())));
@@ -188,12 +194,15 @@ Command add_plot(CLI::App& app) {
       ->type_name("FILE.html");
   add_events(*c, options->events, "only these events");
   add_filter(*c, options->filter);
-  c->add_option("--latency", options->latency,
-                "a heat map of the time between two events: START END, or a NAME of ringside latency")
+  c->add_option(
+       "--latency", options->latency,
+       "a heat map of the time between two events: START END, or a NAME of ringside latency; -f is then a condition on "
+       "these pairs, and chooses no events")
       ->expected(1, 2)
       ->allow_extra_args(false)
       ->type_name("START END");
   add_key(*c, options->keys);
+  add_task(*c, options->task);
   add_input(*c, options->inputs);
   add_window(*c, options->window);
   add_moment(*c, "--from", options->window.from, "from this time of the trace on; +300ms: after the first event");
@@ -213,6 +222,7 @@ Command add_plot(CLI::App& app) {
       "  ringside plot --from +1.2s --to +1.3s           a tenth of a second, with every event apart\n"
       "  ringside plot -e sched:sched_switch -e 'libc:*' -f 'duration_ns > 1ms || event == sched_switch'\n"
       "  ringside plot --latency wakeup                  with how long threads waited, over time\n"
+      "  ringside plot --latency wakeup -f 'latency > 1ms && start/comm ~ \"cc1*\"'   only these waits\n"
       "  ringside plot -o - | ssh host 'cat >public/trace.html'\n"
       "The page is one file that loads nothing: it can be mailed. Processors show who ran, threads whether they run, wait for "
       "a CPU,\n"

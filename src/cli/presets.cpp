@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/command.hpp"
+#include "export/units.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -104,6 +105,32 @@ Pairs::Options pair_of(const std::vector<std::string>& latency, const std::strin
     pair.otherwise = Pairs::Sides{preset->other_start, preset->other_end};
   if (preset != nullptr || !keys.empty()) pair.keys = parse_keys(keys.empty() ? preset->keys : keys);
   return pair;
+}
+
+void choose_pairs(Pairs::Options& pair, const std::string& filter, const std::string& task) {
+  pair.filter = filter;
+  if (task.empty()) return;
+  if (task.find_first_of("\"'") != std::string::npos)
+    throw UsageError{"--task takes the name of a thread, without quotes in it"};
+  const auto preset = std::find_if(presets.begin(), presets.end(), [&](const Preset& p) { return pair.start == p.start; });
+  const Preset* const like = preset != presets.end() ? &*preset : preset_of(pair.start, pair.end);
+  // The start is about the thread that will wait: it is woken, or leaves its CPU. Others come from it.
+  const std::string_view by = like != nullptr ? like->by : "";
+  const std::string of_name = std::string(by.ends_with("comm") ? by : "start/task") +
+                              (task.find_first_of("*?[") != std::string::npos ? " ~ \"" : " == \"") + task + "\"";
+  pair.filter = filter.empty() ? of_name : "(" + filter + ") && " + of_name;
+}
+
+std::vector<std::string> unpaired(const Pairs& pairs) {
+  const Pairs::Counts c = pairs.counts();
+  std::vector<std::string> out;
+  if (c.waiting != 0) out.push_back(counted(c.waiting, "start has", "starts have") + " no end here");
+  if (c.unmatched != 0) out.push_back(counted(c.unmatched, "end has", "ends have") + " no start here");
+  if (c.repeated != 0)
+    out.push_back(counted(c.repeated, "start repeats", "starts repeat") + " within the key before an end came: " +
+                  (pairs.options().first ? "the first one counts" : "the last one counts (--first: the first)") +
+                  ", and which one the end belongs to is not certain");
+  return out;
 }
 
 std::vector<std::string> events_of(const Pairs::Options& pair) {

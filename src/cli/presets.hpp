@@ -28,6 +28,12 @@ std::vector<Pairs::Key> parse_keys(const std::string& text);
 // --latency START END, or --latency NAME; and --key, if that is not empty. A UsageError if they are invalid.
 Pairs::Options pair_of(const std::vector<std::string>& latency, const std::string& keys);
 
+// -f and --task: of these pairs only those that meet them. One place for all commands that measure pairs.
+void choose_pairs(Pairs::Options& pair, const std::string& filter, const std::string& task);
+
+// Sentences about starts and ends that are in no pair, and about those whose pair is not certain.
+std::vector<std::string> unpaired(const Pairs& pairs);
+
 // The events of both sides: lists of patterns.
 std::vector<std::string> events_of(const Pairs::Options& pair);
 

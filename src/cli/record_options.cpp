@@ -158,14 +158,24 @@ void add_options(CLI::App& app, RecordOptions& options) {
       "of the program's events only these (default: all); with -i they are enabled for this time, and what else is enabled "
       "there is recorded, too",
       "-u,--user");
-  app.add_option("-f,--filter", options.filter, "kernel events only if FILTER, in the kernel's language: \"prio < 100\"");
+  app.add_option_function<std::vector<std::string>>(
+         "-f,--filter",
+         [&options](const std::vector<std::string>& all) {
+           options.filter.clear();
+           for (const std::string& one : all) options.filter += (options.filter.empty() ? "" : "; ") + one;
+         },
+         "kernel events only if FILTER, in the kernel's language: \"prio < 100\"; of one event among several: \"sched_switch: "
+         "prev_prio < 100\", and the others pass")
+      ->allow_extra_args(false)
+      ->type_name("FILTER");
   app.add_option("-p,-P,--pid", options.pids,
                  "kernel events and samples of this process and what it starts; may be repeated, or have commas. Without a "
                  "command, the recording ends when they have ended")
       ->allow_extra_args(false)
       ->delimiter(',');
   app.add_flag("-a,--all", options.all_processes,
-               "kernel events and samples of all processes (default with a command: only its)");
+               "kernel events and samples of all processes (default with a command: only its), except those of ringside itself "
+               "and of interrupts that come while it runs");
   add_source(app, options.source);
   app.add_option("--libc", options.libc,
                  "trace calls of the C library in all processes: malloc, io, mutex; none in static and Go programs, and none "

@@ -1,4 +1,6 @@
 // ringside syscalls: system calls by name, with their times and errors: of recordings, of a command, live.
+#include "decode/syscalls.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -18,7 +20,6 @@
 #include "cli/recording.hpp"
 #include "cli/table.hpp"
 #include "consumer/where.hpp"
-#include "decode/syscalls.hpp"
 #include "export/units.hpp"
 #include "kernel/perf_sampler.hpp"
 #include "sys/try.hpp"
@@ -92,6 +93,7 @@ class SyscallTable {
  public:
   static result<std::unique_ptr<SyscallTable>> make(const SyscallsOptions& options, const Trace& trace) {
     auto pair = RS_TRY(pair_in(trace));
+    pair.filter = options.run.filter;
     auto pairs = RS_TRY(Pairs::make(pair, trace.formats, trace.tasks));
     std::unique_ptr<SyscallTable> table(new SyscallTable(options, trace, std::move(pairs)));
     if (!options.by.empty()) {
@@ -121,6 +123,7 @@ class SyscallTable {
     ++calls.errors[returned];
   }
 
+  const Pairs& pairs() const { return pairs_; }
   std::string picture(const Totals& totals, bool last) const {
     const auto rows = sorted();
     return options_.run.json ? json(rows, totals) : text(rows, totals, last);
@@ -234,10 +237,9 @@ class SyscallTable {
     std::string out;
     if (c.waiting != 0) out += "calls that have not returned: " + format_count(c.waiting) + " (exit_group never does)\n";
     if (c.unmatched != 0)
-      out +=
-          "returns whose call began before the first event, or is missing, and not in the table: " + format_count(c.unmatched) +
-          "\n";
-    if (c.repeated != 0) out += "calls whose return is missing, and not in the table: " + format_count(c.repeated) + "\n";
+      out += counted(c.unmatched, "return") +
+             " not in the table: the call began before the first event, or it is the first return of a new thread\n";
+    if (c.left_out != 0) out += counted(c.left_out, "call does", "calls do") + " not meet -f or -e\n";
     if (without_ != 0) out += "calls without " + options_.by + ", and not in the table: " + format_count(without_) + "\n";
     if (calls_.evicted().keys != 0)
       out += fmt::format("{} with {} given up for others (--keys)\n", counted(calls_.evicted().keys, "line"),
@@ -248,6 +250,7 @@ class SyscallTable {
     if (c.doubtful != 0) out += " of " + format_count(c.doubtful) + " calls the beginning or the end may be another call's;";
     if (c.negative != 0) out += " " + format_count(c.negative) + " ends are older than their beginning;";
     if (c.evicted != 0) out += " " + format_count(c.evicted) + " calls waited for too many others;";
+    if (c.repeated != 0) out += " the return of " + counted(c.repeated, "call") + " is missing, and not in the table;";
     out.pop_back();
     return out + "\n";
   }
@@ -283,6 +286,7 @@ class SyscallTable {
               {"open", c.waiting},
               {"unmatched", c.unmatched},
               {"repeated", c.repeated},
+              {"left_out", c.left_out},
               {"doubtful", c.doubtful},
               {"negative", c.negative},
               {"without", without_},
@@ -358,9 +362,12 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
       return child->ended().has_value();
     };
   }
-  const auto run = RS_TRY(AnalysisRun::open(run_options));
+  RunOptions unfiltered = run_options;
+  unfiltered.filter.clear();  // it chooses calls, not events
+  const auto run = RS_TRY(AnalysisRun::open(unfiltered));
   const auto table = RS_TRY(SyscallTable::make(options, run->trace()));
   if (!options.by.empty()) run->reading().look_up_names();
+  run->reading().look_up_for(table->pairs());
   for (const i32 pid : options.pids) RS_TRY(run->trace().tracefs()->follow_process(pid));
   if (command) {
     bool prepared = false;

@@ -490,7 +490,7 @@ Command add_trigger(CLI::App& app) {
   CLI::App* c = app.add_subcommand("trigger", "flight recorder: when a condition holds, save what led to it");
   c->add_option("CONDITION", options->condition,
                 "FILTER ('EVENT/FIELD > 100' names its event), EVENTS, 'EVENTS if FILTER', or 'latency NAME > TIME [&& "
-                "FILTER]' (or START END for NAME)")
+                "CONDITION]' (or START END for NAME): CONDITION is about the pair: start/FIELD, end/FIELD, latency, key")
       ->required();
   add_events(*c, options->events, "events of the kernel to keep, of all processes; those of the condition are added");
   c->add_option("-i,--instance", options->instance, "instance whose rings are saved, too");
@@ -532,7 +532,7 @@ Command add_trigger(CLI::App& app) {
   c->footer(
       "Examples:\n"
       "  ringside trigger 'latency wakeup > 5ms' -e 'sched:*' -e 'irq:*'                who kept a thread waiting? (as root)\n"
-      "  ringside trigger 'latency wakeup > 20ms && next_comm ~ \"audio*\"' --after 10ms\n"
+      "  ringside trigger 'latency wakeup > 20ms && start/comm ~ \"audio*\"' --after 10ms   of a thread that was woken\n"
       "  ringside trigger 'signal:signal_generate if sig == 9' -e 'sched:*' -e 'oom:*'  what happened before somebody was "
       "killed?\n"
       "  ringside trigger 'event == sys_exit && ret == -28' -e 'raw_syscalls:*' --count 3 --snapshot full-%n\n"

@@ -13,57 +13,31 @@
 namespace ringside::cli {
 namespace {
 
-// "latency > 5ms [&& FILTER]"
-void parse_latency(std::string_view text, Wanted& wanted) {
-  const auto wrong = [&](const std::string& why) {
-    return UsageError{ringside::in_quotes(text) + ": " + why +
-                      "; with --latency the condition is 'latency > TIME' or 'latency > TIME && FILTER', and FILTER is about "
-                      "the end's event"};
-  };
-  std::string_view rest = text;
-  const auto take = [&](std::string_view word) {
-    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
-    if (rest.substr(0, word.size()) != word) return false;
-    rest.remove_prefix(word.size());
-    return true;
-  };
-  if (!take("latency") || !take(">")) throw wrong("it does not begin with latency >");
-  const bool or_equal = !rest.empty() && rest.front() == '=' && take("=");
-  take("");
-  const std::string_view time = rest.substr(0, rest.find_first_of(" \t&|)"));
-  rest.remove_prefix(time.size());
-  const auto ns = parse_time(time);
-  if (!ns || time.back() == '.' || (time.back() >= '0' && time.back() <= '9'))
-    throw wrong(ringside::in_quotes(time) + " is no time with a unit, such as 5ms or 200us");
-  wanted.longer_than_ns = *ns - (or_equal && *ns != 0 ? 1 : 0);
-  if (take("&&")) {
-    take("");
-    if (rest.empty()) throw wrong("nothing follows &&");
-    wanted.filter = rest;
-  } else if (!rest.empty()) {
-    throw wrong("only && may follow the time");
-  }
-}
+constexpr std::string_view comparison = "<>=!";
 
-// A comparison with a time: no filter of a field by this name, which takes a plain number.
-bool is_latency(const std::string& condition) {
-  if (!condition.starts_with("latency")) return false;
-  try {
-    Wanted wanted;
-    parse_latency(condition, wanted);
-    return true;
-  } catch (const UsageError&) {
-    return false;
-  }
+// It begins with a comparison of the latency and a time: no filter of a field by this name, which takes a plain number.
+bool is_latency(std::string_view text) {
+  constexpr std::string_view word = "latency", spaces = " \t";
+  if (!text.starts_with(word)) return false;
+  const auto skip = [&](size_t bytes, std::string_view all) {
+    text.remove_prefix(bytes);
+    text.remove_prefix(std::min(text.find_first_not_of(all), text.size()));
+  };
+  skip(word.size(), spaces);
+  if (text.empty() || comparison.find(text.front()) == comparison.npos) return false;
+  skip(0, comparison);
+  skip(0, spaces);
+  const std::string_view time = text.substr(0, text.find_first_of(" \t&|)"));
+  return parse_time(time) && time.back() == 's';
 }
 
 // 'latency wakeup > 1us' and 'latency START END > 1us' name their pair: they become 'latency > 1us' with --latency.
 void find_pair(std::string& text, std::vector<std::string>& latency) {
   constexpr std::string_view word = "latency";
-  if (!latency.empty() || text.find_first_of(" \t>") != word.size() || !text.starts_with(word)) return;
-  const size_t greater = text.find('>');
-  if (greater == text.npos) return;
-  std::istringstream between(text.substr(word.size(), greater - word.size()));
+  const size_t compared = text.find_first_of(comparison);
+  if (!latency.empty() || !text.starts_with(word) || compared == text.npos || compared < word.size()) return;
+  if (text.find_first_of(" \t") != word.size()) return;
+  std::istringstream between(text.substr(word.size(), compared - word.size()));
   const std::vector<std::string> names{std::istream_iterator<std::string>(between), {}};
   if (names.empty() || names.size() > 2) return;
   if (names.size() == 1 && find_preset(names[0]) == nullptr) {
@@ -74,7 +48,7 @@ void find_pair(std::string& text, std::vector<std::string>& latency) {
                      (near.empty() ? ", and START END are two events" : did_you_mean(near))};
   }
   latency = names;
-  text.erase(word.size(), greater - word.size());
+  text.replace(word.size(), compared - word.size(), " ");
 }
 
 }  // namespace
@@ -83,8 +57,8 @@ Wanted wanted_by(std::string condition, std::vector<std::string> latency, const 
   Wanted wanted;
   find_pair(condition, latency);
   if (!latency.empty()) {
-    parse_latency(condition, wanted);
     Pairs::Options pair = pair_of(latency, keys);
+    choose_pairs(pair, condition, "");
     pair.slowest = 0;
     pair.sure = true;  // a loss must not look like a long time
     wanted.events = parse_events(events_of(pair));

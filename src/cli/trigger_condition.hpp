@@ -16,12 +16,11 @@ inline constexpr const char* which_pair =
     "the latency of which pair? Name one of ringside latency, as in 'latency wakeup > 1ms', or two events: 'latency START END "
     "> 1ms'";
 
-// The condition: an event among `events` that meets `filter`; for a pair, its end, and the time since the start.
+// The condition: an event among `events` that meets `filter`; or the end of a pair, which has a condition of its own.
 struct Wanted {
   EventPatterns events;  // none: any that can meet the filter
   std::string filter;
   std::optional<Pairs::Options> pair;
-  u64 longer_than_ns = 0;
 };
 
 // latency: the pair of --latency, or none: the condition may name it. Throws UsageError.
@@ -41,7 +40,7 @@ class Condition {
 
   bool met(const TraceRecord& record, const RingName& ring) {
     if (!ready_) return false;
-    if (pairs_) return pairs_->take(record, ring) && pairs_->latency() > wanted_.longer_than_ns && passes(record, ring);
+    if (pairs_) return pairs_->take(record, ring);
     return record.lost == 0 && named_.wants(record.number(), trace_.formats) && passes(record, ring);
   }
   std::optional<u64> latency() const { return pairs_ ? std::optional<u64>(pairs_->latency()) : std::nullopt; }
@@ -49,9 +48,7 @@ class Condition {
   // Threads whose names it compares are looked up by the reading.
   void look_up_in(Reading& reading) const {
     if (filter_) reading.look_up_for(*filter_);
-    if (!pairs_) return;
-    for (const Column& column : pairs_->columns()) reading.look_up_for(column);
-    for (const Filter* filter : pairs_->conditions()) reading.look_up_for(*filter);
+    if (pairs_) reading.look_up_for(*pairs_);
   }
 
  private:

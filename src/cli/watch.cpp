@@ -34,7 +34,7 @@ struct WatchOptions {
   RunOptions run;
   WatchQuery query;
   std::vector<std::string> latency;
-  std::string keys;
+  std::string keys, task;
   u64 most_keys = 10'000, count = 40;
   bool batch = false, ascii = false;
 };
@@ -291,6 +291,7 @@ class Watcher {
   }
   void begin() {
     ended_ = false;
+    if (model_->pairs()) run_->reading().look_up_for(*model_->pairs());
     if (live()) run_->begin();
     model_->began(run_->reading().books_begin_ns());
     last_tick_ = last_usage_ = sys::now_ns();
@@ -544,10 +545,11 @@ void put_patiently(std::string_view text) {
 // START END, and their common key.
 void set_latency(WatchOptions& options) {
   if (options.latency.empty()) {
-    if (!options.keys.empty()) throw UsageError{"--key belongs to --latency START END"};
+    if (!(options.keys + options.task).empty()) throw UsageError{"--key and --task belong to --latency START END"};
     return;
   }
   Pairs::Options pairs = pair_of(options.latency, options.keys);
+  choose_pairs(pairs, "", options.task);  // -f is the query's, which F4 changes
   if (options.run.where.empty() && options.run.inputs.empty() && options.run.events.empty()) {
     // The kernel, if these are its events.
     const auto all = kernel_events();
@@ -630,6 +632,7 @@ Command add_watch(CLI::App& app) {
                 "of --latency: the fields that both events have in common, FIELD or FIELD=FIELD; up to three with commas "
                 "(default: the thread)")
       ->type_name("FIELD");
+  add_task(*c, options->task);
   add_count(*c, options->count, "lines at most of plain tables")->capture_default_str();
   c->add_option("--keys", options->most_keys, "keys kept at most; a full table gives up those that count least")
       ->capture_default_str()

@@ -287,6 +287,7 @@ result<Consumer::Latency> Consumer::latency(const LatencyOptions& options) {
   make.end = options.end;
   for (const auto& [start, end] : options.keys) make.keys.push_back({start, end});
   make.by = options.by;
+  make.filter = options.filter;
   make.most_waiting = options.most_waiting;
   make.most_groups = options.most_groups;
   make.slowest = 0;
@@ -315,7 +316,7 @@ std::vector<Consumer::Latency::Group> Consumer::Latency::groups() const {
 
 Consumer::Latency::Counts Consumer::Latency::counts() const {
   const Pairs::Counts c = state_->pairs.counts();
-  return {c.pairs, c.doubtful, c.repeated, c.evicted, c.negative, c.waiting, c.unmatched};
+  return {c.pairs, c.doubtful, c.left_out, c.repeated, c.evicted, c.negative, c.waiting, c.unmatched};
 }
 
 }  // namespace ringside

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analysis/column.hpp"
+#include "analysis/pairs.hpp"
 #include "export/units.hpp"
 #include "sys/try.hpp"
 
@@ -133,6 +134,11 @@ void Reading::look_up_for(const Filter& filter) {
   if (filter.names("stack")) join_stacks();
   for (const std::string_view name : told_by_events) names_decide_ = names_decide_ || filter.names(name);
   if (names_decide_) look_up_names();
+}
+
+void Reading::look_up_for(const Pairs& pairs) {
+  for (const Column& column : pairs.columns()) look_up_for(column);
+  for (const Filter* filter : pairs.conditions()) look_up_for(*filter);
 }
 
 // Of a thread that began or was renamed since, an event has told the name.

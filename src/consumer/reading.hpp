@@ -24,6 +24,8 @@
 
 namespace ringside {
 
+class Pairs;
+
 class Column;
 
 struct Totals {
@@ -138,6 +140,7 @@ class Reading {
   // has a name, if the column, or the filter, asks for it.
   void look_up_for(const Column& column);
   void look_up_for(const Filter& filter);
+  void look_up_for(const Pairs& pairs);
   void look_up_names();
   void learn_names();  // for a picture: those of the kernel's threads that nothing else tells
   bool filters_in_order() { return filter_ && in_order(*filter_); }

@@ -9,6 +9,9 @@ namespace ringside {
 // written, with the values of its parts: unknown_call(7, "abc"). False: that would be too much, the steps stay as they are.
 bool compile_steps(const PrintTree& tree, EventFormat& type);
 
+// Makes type.line of type.steps.
+void make_line(EventFormat& type);
+
 // Prints "name=value" for every field: for events without a print fmt.
 void default_steps(EventFormat& type);
 

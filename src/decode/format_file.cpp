@@ -33,9 +33,10 @@ u32 element_size(std::string_view type, u32 word_size) {
   if (has(type, "*")) return word_size;
   if (has(type, "struct ") || has(type, "union ")) return 1;
   const std::string_view last = type.substr(type.find_last_of(' ') + 1);
-  if ((last == "long" && !has(type, "long long")) || last == "size_t") return word_size;
+  if (last == "size_t" || last == "ssize_t") return word_size;
   if (const CType* const named = named_type(last); named != nullptr) return named->size();
-  if (has(type, "64") || has(type, "long") || has(type, "double")) return 8;
+  if (has(type, "64") || has(type, "long long") || has(type, "double")) return 8;
+  if (has(type, "long")) return word_size;
   if (has(type, "32") || has(type, "int") || has(type, "float") || has(type, "unsigned"))
     return has(type, "char") ? 1 : has(type, "short") ? 2 : 4;
   return has(type, "16") || has(type, "short") ? 2 : 1;
@@ -116,8 +117,8 @@ void fill(const Declaration& declared, u32 offset, u32 size, bool is_signed, u32
   if (dynamic && type.ends_with("[]")) type = trimmed(type.substr(0, type.size() - 2));
   if (array) {
     const u64 each = !dynamic && declared.elements != 0 && size % declared.elements == 0 ? size / declared.elements : 0;
-    const bool plain = each == 1 || each == 2 || each == 4 || each == 8;
-    to.element = plain ? static_cast<u32>(each) : each == 0 ? element_size(type, word_size) : 1;
+    const bool of_a_number = each == 1 || each == 2 || each == 4 || each == 8;
+    to.element = of_a_number ? static_cast<u32>(each) : each == 0 ? element_size(type, word_size) : 1;
     if (!dynamic && declared.dimensions == 2) to.row = declared.row;
     if (is_char(type))
       to.kind = dynamic ? FieldKind::loc_text : FieldKind::text, to.element = 1;

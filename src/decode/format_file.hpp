@@ -10,7 +10,6 @@ struct FormatFile {
   bool has_tid = false;
   std::string wrong;  // empty: it was understood
 };
-// word_size: bytes of a `long` in the kernel that wrote it.
-FormatFile read_format_file(std::string_view text, u32 word_size = 8);
+FormatFile read_format_file(std::string_view text, u32 word_size = 8);  // of the machine that wrote the events
 
 }  // namespace ringside

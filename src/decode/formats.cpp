@@ -15,7 +15,7 @@ std::mutex parsing;
 
 // trace_printk's events hold a format by its address, and its arguments in binary: `buf` becomes their text. A text without
 // conversions comes alone.
-void find_message(const std::string& full, const World& world, EventFormat& to, const FormatContext& context) {
+void find_message(const std::string& full, EventFormat& to, const FormatContext& context) {
   if (full == "ftrace:bputs") {
     for (Field& field : to.fields) {
       if (field.name != "str" || field.kind != FieldKind::integer || field.size != 8) continue;
@@ -25,7 +25,6 @@ void find_message(const std::string& full, const World& world, EventFormat& to, 
     }
     return;
   }
-  if (world.big_endian) return;  // only the text tells where its arguments begin: they were not turned
   const Field* const text = to.field("fmt");
   for (Field& field : to.fields) {
     const bool rest = field.name == "buf" && field.kind == FieldKind::array && field.size == 0;
@@ -47,17 +46,19 @@ std::string place_in(std::string_view text, size_t at) {
 // Returns what could not be understood; empty: nothing.
 std::string read_format(const std::string& full, const std::string& text, const World& world, const FormatContext& context,
                         EventFormat& to) {
-  FormatFile file = read_format_file(text, world.word_size == 4 ? 4 : 8);
+  const u32 word_size = world.word_size == 4 ? 4 : 8;
+  FormatFile file = read_format_file(text, word_size);
   if (!file.wrong.empty())
     return "the format of " + full + " cannot be understood: " + file.wrong + "; its fields appear as hex";
   to.parsed = true;
   to.has_tid = file.has_tid;
   to.fields = std::move(file.fields);
-  find_message(full, world, to, context);
+  // Arguments of trace_printk are of its machine, and nobody turns them.
+  if (word_size == 8 && !world.big_endian) find_message(full, to, context);
   for (const Field& field : to.fields)
     if (field.is_stack && to.stack == nullptr) to.stack = &field;
   if (file.print_fmt.empty()) return default_steps(to), std::string();
-  PrintTree tree = parse_print_fmt(file.print_fmt, {to.fields, file.common, context.ticks_per_second});
+  PrintTree tree = parse_print_fmt(file.print_fmt, {to.fields, file.common, context.ticks_per_second, word_size});
   if (tree.wrong.empty() && compile_steps(tree, to)) return {};
   if (tree.wrong.empty()) tree.wrong = "its values are too many";
   default_steps(to);

@@ -85,6 +85,7 @@ struct PrintTree {
 struct PrintScope {
   const std::vector<Field>&fields, &common;
   u32 ticks_per_second = 0;  // of the kernel's HZ; 0: unknown
+  u32 word_size = 8;         // of its machine: a long's, in bytes
 };
 PrintTree parse_print_fmt(std::string_view text, const PrintScope& scope);
 

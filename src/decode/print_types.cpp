@@ -89,7 +89,7 @@ CType PrintParser::specifiers() {
   }
   if (!any) wrong("the name of a type is missing");
   if (is_short) type = CType::integer(16, true);
-  if (longs != 0 && type.kind == CType::Kind::integer) type = CType::integer(64, true);
+  if (longs != 0 && type.kind == CType::Kind::integer) type = CType::integer(longs == 1 ? 8 * scope_.word_size : 64, true);
   if (has_sign && type.kind == CType::Kind::integer) type = CType::integer(type.bits, !is_unsigned);
   return type;
 }

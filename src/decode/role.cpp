@@ -1,5 +1,7 @@
 #include "decode/role.hpp"
 
+#include <algorithm>
+
 namespace ringside {
 namespace {
 
@@ -7,6 +9,23 @@ bool is_integer(const Field* f) { return f != nullptr && f->kind == FieldKind::i
 bool is_text(const Field* f) { return f != nullptr && (f->kind == FieldKind::text || f->kind == FieldKind::loc_text); }
 
 }  // namespace
+
+bool prints_ns(const EventType& type, std::string_view field) {
+  const EventFormat& format = type.format();
+  for (size_t i = 0; i + 1 < format.steps.size(); ++i) {
+    const PrintStep &number = format.steps[i], &behind = format.steps[i + 1];
+    if (number.kind != PrintStep::Kind::decimal || behind.kind != PrintStep::Kind::literal || !behind.text.starts_with(" [ns]"))
+      continue;
+    const auto& code = number.code;  // the field alone, or behind a cast
+    const bool plain =
+        code.empty() || (code[0].op == ValueOp::Op::field && std::all_of(code.begin() + 1, code.end(), [](const ValueOp& op) {
+                           return op.op == ValueOp::Op::cast;
+                         }));
+    const u32 at = code.empty() ? number.field : code[0].field;
+    if (plain && at < format.fields.size() && format.fields[at].name == field) return true;
+  }
+  return false;
+}
 
 bool counts_ns(std::string_view field) { return field.ends_with("_ns") || field == "ts"; }
 

@@ -24,6 +24,8 @@ struct EventRole {
 
 EventRole role_of(const EventType& type);
 
+// Whether the event's line shows this field with [ns] behind it, as sched_stat_runtime does.
+bool prints_ns(const EventType& type, std::string_view field);
 // Whether a field of this name has nanoseconds, or bytes.
 bool counts_ns(std::string_view field);
 bool counts_bytes(std::string_view field);

@@ -107,6 +107,11 @@ void append_cpu(i32 cpu, fmt::memory_buffer& out) {
 
 }  // namespace
 
+void append_json_value(Bytes payload, const Field& field, fmt::memory_buffer& buffer) {
+  Appender out(buffer);
+  append_value(payload, field, out);
+}
+
 std::string as_utf8(std::string_view bytes) {
   std::string out;
   while (!bytes.empty()) {

@@ -59,6 +59,8 @@ inline bool needs_text(i64 value, bool is_signed) {
 }
 
 void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& out);
+// A field's, as its event's line has it.
+void append_json_value(Bytes payload, const Field& field, fmt::memory_buffer& out);
 std::string as_utf8(std::string_view bytes);  // those that are no UTF-8 become U+FFFD
 void append_json_text(std::string_view text, fmt::memory_buffer& out);  // with its quotes
 

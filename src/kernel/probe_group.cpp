@@ -1,16 +1,16 @@
 #include "kernel/probe_group.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 #include <set>
 #include <sstream>
 
+#include "schema/filter_clauses.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -115,6 +115,7 @@ void ProbeGroup::remove() {
 result<ProbeGroup> ProbeGroup::define(TracefsInstance& instance, const std::vector<ProbePoint>& points,
                                       const std::string& filter) {
   const auto root = RS_TRY(tracefs_dir());
+  const auto clauses = RS_TRY(filter_clauses(filter));
   ProbeGroup group(group_of(base_of(instance.dir())));
   std::set<std::string> names;
   std::vector<std::string> of_event;  // by event: its shape
@@ -158,7 +159,8 @@ result<ProbeGroup> ProbeGroup::define(TracefsInstance& instance, const std::vect
     }
   }
   for (size_t i = 0; i < group.events_.size(); ++i) {
-    auto enabled = instance.enable(EventPattern(group.name_ + ":" + group.defined_[i].name), filter);
+    const std::string asked = filter_of(clauses, group.events_[i].system, group.events_[i].name);
+    auto enabled = instance.enable(EventPattern(group.name_ + ":" + group.defined_[i].name), asked);
     if (enabled && enabled->size() != 1)
       enabled = refuse(std::errc::no_such_file_or_directory,
                        "the kernel shows no event " + group.name_ + ":" + group.defined_[i].name);

@@ -16,6 +16,7 @@
 #include "clock/clock.hpp"
 #include "kernel/kernel_source.hpp"
 #include "kernel/probe_group.hpp"
+#include "schema/filter_clauses.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -355,12 +356,16 @@ result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& patte
     wanted.push_back(std::move(info));
   }
   if (!filter.empty()) {
+    const auto clauses = RS_TRY(filter_clauses(filter));
     for (const EventInfo& event : wanted) {
+      const std::string asked = filter_of(clauses, event.system, event.name);
+      if (asked.empty()) continue;
       const std::string full = event.system + ":" + event.name, file = "events/" + event.system + "/" + event.name + "/filter";
-      auto set = write(file.c_str(), with_quotes(filter, event.format));
+      auto set = write(file.c_str(), with_quotes(asked, event.format));
       if (!set && set.error().code == std::errc::invalid_argument)
-        return refuse(std::errc::invalid_argument, "the kernel does not take the filter \"" + filter + "\" for " +
-                                                       full + last_error() + "; ringside list " + full + " shows its fields");
+        return refuse(std::errc::invalid_argument, "the kernel does not take the filter \"" + asked + "\" for " + full +
+                                                       last_error() + "; ringside list " + full +
+                                                       " shows its fields, and 'EVENT: FILTER' filters one of several");
       if (!set) return tl::unexpected<Error>(set.error());
     }
   }
@@ -386,10 +391,13 @@ result<void> TracefsInstance::record_stacks(const std::vector<EventInfo>& events
     (void)write("options/userstacktrace", "1");  // a kernel may be built without it
     return write("options/stacktrace", "1");
   }
+  const auto clauses = RS_TRY(filter_clauses(filter));
   for (const EventInfo& event : events) {
     if (!event.enabled || event.system == "ftrace" || !chosen(event)) continue;
+    const std::string asked = filter_of(clauses, event.system, event.name);
     const std::string file = "events/" + event.system + "/" + event.name + "/trigger";
-    RS_TRY(write(file.c_str(), "stacktrace" + (filter.empty() ? "" : " if " + with_quotes(filter, event.format)), true));
+    const std::string condition = asked.empty() ? "" : " if " + with_quotes(asked, event.format);
+    RS_TRY(write(file.c_str(), "stacktrace" + condition, true));
   }
   return {};
 }

@@ -68,7 +68,8 @@ class TracefsInstance {
   const std::vector<u32>& cpus() const { return cpus_; }
 
   // Enables the pattern's events and returns them (none: no such event). With a filter in the kernel's language
-  // ("prev_pid != 0 && comm ~ \"a*\"") only events that pass it; an event that lacks a field of the filter is an error.
+  // ("prev_pid != 0 && comm ~ \"a*\"") only events that pass it; an event that lacks a field of the filter is an error. Its
+  // clauses may be of some events alone (schema/filter_clauses.hpp).
   result<std::vector<EventInfo>> enable(const EventPattern& pattern, const std::string& filter = "");
   result<void> tracing(bool on);
   // From now on, records only events of this thread and its descendants. Another call adds a thread. Safe between fork and

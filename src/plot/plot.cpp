@@ -229,6 +229,11 @@ void Plot::switch_task(const TraceRecord& record, const Event& e, Ring& ring, co
   const u32 left = prev == 0 ? none : thread(prev, name, record.time, read_text(record.payload, *e.first_text));
   if (ring.switched && left != ring.running) {  // a switch between is missing, by a filter: both have unknown ends
     if (ring.running != none) states_.forget(ring.running);
+    if (unseen_ == 0)
+      first_unseen_ = fmt::format("{}.{:09} and {}.{:09} s on CPU {}: thread {} began to run, and thread {} left",
+                                  ring.since / 1'000'000'000, ring.since % 1'000'000'000, record.time / 1'000'000'000,
+                                  record.time % 1'000'000'000, record.cpu_in(name),
+                                  ring.running == none ? 0 : threads_[ring.running].tid, prev);
     ++unseen_;
     ring.since = record.time;
   }
@@ -521,10 +526,11 @@ void Plot::finish() {
         counted(unpaired_, "begin or end of a system call or span has", "begins or ends of system calls and spans have") +
         " no other half in here, and no length");
   if (unseen_ != 0)
-    notes_.push_back(
-        fmt::format("switches between threads are missing in {}, as where the recording begins on each CPU at another moment, "
-                    "or is of some processes (-a records all): until when and since when these threads ran is not drawn",
-                    counted(unseen_, "place")));
+    notes_.push_back(fmt::format(
+        "switches between threads are missing in {}, the first between {}; until when and since when these "
+        "threads ran is not drawn. Recordings lack switches of ringside's own threads, and without -a those of other "
+        "processes",
+        counted(unseen_, "place"), first_unseen_));
   if (too_many_threads_) notes_.push_back(fmt::format("only the first {} threads have a lane of their own", most_lanes));
   if (too_many_counters_)
     notes_.push_back(fmt::format("only the first {} counters have a curve, the others are events", most_counters));

@@ -149,6 +149,7 @@ class Plot {
   std::vector<Heat> heat_maps_;
   std::vector<HeatMap*> call_heat_;  // of system calls, by name
   std::vector<std::string> notes_;
+  std::string first_unseen_;  // where the first switch is missing
   u64 events_ = 0, lost_ = 0, first_ = ~u64{0}, last_ = 0, cut_ = 0, unpaired_ = 0, backward_ = 0, shared_gaps_ = 0,
       unseen_ = 0, uncounted_stacks_ = 0;
   bool too_many_threads_ = false, too_many_counters_ = false, too_many_heat_maps_ = false, too_many_names_ = false;

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "schema/filter_clauses.hpp"
 #include "sys/thread.hpp"
 #include "sys/try.hpp"
 
@@ -78,6 +79,17 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
     feed->events_.push_back(probe.info);
   }
   feed->enabled_ = seen.size();
+  const auto clauses = RS_TRY(filter_clauses(options.filter));
+  for (const FilterClause& clause : clauses) {
+    const bool any = std::any_of(feed->events_.begin(), feed->events_.end(), [&](const EventInfo& event) {
+      const ProbeGroup::Event* const probe = feed->probe_of(event.id);
+      return event.enabled && clause.events.matches(probe != nullptr ? probe->system : event.system,
+                                                    probe != nullptr ? probe->name : event.name);
+    });
+    if (!clause.events.empty() && !any)
+      return refuse(std::errc::invalid_argument, "--filter asks " + clause.events.begin()->text() +
+                                                     ", and no recorded event of the kernel matches that: add it with -e");
+  }
   if (!options.stacks.empty()) {
     const auto chosen = [&](const EventInfo& event) {
       const ProbeGroup::Event* const probe = feed->probe_of(event.id);

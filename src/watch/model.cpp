@@ -73,7 +73,7 @@ void WatchPicture::sort(WatchSort by, bool descending) {
 result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& options, const Formats& formats,
                                     const Tasks& tasks) {
   WatchModel model(query, options, formats);
-  if (!query.filter.empty()) {
+  if (!query.filter.empty() && !query.latency) {
     auto filter = RS_TRY(Filter::compile(query.filter, formats, tasks));
     model.filter_ = std::move(filter);
   }
@@ -81,6 +81,9 @@ result<WatchModel> WatchModel::make(const WatchQuery& query, const Options& opti
     Pairs::Options pairs = *query.latency;
     pairs.slowest = pairs.context = 0;
     pairs.by.clear();
+    // Both: what the command line asks, and F4.
+    if (!query.filter.empty())
+      pairs.filter = pairs.filter.empty() ? query.filter : "(" + pairs.filter + ") && (" + query.filter + ")";
     auto made = RS_TRY(Pairs::make(pairs, formats, tasks));
     model.pairs_.emplace(std::move(made));
   }

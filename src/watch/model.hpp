@@ -35,8 +35,8 @@ struct WatchOnly {
 };
 
 struct WatchQuery {
-  std::string by = "event";  // a column, or two with a comma
-  std::string filter{}, value{};
+  std::string by = "event";       // a column, or two with a comma
+  std::string filter{}, value{};  // filter: of events; with latency, of pairs
   std::vector<WatchOnly> only{};
   bool fields = false;                      // instead of `by`: a row for each field of the event that `only` names
   std::optional<Pairs::Options> latency{};  // only events that end a pair count, and the pair's duration is the value
@@ -106,6 +106,7 @@ class WatchModel {
   // Fields to choose a column or a value from: those of the event that `id` is or belongs to, else of all events.
   std::vector<std::string> fields(const std::string& id, bool numbers) const;
   const WatchQuery& query() const { return query_; }
+  const std::optional<Pairs>& pairs() const { return pairs_; }
   std::vector<Column> keys() const { return groups_ ? groups_->columns() : std::vector<Column>(); }
   u64 events() const { return all_.count; }
   u64 lost() const { return lost_; }

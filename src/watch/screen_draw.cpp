@@ -162,7 +162,7 @@ std::vector<Line> WatchScreen::rings(size_t width, size_t height) const {
   const auto& all = view_.status.rings;
   std::vector<Line> out;
   if (all.empty() || height == 0) return out;
-  constexpr size_t cell = 26, name = 10, length = 8;
+  constexpr size_t cell = 31, name = 10, length = 8;
   const size_t in_line = std::max<size_t>(width / cell, 1);
   const size_t lines = std::min((all.size() + in_line - 1) / in_line, height);
   for (size_t l = 0; l < lines; ++l) {
@@ -174,7 +174,7 @@ std::vector<Line> WatchScreen::rings(size_t width, size_t height) const {
       }
       line.push_back({" " + fitted(all[i].name, name, glyphs_) + " "});
       line.push_back({bar(all[i].fill, length, glyphs_), all[i].fill > .9 ? Style::warn : Style::good});
-      line.push_back({fmt::format("{:4.0f} %", all[i].fill * 100)});
+      line.push_back({fmt::format("{:4.0f} % full", all[i].fill * 100)});
     }
     out.push_back(std::move(line));
   }

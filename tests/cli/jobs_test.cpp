@@ -136,7 +136,7 @@ TEST_F(Jobs, Latencies) {
         "latency wakeup --sure --slowest 0 --heat", "latency app:begin app:end --key request --by pid",
         "latency app:begin app:end --key request --keys 30", "latency app:begin app:end --key request --first --context 2",
         "latency app:begin app:end --key pid,request --json", "latency 'app:begin if pid > 9' app:end --key request --by none",
-        "latency sched:sched_switch sched:sched_switch --key prev_pid=next_pid -f 'pid != 3' --slowest 20",
+        "latency sched:sched_switch sched:sched_switch --key prev_pid=next_pid -f 'start/pid != 3' --slowest 20",
         "latency sched:sched_waking sched:sched_switch --key comm=next_comm --by comm"})
     for (const char* where : {" r", " plain"}) expect_the_same(command + where);
   for (const char* command :

@@ -265,6 +265,18 @@ TEST_F(KernelCli, FilterGoesToTheKernel) {
   const auto all = events();
   EXPECT_EQ(all.size(), 5u);
   for (const json& e : all) EXPECT_EQ(e.at("fields").at("count"), 7u);
+  // Of one event among several: the others pass.
+  const Outcome one = ringside(
+      "record -o one -e syscalls:sys_enter_read,syscalls:sys_enter_write -f 'sys_enter_read: count == 7' -- "
+      "dd if=/dev/zero of=/dev/null bs=7 count=5");
+  ASSERT_EQ(one.code, 0) << one.err;
+  const json reads = json::parse(ringside("hist syscalls:sys_enter_read/count one --json").out);
+  ASSERT_EQ(reads.at("rows").size(), 1u) << reads;
+  EXPECT_EQ(reads.at("rows")[0].at("count"), 5);
+  EXPECT_GT(json::parse(ringside("hist event one -e sys_enter_write --json").out).at("count"), 5);
+  const Outcome nobody = ringside("record -e syscalls:sys_enter_read -f 'sched_switch: prev_pid == 7' -- true");
+  EXPECT_EQ(nobody.code, 2);
+  EXPECT_NE(nobody.err.find("add it with -e"), std::string::npos) << nobody.err;
   const Outcome wrong = ringside("record -e syscalls:sys_enter_read -f 'nothing == 7' -- true");
   EXPECT_EQ(wrong.code, 2);
   EXPECT_NE(wrong.err.find("nothing"), std::string::npos) << wrong.err;

@@ -57,7 +57,7 @@ TEST_F(LatencyCli, NumbersOfAKnownRecording) {
   const Outcome o = ringside("latency app:begin app:end ringside.data --key request --by kind --heat --json");
   ASSERT_EQ(o.code, 0) << o.err;
   const json j = json::parse(o.out);
-  EXPECT_EQ(j.at("exact"), true);
+  EXPECT_EQ(j.at("exact"), false);  // a start repeats
   EXPECT_EQ(j.at("starts"), 4);
   EXPECT_EQ(j.at("ends"), 3);
   EXPECT_EQ(j.at("pairs"), 2);
@@ -99,7 +99,8 @@ TEST_F(LatencyCli, TheTableAndThePictures) {
   for (const char* part :
        {"app:begin  ->  app:end  (request)", "start/kind", "put", "p99.9", "1 ms", "###", "a column is", "request=2",
         "front-71", "back-72", "and what led to it", "starts 4 = pairs 2 + repeated 1 + evicted 0 + negative 0 + still open 1",
-        "ends 3 = pairs 2 + negative 0 + without a start 1", "exact"})
+        "ends 3 = pairs 2 + negative 0 + without a start 1", "1 start has no end here", "1 end has no start here",
+        "1 start repeats within the key", "nothing was lost\n"})
     EXPECT_NE(o.out.find(part), std::string::npos) << part << "\n" << o.out;
   EXPECT_NE(ringside("latency app:begin app:end ringside.data --key request").out.find("█"), std::string::npos);
   EXPECT_EQ(run("LC_ALL=C " RINGSIDE_BUILD_DIR "/ringside latency app:begin app:end ringside.data --key request").out.find("█"),
@@ -149,6 +150,33 @@ TEST_F(LatencyCli, MistakesAreExplained) {
   says("app:begin app:end ringside.data --key a,b,c,d", 2, "3");
   says("app:begin app:end ringside.data --key =", 2, "FIELD");
   says("wakeup ringside.data", 2, "sched:sched_waking");
+}
+
+// What an event prints with [ns] behind it is a time, and bars show what the rows are sorted by.
+TEST_F(LatencyCli, TimesPrintAsTimesAndBarsAreSums) {
+  auto w = must(RecordingWriter::create(dir + "/ringside.data", calibrate(ClockKind::mono)));
+  const std::string fields =
+      "\tfield:char comm[8];\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 runtime;\toffset:16;\tsize:8;\tsigned:0;\n";
+  w.meta().events.push_back({1, "sched", "sched_stat_runtime",
+                             test::format(1, "sched_stat_runtime", fields,
+                                          R"("comm=%s runtime=%Lu [ns]", REC->comm, (unsigned long long)REC->runtime)"),
+                             true, false});
+  SubBuffer all(1000, 4096);
+  all.event(1000, Payload(1, 7).text({"often\0\0\0", 8}).put(u64{1'000'000}));
+  all.event(1001, Payload(1, 7).text({"often\0\0\0", 8}).put(u64{1'000'000}));
+  all.event(1002, Payload(1, 7).text({"long\0\0\0\0", 8}).put(u64{842'000'000}));
+  must(w.add_ring({0, 7, 7, "t", "p", false, ""}, 4096));
+  must(w.append(0, all.view()));
+  must(w.finish(1));
+  const std::string out = ringside("hist sched_stat_runtime/comm -v runtime --ascii").out;
+  EXPECT_NE(out.find("842 ms"), std::string::npos) << out;
+  const auto bar_of = [&](const char* row) {
+    const size_t at = out.find(row), end = out.find('\n', at);
+    return std::count(out.begin() + static_cast<std::ptrdiff_t>(at), out.begin() + static_cast<std::ptrdiff_t>(end), '#');
+  };
+  EXPECT_EQ(bar_of("long"), 20) << out;
+  EXPECT_LE(bar_of("often"), 1) << out;
+  EXPECT_EQ(ringside("hist sched_stat_runtime/runtime.msecs").code, 0);
 }
 
 struct KernelLatency : LatencyCli {

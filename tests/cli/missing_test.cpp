@@ -222,7 +222,7 @@ TEST_F(MissingCli, RefusedEventsAreInEachFormat) {
     return all.substr(std::min(all.size(), whole.size()));
   };
   EXPECT_EQ(more("json"), R"({"ts":4909,"cpu":null,"ring":null,"lost":77,"refused":77,"unrecorded":0,"doubts":[]})" "\n");
-  EXPECT_EQ(more("csv"), "4909,,,,,,,77,\r\n");
+  EXPECT_EQ(more("csv"), "4909,,,,,,,,77,,,\r\n");
   u64 told = 0;
   const test::PerfettoFile file(test::slurp(dir + "/r.pftrace"));
   for (const test::PerfettoTrackEvent& e : file.track_events)

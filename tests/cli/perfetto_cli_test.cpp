@@ -161,32 +161,39 @@ TEST_F(ExportTo, JsonAndCsvHaveEveryEvent) {
   }
   EXPECT_FALSE(quoted);
   table.pop_back();
-  EXPECT_EQ(table.at(0), (std::vector<std::string>{"ts_ns", "cpu", "ring", "pid", "tid", "task", "event", "lost", "fields"}));
+  const std::vector<std::string> head = table.at(0),
+                                 fixed{"ts_ns", "buffer", "cpu", "ring", "pid", "tid", "task", "event", "lost"};
+  ASSERT_GT(head.size(), fixed.size() + 5);
+  EXPECT_TRUE(std::equal(fixed.begin(), fixed.end(), head.begin()));
+  EXPECT_EQ(head.back(), "more");
   const auto lines = report("data");
-  std::istringstream text(ringside("report data").out);
   ASSERT_EQ(table.size(), lines.size() + 1);
   u64 lost = 0, arrays = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     const auto& line = lines[i];
     const std::vector<std::string>& cells = table[i + 1];
-    std::string shown;
-    std::getline(text, shown);
-    ASSERT_EQ(cells.size(), 9u) << "row " << i;
-    const auto cell = [&](const char* key) {
-      return !line.contains(key) || line[key].is_null() ? ""
-             : line[key].is_string()                    ? line[key].get<std::string>()
-                                                        : line[key].dump();
+    ASSERT_EQ(cells.size(), head.size()) << "row " << i;
+    const auto text_of = [](const nlohmann::json& value) {
+      return value.is_null() ? "" : value.is_string() ? value.get<std::string>() : value.dump();
     };
+    const auto cell = [&](const char* key) { return line.contains(key) ? text_of(line[key]) : ""; };
     EXPECT_EQ(cells[0], cell("ts"));
-    EXPECT_EQ(cells[6], cell("event"));
-    EXPECT_EQ(cells[7], cell("lost"));
+    EXPECT_EQ(cells[7], cell("event"));
+    EXPECT_EQ(cells[8], cell("lost"));
+    EXPECT_EQ(cells.back(), "");
     lost += line.contains("lost");
     if (line.contains("lost")) continue;
-    for (const auto& [place, key] : {std::pair(1, "cpu"), {2, "ring"}, {3, "pid"}, {4, "tid"}, {5, "task"}})
+    for (const auto& [place, key] : {std::pair(2, "cpu"), {3, "ring"}, {4, "pid"}, {5, "tid"}, {6, "task"}})
       EXPECT_EQ(cells[place], cell(key)) << key << ", row " << i;
-    EXPECT_EQ(": " + cells[8], shown.substr(shown.size() - std::min(shown.size(), cells[8].size() + 2)))
-        << "as `report` shows them, row " << i;
-    arrays += cells[6] == "app:arrays";
+    for (size_t column = fixed.size(); column + 1 < head.size(); ++column) {
+      const std::string name = head[column].starts_with("fields.") ? head[column].substr(7) : head[column];
+      const auto& fields = line["fields"];
+      if (fields.contains(name) && (fields[name].is_number_float() || fields[name].is_null()))
+        EXPECT_EQ(nlohmann::json::parse(cells[column], nullptr, false), fields[name]) << name << ", row " << i;
+      else
+        EXPECT_EQ(cells[column], fields.contains(name) ? text_of(fields[name]) : "") << name << ", row " << i;
+    }
+    arrays += cells[7] == "app:arrays";
   }
   EXPECT_GT(lost, 0u);
   EXPECT_GT(arrays, 0u);
@@ -487,11 +494,28 @@ TEST_F(ExportTo, CsvIsUtf8AndHasItsHeader) {
   s.event(1000, test::Payload(1, 100).text({"a\xff\xc3\xa4\"b\xe2\0", 8}));
   must(w.append(0, s.view()));
   must(w.finish(1));
-  const std::string header = "ts_ns,cpu,ring,pid,tid,task,event,lost,fields\r\n";
+  const std::string header = "ts_ns,buffer,cpu,ring,pid,tid,task,event,lost,name,more\r\n";
   ASSERT_EQ(ringside("export data -o out.csv").code, 0);
-  EXPECT_EQ(test::slurp(dir + "/out.csv"), header + "1000,,0,100,100,t,app:texts,,\"name=a\ufffd\u00e4\"\"b\ufffd\"\r\n");
+  EXPECT_EQ(test::slurp(dir + "/out.csv"), header + "1000,,,0,100,100,t,app:texts,,\"a\ufffd\u00e4\"\"b\ufffd\",\r\n");
   ASSERT_EQ(ringside("export data -F 'common_pid == 5' -o none.csv").code, 0);
   EXPECT_EQ(test::slurp(dir + "/none.csv"), header);
+}
+
+// Of several inputs each row has its WHERE, and a field with the name of a column keeps a column of its own.
+TEST_F(ExportTo, CsvTellsWhichInputARowIsOf) {
+  for (const auto& [name, pid] : {std::pair{"a", 7}, {"b", 8}}) {
+    auto w = must(RecordingWriter::create(dir + "/" + name, ClockInfo{}));
+    const std::string field = "\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;\n";
+    w.meta().events.push_back({1, "app", "mark", test::format(1, "mark", field, R"("pid=%d", REC->pid)"), true});
+    must(w.add_ring({0, 100, 100, "t", "p"}, 4096));
+    const u64 time = 1000 + static_cast<u64>(pid);
+    must(w.append(0, test::SubBuffer(time).event(time, test::Payload(1, 100).put(i32{pid})).view()));
+    must(w.finish(1));
+  }
+  ASSERT_EQ(ringside("export a b -o both.csv").code, 0);
+  EXPECT_EQ(test::slurp(dir + "/both.csv"),
+            "ts_ns,buffer,cpu,ring,pid,tid,task,event,lost,fields.pid,more\r\n"
+            "1007,a,,0,100,100,t,app:mark,,7,\r\n1008,b,,0,100,100,t,app:mark,,8,\r\n");
 }
 
 TEST_F(ExportTo, AFormatIsChosenByNameOrByOption) {

@@ -1,11 +1,12 @@
-// Pairs of random traces, with double starts, losses, late events and small tables, agree with a walk over a plain list. Heat
-// maps of random values do not depend on their order.
+// Pairs of random traces, with double starts, nested calls, conditions, losses, late events and small tables, agree with a walk
+// over a plain list. Heat maps of random values do not depend on their order.
 #include "analysis/pairs.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <list>
 #include <map>
 #include <random>
@@ -35,16 +36,18 @@ struct World {
   Formats formats;
   Tasks tasks;
   std::vector<RingName> rings;
-  World() {
+  // calls: begin and end are entry and return of a function.
+  explicit World(bool calls) {
+    const std::string begin = calls ? "work" : "begin", end = calls ? "work__return" : "end";
     const std::string number = "\tfield:u32 number;\toffset:8;\tsize:4;\tsigned:0;\n",
                       text = "\tfield:char text[4];\toffset:12;\tsize:4;\tsigned:0;\n";
-    formats.add(begin_id, "app", "begin", format(begin_id, "begin", number + text, R"("a=%u", REC->number)"));
-    formats.add(end_id, "app", "end", format(end_id, "end", number + text, R"("a=%u", REC->number)"));
+    formats.add(begin_id, "app", begin, format(begin_id, begin, number + text, R"("a=%u", REC->number)"));
+    formats.add(end_id, "app", end, format(end_id, end, number + text, R"("a=%u", REC->number)"));
     formats.add(both_id, "app", "both", format(both_id, "both", number + text, R"("a=%u", REC->number)"));
     formats.add(other_id, "app", "other", format(other_id, "other", "", R"("")"));
     for (u32 i = 0; i < 3; ++i) rings.push_back({i, 0, 0, "", "", i == 2, ""});
-    formats.add(kernel_ids + end_id, "app", "end", format(end_id, "end", number + text, R"("a=%u", REC->number)"));
-    formats.add(kernel_ids + begin_id, "app", "begin", format(begin_id, "begin", number + text, R"("a=%u", REC->number)"));
+    formats.add(kernel_ids + end_id, "app", end, format(end_id, end, number + text, R"("a=%u", REC->number)"));
+    formats.add(kernel_ids + begin_id, "app", begin, format(begin_id, begin, number + text, R"("a=%u", REC->number)"));
     formats.add(kernel_ids + both_id, "app", "both", format(both_id, "both", number + text, R"("a=%u", REC->number)"));
     formats.add(kernel_ids + other_id, "app", "other", format(other_id, "other", "", R"("")"));
   }
@@ -81,9 +84,46 @@ std::vector<Event> random_trace(Random& random, size_t events, u32 keys) {
 struct Plan {
   bool by_number = false, by_text = false, by_tid = false, by_cpu = false;  // the key
   bool condition = false;                                                   // starts of even numbers only
+  bool calls = false;
+  std::function<bool(const Event& start, const Event& end, u64 latency)> wanted;  // what options.filter says
   std::string by;
   Pairs::Options options;
 };
+
+const World& world_of(const Plan& plan) {
+  static const World worlds[] = {World(false), World(true)};
+  return worlds[plan.calls];
+}
+
+// A condition on pairs of a few comparisons, and the same by hand.
+void choose_pairs(Random& random, Plan& plan) {
+  using Wanted = decltype(plan.wanted);
+  const auto comparison = [&]() -> std::pair<std::string, Wanted> {
+    const u32 n = static_cast<u32>(random() % 6);
+    switch (random() % 6) {
+      case 0:
+        return {"start/number > " + std::to_string(n), [=](const Event& s, const Event&, u64) { return s.number > n; }};
+      case 1:
+        return {"end/number & 1", [](const Event&, const Event& e, u64) { return e.number % 2 == 1; }};
+      case 2:
+        return {"end/text == \"bc\"", [](const Event&, const Event& e, u64) { return e.text == "bc"; }};
+      case 3:
+        return {"start/text != a", [](const Event& s, const Event&, u64) { return s.text != "a"; }};
+      case 4:
+        return {"latency >= " + std::to_string(n * 100) + "us",
+                [=](const Event&, const Event&, u64 ns) { return ns >= n * 100'000; }};
+      default:
+        return {"end/common_pid == 1", [](const Event&, const Event& e, u64) { return e.tid == 1; }};
+    }
+  };
+  const auto [a, is_a] = comparison();
+  const auto [b, is_b] = comparison();
+  const auto [c, is_c] = comparison();
+  plan.options.filter = "(" + a + " || !(" + b + ")) && !" + c;
+  plan.wanted = [is_a = is_a, is_b = is_b, is_c = is_c](const Event& s, const Event& e, u64 ns) {
+    return (is_a(s, e, ns) || !is_b(s, e, ns)) && !is_c(s, e, ns);
+  };
+}
 
 Plan random_plan(Random& random) {
   Plan plan;
@@ -99,6 +139,12 @@ Plan random_plan(Random& random) {
       plan.by_text = plan.by_number = plan.by_tid = true;
       o.keys = {{"text", "text"}, {"common_pid", "common_pid"}, {"number", "number"}};
   }
+  plan.calls = plan.by_tid && random() % 2 == 0;
+  if (plan.calls) {
+    o.start = "app:work";
+    o.end = random() % 2 == 0 ? "work__return" : "app:work__*";
+  }
+  if (random() % 2 == 0) choose_pairs(random, plan);
   if (random() % 3 == 0) {
     plan.condition = true;
     o.start += " if !(number & 1)";
@@ -118,7 +164,7 @@ struct Reference {
     std::string key;
     size_t at = 0;
   };
-  u64 starts = 0, ends = 0, pairs = 0, doubtful = 0, repeated = 0, evicted = 0, negative = 0, unmatched = 0;
+  u64 starts = 0, ends = 0, pairs = 0, left_out = 0, doubtful = 0, repeated = 0, evicted = 0, negative = 0, unmatched = 0;
   std::vector<u64> latencies;
   std::map<std::string, std::vector<u64>> groups;
   std::vector<std::pair<size_t, size_t>> matched;  // start and end of each latency
@@ -140,19 +186,26 @@ struct Reference {
   }
 
   void run(const Plan& plan, const std::vector<Event>& trace) {
-    const auto is = [](const std::string& events, const std::string& name) { return events.find(name) != std::string::npos; };
+    const auto is = [&](const std::string& events, const std::string& name) {
+      if (plan.calls) return name == (&events == &plan.options.end ? "end" : "begin");
+      return events.find(name) != std::string::npos || (events == "app:en*" && name == "end");
+    };
     for (size_t i = 0; i < trace.size(); ++i) {
       const Event& e = trace[i];
       if (e.lost != 0) continue;
-      if (is(plan.options.end, e.name) || (plan.options.end == "app:en*" && e.name == "end")) {
+      if (is(plan.options.end, e.name)) {
         ++ends;
-        const auto it = std::find_if(waiting.begin(), waiting.end(), [&](const Start& s) { return s.key == key(plan, e); });
+        const auto newest =
+            std::find_if(waiting.rbegin(), waiting.rend(), [&](const Start& s) { return s.key == key(plan, e); });
+        const auto it = newest == waiting.rend() ? waiting.end() : std::prev(newest.base());
         if (it == waiting.end()) {
           ++unmatched;
         } else {
           const Event& s = trace[it->at];
           if (e.time < s.time) {
             ++negative;
+          } else if (plan.wanted && !plan.wanted(s, e, e.time - s.time)) {
+            ++left_out;
           } else {
             ++pairs;
             // In a ring that only one thread writes, and with the CPU in the key, only the ring's own losses matter.
@@ -173,7 +226,7 @@ struct Reference {
       if (is(plan.options.start, e.name) && (!plan.condition || e.number % 2 == 0)) {
         ++starts;
         const auto it = std::find_if(waiting.begin(), waiting.end(), [&](const Start& s) { return s.key == key(plan, e); });
-        if (it != waiting.end()) {
+        if (it != waiting.end() && !plan.calls) {
           ++repeated;
           if (plan.options.first) continue;
           waiting.erase(it);
@@ -216,8 +269,8 @@ TraceRecord record_of(const World& world, const Event& e) {
 
 RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
   Random random(*rc::gen::arbitrary<u64>());
-  static const World world;
   const Plan plan = random_plan(random);
+  const World& world = world_of(plan);
   const auto trace = random_trace(random, 1 + random() % 120, 1 + static_cast<u32>(random() % 6));
   auto made = Pairs::make(plan.options, world.formats, world.tasks);
   RC_ASSERT(made.has_value());
@@ -239,6 +292,8 @@ RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
   RC_ASSERT(c.starts == reference.starts);
   RC_ASSERT(c.ends == reference.ends);
   RC_ASSERT(c.pairs == reference.pairs);
+  RC_ASSERT(pairs.nests() == plan.calls);
+  RC_ASSERT(c.left_out == reference.left_out);
   RC_ASSERT(c.doubtful == reference.doubtful);
   RC_ASSERT(c.repeated == reference.repeated);
   RC_ASSERT(c.evicted == reference.evicted);
@@ -247,8 +302,8 @@ RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
   RC_ASSERT(c.waiting == reference.waiting.size());
   RC_ASSERT(c.lost == lost);
   RC_ASSERT(c.without_key == 0u);
-  RC_ASSERT(c.starts == c.pairs + c.repeated + c.evicted + c.negative + c.waiting);
-  RC_ASSERT(c.ends == c.pairs + c.negative + c.unmatched);
+  RC_ASSERT(c.starts == c.pairs + c.left_out + c.repeated + c.evicted + c.negative + c.waiting);
+  RC_ASSERT(c.ends == c.pairs + c.left_out + c.negative + c.unmatched);
   check_quantiles(pairs.all(), reference.latencies);
 
   size_t groups = 0;
@@ -291,8 +346,8 @@ RC_GTEST_PROP(PairsProperty, AgreeWithAWalkOverAList, ()) {
 std::string said(const Pairs& pairs, std::vector<std::pair<u64, u64>> found) {
   std::ostringstream out;
   const Pairs::Counts c = pairs.counts();
-  for (const u64 n : {c.starts, c.ends, c.pairs, c.doubtful, c.repeated, c.evicted, c.negative, c.unmatched, c.waiting,
-                      c.without_key, c.losses, c.lost, pairs.without_group()})
+  for (const u64 n : {c.starts, c.ends, c.pairs, c.left_out, c.doubtful, c.repeated, c.evicted, c.negative, c.unmatched,
+                      c.waiting, c.without_key, c.losses, c.lost, pairs.without_group()})
     out << n << " ";
   const auto add = [&](const Histogram& h) {
     out << h.count() << " " << h.sum() << " " << h.min() << " " << h.max();
@@ -321,8 +376,8 @@ std::string said(const Pairs& pairs, std::vector<std::pair<u64, u64>> found) {
 
 RC_GTEST_PROP(PairsProperty, PartsMakeTheWhole, ()) {
   Random random(*rc::gen::arbitrary<u64>());
-  static const World world;
   Plan plan = random_plan(random);
+  const World& world = world_of(plan);
   plan.options.context = 0;
   plan.options.first = false;
   const auto trace = random_trace(random, 1 + random() % 200, 1 + static_cast<u32>(random() % (random() % 10 == 0 ? 3000 : 8)));

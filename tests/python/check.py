@@ -147,6 +147,12 @@ def answers():
     theirs = command("latency", "sched:sched_switch", "sched:sched_switch", "work", "--key", "next_pid=prev_pid")
     expect(latency.counts["pairs"], theirs["pairs"])
     expect(int(latency["ns"].max()), theirs["all"]["max"])
+    condition = "latency > 1us && start/next_pid != 0 && !(end/prev_comm == sh)"
+    some = trace.latency("sched:sched_switch", "sched:sched_switch", [("next_pid", "prev_pid")], filter=condition)
+    fewer = command("latency", "sched:sched_switch", "sched:sched_switch", "work", "--key", "next_pid=prev_pid", "-f", condition)
+    expect((len(some), int(some["ns"].sum()), some.counts["left_out"]), (fewer["pairs"], fewer["all"]["sum"], fewer["left_out"]))
+    heat = trace.heat(start="sched:sched_switch", end="sched:sched_switch", keys=[("next_pid", "prev_pid")], filter=condition)
+    expect(int(heat.count.sum()), fewer["pairs"])
     heat = trace.heat(start="sched:sched_switch", end="sched:sched_switch", keys=[("next_pid", "prev_pid")])
     expect(int(heat.count.sum()), theirs["pairs"])
     sizes = trace.columns("libc:malloc", ["size"], losses=True)

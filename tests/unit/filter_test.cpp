@@ -90,6 +90,25 @@ TEST_F(Filters, AnEventInFrontOfAName) {
   EXPECT_TRUE(Filter::events_in("size > 1 &&").empty());
 }
 
+// A clause is asked of its events alone; others pass it.
+TEST_F(Filters, EventsInFrontOfAClause) {
+  for (const char* yes :
+       {"malloc: size == 32", "libc:*: size == 32 || size == 33", "wake: prio == 1", "wake: prio == 1; size == 32",
+        "malloc: size > 31; malloc: size < 33", "wake,malloc: tid == 711", "malloc: size == 32;"})
+    EXPECT_TRUE(allocated(yes)) << yes;
+  for (const char* no : {"malloc: size == 33", "malloc: size > 31; malloc: size < 32", "wake: prio == 1; size == 33"})
+    EXPECT_FALSE(allocated(no)) << no;
+  EXPECT_FALSE(woken("wake: prio == 1"));
+  EXPECT_TRUE(woken("malloc: size == 33; wake: comm == \"make\""));
+  EXPECT_FALSE(woken("comm == \"a;b\""));
+  for (const auto& [text, why] : {std::pair{"wke: prio == 1", "did you mean sched:wake"},
+                                  {"wake: ", "the text ends"},
+                                  {"wake: prio == 1; ", "the text ends"},
+                                  {"wake:prio == 1", "a space behind"},
+                                  {"wake: (prio == 1; size == 2)", "this ( has no )"}})
+    EXPECT_NE(error(text).find(why), std::string::npos) << text << "\n" << error(text);
+}
+
 TEST_F(Filters, NumbersOfEachKind) {
   for (const char* yes :
        {"size == 32", "size==0x20", "size == 040", "size != 33", "size < 33", "size <= 32", "size > 31", "size >= 32",

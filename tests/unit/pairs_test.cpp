@@ -228,7 +228,7 @@ TEST(AgedTable, AFullTableEvictsTheOldest) {
   EXPECT_EQ(table.evicted(), 1u);
   EXPECT_EQ(find(2), table.none);
   std::vector<int> order;
-  table.each([&](const auto&, int value) { order.push_back(value); });
+  table.each([&](u32 place) { order.push_back(table[place]); });
   EXPECT_EQ(order, (std::vector<int>{3, 1, 4}));
   for (u64 key = 10; key < 1000; ++key) {
     const u32 at = put(key);
@@ -236,6 +236,26 @@ TEST(AgedTable, AFullTableEvictsTheOldest) {
     if (key % 2 == 0) table.erase(at);
   }
   EXPECT_LE(table.size(), 3u);
+}
+
+// A key that is there several times is a stack; a hostile one, deeper than the table, gives up its outermost entries.
+TEST(AgedTable, AKeyMayBeAStack) {
+  constexpr u64 most = 20'000;
+  AgedTable<u64> table(most);
+  const AgedTable<u64>::Key deep{7, 0, 0}, other{8, 0, 0};
+  const auto push = [&](const AgedTable<u64>::Key& key, u64 value) { table[table.insert(key, table.hash(key))] = value; };
+  push(other, 0);
+  for (u64 n = 1; n <= 50 * most; ++n) push(deep, n);
+  EXPECT_EQ(table.size(), most);
+  EXPECT_EQ(table.evicted(), 49 * most + 1);
+  EXPECT_EQ(table.find(other, table.hash(other)), table.none);
+  for (u64 n = 50 * most; n > 49 * most; --n) {
+    const u32 at = table.find(deep, table.hash(deep));
+    ASSERT_EQ(table[at], n);
+    table.erase(at);
+  }
+  EXPECT_EQ(table.find(deep, table.hash(deep)), table.none);
+  EXPECT_EQ(table.size(), 0u);
 }
 
 // Against a list, the oldest in front.
@@ -266,7 +286,7 @@ TEST(AgedTable, HasTheOrderOfAList) {
       }
       if (step % 16 != 0) continue;
       std::vector<u64> order;
-      table.each([&](const auto&, u64 value) { order.push_back(value); });
+      table.each([&](u32 place) { order.push_back(table[place]); });
       ASSERT_EQ(order, list);
       ASSERT_EQ(table.size(), list.size());
     }

@@ -1,0 +1,140 @@
+#include "export/csv.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "decode/print_steps.hpp"
+#include "export/json.hpp"
+
+namespace ringside {
+namespace {
+
+constexpr std::array<std::string_view, 10> of_all{"ts_ns", "buffer", "cpu",   "ring", "pid",
+                                                  "tid",   "task",   "event", "lost", "more"};
+
+std::string column_name(const std::string& field) {
+  return (std::find(of_all.begin(), of_all.end(), field) != of_all.end() ? "fields." : "") + field;
+}
+
+// The CPU is empty where it is not known.
+void place(u64 time, i32 cpu, const RingName& ring, const std::string& buffer, fmt::memory_buffer& out) {
+  fmt::format_to(std::back_inserter(out), "{},{},", time, buffer);
+  if (cpu >= 0) fmt::format_to(std::back_inserter(out), "{}", cpu);
+  fmt::format_to(std::back_inserter(out), ",{},", ring.ring);
+}
+
+void commas(size_t count, fmt::memory_buffer& out) {
+  for (; count != 0; --count) out.push_back(',');
+}
+
+}  // namespace
+
+void CsvLines::begin(const std::function<bool(const EventType&)>& wanted, fmt::memory_buffer& out) {
+  append(out, "ts_ns,buffer,cpu,ring,pid,tid,task,event,lost,");
+  for (const auto& type : formats_.all()) {
+    if (!wanted(*type)) continue;
+    for (const Field& field : type->fields()) {
+      if (columns_.size() == most_columns) break;
+      const std::string name = column_name(field.name);
+      if (!columns_.try_emplace(name, static_cast<u32>(columns_.size())).second) continue;
+      cell(name, out);
+      out.push_back(',');
+    }
+  }
+  append(out, "more\r\n");
+}
+
+CsvLines::Event& CsvLines::of(u32 id) {
+  if (version_ != formats_.version()) events_.clear();
+  version_ = formats_.version();
+  Event& event = events_[id];
+  if (event.known) return event;
+  event.known = true;
+  event.type = formats_.find(id);
+  if (event.type == nullptr) return event;
+  const auto& fields = event.type->fields();
+  for (u32 i = 0; i < fields.size(); ++i) {
+    const auto column = columns_.find(column_name(fields[i].name));
+    if (column == columns_.end())
+      event.rest = true;
+    else
+      event.fields.emplace_back(column->second, i);
+  }
+  std::sort(event.fields.begin(), event.fields.end());
+  // Of two fields with one name the first one has the column.
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  event.fields.erase(std::unique(event.fields.begin(), event.fields.end(), same), event.fields.end());
+  return event;
+}
+
+void CsvLines::cell(std::string_view bytes, fmt::memory_buffer& out) {
+  const std::string text = as_utf8(bytes);
+  if (text.find_first_of("\",\r\n") == std::string::npos) return append(out, text);
+  out.push_back('"');
+  for (const char c : text) {
+    if (c == '"') out.push_back('"');
+    out.push_back(c);
+  }
+  out.push_back('"');
+}
+
+void CsvLines::value(Bytes payload, const Field& field, fmt::memory_buffer& out) {
+  if (field.kind == FieldKind::text || field.kind == FieldKind::loc_text) return cell(read_text(payload, field), out);
+  if (field.kind == FieldKind::integer) {
+    const i64 number = read_integer(payload, field);
+    if (const std::string* name = symbol_of(field.symbols, number)) return cell(*name, out);
+    const char c = static_cast<char>(number);
+    if (field.is_char) return cell(c == 0 ? std::string_view() : std::string_view(&c, 1), out);
+  }
+  text_.clear();
+  append_json_value(payload, field, text_);
+  cell({text_.data(), text_.size()}, out);
+}
+
+void CsvLines::print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) {
+  fmt::memory_buffer buffer;
+  cell(ring.buffer, buffer);
+  const std::string of(buffer.data(), buffer.size());
+  if (record.lost != 0) {
+    place(record.time, ring.its_cpu(), ring, of, out);
+    fmt::format_to(std::back_inserter(out), ",,,,{},", record.lost);
+    commas(columns_.size(), out);
+    return append(out, "\r\n");
+  }
+  const Event& event = this->of(record.number());
+  const Common common = read_common(record.payload);
+  const i32 tid = thread_of(event.type, common);
+  place(record.time, record.cpu_in(ring), ring, of, out);
+  fmt::format_to(std::back_inserter(out), "{},{},", tasks_.seen_process(tid, ring), tasks_.seen(tid, ring));
+  cell(tasks_.name(tid, ring), out);
+  out.push_back(',');
+  cell(event.type != nullptr ? event.type->full : fmt::format("unknown:{}", common.id), out);
+  append(out, ",,");
+  u32 at = 0;
+  for (const auto& [column, field] : event.fields) {
+    commas(column - at, out);
+    at = column;
+    value(record.payload, event.type->fields()[field], out);
+  }
+  commas(columns_.size() - at, out);
+  if (event.type == nullptr || event.rest) {
+    text_.clear();
+    if (event.type != nullptr)
+      formats_.print(*event.type, record.payload, text_);
+    else
+      append_hex(record.payload, " ", text_);
+    cell({text_.data(), text_.size()}, out);
+  }
+  append(out, "\r\n");
+}
+
+void CsvLines::print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) const {
+  fmt::format_to(std::back_inserter(out), "{},,,,,,,,{},", time, missing.refused + missing.unrecorded);
+  commas(columns_.size(), out);
+  cell(fmt::format("{}", fmt::join(missing.reasons(), "; ")), out);
+  append(out, "\r\n");
+}
+
+}  // namespace ringside
