@@ -80,8 +80,14 @@ u64 events_in(Source& source) {
 // The rings of a file whose recorder has left no counters.
 void count_rings(Stat& s, const std::vector<std::unique_ptr<Source>>& sources) {
   s.has_counters = false;
-  s.rings.clear();
-  for (const auto& source : sources) s.rings.push_back({source->name(), "recorded", {}, events_in(*source)});
+  for (const auto& source : sources) {
+    const auto is_its = [&](const Ring& ring) {
+      return ring.name.ring == source->name().ring && ring.name.kernel == source->name().kernel &&
+             ring.name.buffer == source->name().buffer;
+    };
+    const auto ring = std::find_if(s.rings.begin(), s.rings.end(), is_its);
+    if (ring != s.rings.end()) ring->events += events_in(*source);
+  }
 }
 
 result<Stat> stat_recording(const std::string& dir) {

@@ -152,6 +152,7 @@ class FormatReader {
         break;
       }
       named = named || line.starts_with("name:");
+      behind_common_ = behind_common_ || (line.empty() && !out_.common.empty());
       const bool other = line.empty() || line.starts_with("name:") || line.starts_with("ID:") || line.starts_with("format:");
       if (!other && !read_field(line)) return failed_at(number, line, "is no field");
       at = end + 1;
@@ -189,7 +190,7 @@ class FormatReader {
     out_.has_tid = out_.has_tid || (field.name == "common_pid" && offset == 4 && size == 4);
     names_ += field.name.size();
     located_ += field.kind == FieldKind::loc_text || field.kind == FieldKind::loc_array ? 1 : 0;
-    (field.name.starts_with("common_") ? out_.common : out_.fields).push_back(std::move(field));
+    (!behind_common_ && field.name.starts_with("common_") ? out_.common : out_.fields).push_back(std::move(field));
     return true;
   }
   // Whether each event would show far more than it holds: thousands of fields have the same bytes of a payload, or long names.
@@ -204,6 +205,7 @@ class FormatReader {
   u32 word_size_;
   FormatFile out_;
   u64 bytes_ = 0, names_ = 0;
+  bool behind_common_ = false;  // an empty line separates an event's own fields, which may have such names, too
   u32 located_ = 0;
 };
 

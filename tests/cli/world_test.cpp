@@ -129,8 +129,10 @@ TEST_F(World, FilesOfOtherByteOrdersAndWordSizes) {
 TEST_F(World, TimesOfATimeNamespaceAreTheKernels) {
   if (run("unshare -T --monotonic 100000 --fork true").code != 0) GTEST_SKIP() << "no time namespaces here, or not as root";
   const std::string inside = "unshare -T --monotonic 100000 --boottime 7 --fork";
-  ASSERT_EQ(ringside("record -q --clock mono --libc malloc -o in " + inside + " ls /").code, 0);
-  ASSERT_EQ(ringside("record -q --clock mono --libc malloc -o outside ls /").code, 0);
+  for (const auto& [out, where] : {std::pair{"in", inside}, {"outside", std::string()}}) {
+    const Outcome o = ringside(std::string("record -q --clock mono --libc malloc -o ") + out + " " + where + " ls /");
+    ASSERT_EQ(o.code, 0) << out << o.out << o.err;
+  }
   const auto last = [&](const std::string& of) { return events(of).back().at("ts").get<u64>(); };
   // The second one came later, and less than a day: 100,000 s are more.
   EXPECT_LT(last("in"), last("outside"));
