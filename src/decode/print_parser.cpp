@@ -53,9 +53,9 @@ std::string PrintParser::source(size_t from) const {
 
 // Kernels write the quotes within a format string as they are: it ends with one that has a comma behind it, or nothing.
 std::string PrintParser::raw_format() {
-  constexpr std::string_view blanks = " \t\r\n";
+  constexpr std::string_view between = " \t\r\n";
   for (size_t at = text_.find('"') + 1; (at = text_.find('"', at)) != text_.npos; ++at) {
-    const size_t next = text_.find_first_not_of(blanks, at + 1);
+    const size_t next = text_.find_first_not_of(between, at + 1);
     if (next != text_.npos && text_[next] != ',') continue;
     const size_t begin = text_.find('"');
     tokens_ = tokens_of(text_.substr(at + 1));

@@ -6,10 +6,10 @@
 
 namespace ringside {
 
+namespace {
+
 using Op = ValueOp::Op;
 using NodeKind = Node::Kind;
-
-namespace {
 
 bool is_comparison(Op op) { return op >= Op::both && op <= Op::greater_equal; }
 bool is_shift(Op op) { return op == Op::shift_left || op == Op::shift_right; }

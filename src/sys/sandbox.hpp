@@ -5,6 +5,7 @@
 // reads `sandbox`, all of it sequentially consistent. So a thread either reads that there is a sandbox, and makes no call, or is
 // waited for.
 #pragma once
+#include <ringside/base/sanitizers.hpp>
 #include <ringside/base/types.hpp>
 
 namespace ringside {
@@ -18,14 +19,21 @@ inline Sandbox sandbox_now() noexcept { return static_cast<Sandbox>(__atomic_loa
 inline void set_sandbox(Sandbox now) noexcept { __atomic_store_n(&sandbox, static_cast<u32>(now), __ATOMIC_SEQ_CST); }
 inline bool no_system_calls() noexcept { return sandbox_now() != Sandbox::none; }
 
+// ThreadSanitizer does not stand its atomics at the very end of a thread, where destructors still come.
+#if RINGSIDE_TSAN
+#define RINGSIDE_AT_THREAD_END [[gnu::no_sanitize_thread]]
+#else
+#define RINGSIDE_AT_THREAD_END
+#endif
+
 // True: this thread may make system calls until it ends them.
-inline bool begin_system_calls() noexcept {
+RINGSIDE_AT_THREAD_END inline bool begin_system_calls() noexcept {
   __atomic_fetch_add(&calling, 1u, __ATOMIC_SEQ_CST);
   if (!no_system_calls()) return true;
   __atomic_fetch_sub(&calling, 1u, __ATOMIC_RELEASE);
   return false;
 }
-inline void end_system_calls() noexcept { __atomic_fetch_sub(&calling, 1u, __ATOMIC_RELEASE); }
+RINGSIDE_AT_THREAD_END inline void end_system_calls() noexcept { __atomic_fetch_sub(&calling, 1u, __ATOMIC_RELEASE); }
 
 // The same for a block.
 class SystemCalls {

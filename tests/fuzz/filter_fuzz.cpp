@@ -10,10 +10,10 @@ using namespace ringside;
 
 namespace {
 
-struct World {
+struct Subject {
   Formats formats;
   Tasks tasks;
-  World() {
+  Subject() {
     formats.add(1, "libc", "malloc", test::malloc_format());
     formats.add(
         2, "s", "mixed",
@@ -31,7 +31,7 @@ struct World {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  static World world;
+  static Subject world;
   if (size == 0) return 0;
   const size_t length = std::min<size_t>(bytes[0] % 64, size - 1);
   const std::vector<u8> payload(bytes + 1, bytes + 1 + length);  // a sanitizer checks its end

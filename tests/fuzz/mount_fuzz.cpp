@@ -56,12 +56,12 @@ class NoPoller final : public mount::Poller {
   void notify() override {}
 };
 
-struct World {
+struct Subject {
   std::string dir = std::filesystem::temp_directory_path() / ("ringside-mount-fuzz-" + std::to_string(getpid()));
   std::unique_ptr<mount::Server> server;
   // An external writer in this process, whose only ring is written to before each input.
   std::unique_ptr<remote::ProcessWriter<>> writer;
-  World() {
+  Subject() {
     std::filesystem::create_directories(dir);
     setenv("RINGSIDE_ROOT", dir.c_str(), 1);
     InstanceOptions o;
@@ -99,7 +99,7 @@ struct World {
     must(server->write(handle, "16", client));  // small: it is made for each input
     server->release(handle);
   }
-  ~World() {
+  ~Subject() {
     server.reset();
     writer.reset();
     std::filesystem::remove_all(dir);
@@ -142,7 +142,7 @@ constexpr const char* paths[] = {"trace",
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  static World world;
+  static Subject world;
   mount::Server& server = *world.server;
   std::vector<u64> inodes{mount::root_inode}, handles{0};
   u64 token = 0;

@@ -10,9 +10,9 @@ using namespace ringside;
 
 namespace {
 
-struct World {
+struct Subject {
   Formats formats;
-  World() {
+  Subject() {
     u16 id = 0;
     for (const char* const print : test::hostile_formats) formats.add(id, "s", "x", test::hostile_format(id, print)), ++id;
   }
@@ -75,7 +75,7 @@ void read_message(const uint8_t* bytes, size_t size) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  static const World world;
+  static const Subject world;
   if (size == 0) return 0;
   if (bytes[0] >= 224) return print_format(std::string(bytes + 1, bytes + size), std::vector<u8>(bytes + 1, bytes + size)), 0;
   if (bytes[0] >= 192) return read_message(bytes + 1, size - 1), 0;
