@@ -53,6 +53,7 @@ class Input {
   virtual bool begins_when_opened() const { return false; }  // its writer writes nothing before
   virtual bool consumes() const { return begins_when_opened(); }  // it gives each event once
   virtual bool has_no_writer() const { return false; }     // nobody writes to it now; another one may come
+  virtual void stop() {}                                   // the reader wants no later events
   virtual void leave_out(i32 /*tid*/) {}                   // what this thread of the reader causes itself
   virtual void patience(std::chrono::nanoseconds /*most*/) {}  // how long it may be waited for
   // Sources that begin anew, whatever has been read; nothing is consumed. None: it cannot be opened again.

@@ -17,12 +17,14 @@ class WithoutOwn : public Source {
   WithoutOwn(std::unique_ptr<Source> ring, std::shared_ptr<OwnTasks> own)
       : Source(ring->name(), ring->clock()), ring_(std::move(ring)), own_(std::move(own)) {}
   result<std::optional<SubBufferView>> next() override {
-    auto view = RS_TRY(ring_->next());
-    if (!view) return view;
-    const SubBufferView kept = selection_.keep(*view, [this](Bytes payload) { return !own_->has(payload); });
-    // Each read may cause events, which the next read finds: it has come to its own.
-    if (kept.begin == kept.end && kept.lost_before == 0) return std::nullopt;
-    return kept;
+    for (;;) {
+      auto view = RS_TRY(ring_->next());
+      if (!view) return view;
+      const SubBufferView kept = selection_.keep(*view, [this](Bytes payload) { return !own_->has(payload); });
+      if (kept.begin != kept.end || kept.lost_before != 0) return kept;
+      // Each read may cause events, which the next read finds: it has come to its own, and the rest is for the next call.
+      if (own_->causes_events) return std::nullopt;
+    }
   }
   void consume() override { ring_->consume(); }
   void put_back() override { ring_->put_back(); }
@@ -49,6 +51,10 @@ class KernelInput : public Input {
   bool begins_when_opened() const override { return true; }
   void leave_out(i32 tid) override {
     if (own_ != nullptr) own_->add(tid);
+  }
+  void stop() override {
+    (void)kernel_->tracing(false);
+    if (own_ != nullptr) own_->causes_events = false;
   }
   void add_missing(Missing& all) const override;
 
@@ -98,7 +104,7 @@ void KernelInput::add_missing(Missing& all) const {
   Input::add_missing(all);
   for (const u32 cpu : kernel_->cpus()) {
     const auto counters = kernel_counters({kernel_->dir(), cpu});
-    if (counters) all.refused += counters->dropped + counters->commit_overrun;
+    if (counters) all.refused += refused_of(*counters);
     else all.doubts.push_back(counters.error().sentence);
   }
 }

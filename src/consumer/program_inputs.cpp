@@ -110,7 +110,7 @@ void InstanceInput::add_missing(Missing& all) const {
   all.off += instance_->refused_off();
   all.refused += instance_->refused() + past.dropped + past.commit_overrun;
   for (const RingInfo& ring : instance_->rings()) {
-    all.refused += ring.counters.dropped + ring.counters.commit_overrun;
+    all.refused += refused_of(ring.counters);
     if (!ring.problem.empty()) all.doubts.push_back(ring.problem);
   }
 }
@@ -164,9 +164,9 @@ class ServedInput : public Input {
   // Events that never came into a ring. A ring that is not open here is among the problems.
   result<u64> refused() const {
     const Counters past = RS_TRY(server_->counters(std::nullopt));
-    u64 refused = past.dropped + past.commit_overrun;
+    u64 refused = refused_of(past);
     for (const RingName& name : RS_TRY(served_rings(*server_)))
-      if (const auto ring = server_->counters(name.ring)) refused += ring->dropped + ring->commit_overrun;
+      if (const auto ring = server_->counters(name.ring)) refused += refused_of(*ring);
     return refused;
   }
 

@@ -120,7 +120,7 @@ void Trace::finish() {
 }
 
 void Trace::stop() {
-  if (TracefsInstance* const kernel = tracefs()) (void)kernel->tracing(false);
+  for (const auto& input : inputs) input->stop();
   finish();
 }
 

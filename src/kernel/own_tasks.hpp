@@ -18,6 +18,7 @@ class OwnTasks {
   // out.
   void add(i32 tid);
   void add_all_threads();  // that there are now; reads /proc, at most ten times a second
+  bool causes_events = true;  // false: tracing is off
   bool has(Bytes payload) const {
     struct {
       u16 type;

@@ -6,18 +6,14 @@
 #include "cli/hand_made.hpp"
 #include "decode/formats.hpp"
 #include "hostile_formats.hpp"
+#include "printed.hpp"
 
 namespace ringside::decode_test {
 namespace {
 
 using test::format;
 using test::Payload;
-
-std::string printed(const Formats& formats, u16 id, Bytes payload) {
-  fmt::memory_buffer out;
-  formats.print(*formats.find(id), payload, out);
-  return {out.data(), out.size()};
-}
+using test::printed;
 
 TEST(Formats, FieldsBecomeOffsets) {
   Formats f;

@@ -6,18 +6,14 @@
 
 #include "cli/hand_made.hpp"
 #include "decode/formats.hpp"
+#include "printed.hpp"
 
 namespace ringside::messages_test {
 namespace {
 
 using test::format;
 using test::Payload;
-
-std::string printed(const Formats& formats, u16 id, Bytes payload) {
-  fmt::memory_buffer out;
-  formats.print(*formats.find(id), payload, out);
-  return {out.data(), out.size()};
-}
+using test::printed;
 
 const char* const bprint_fields =
     "\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:const char * fmt;\toffset:16;\tsize:8;\tsigned:0;\n"

@@ -6,18 +6,14 @@
 
 #include "cli/hand_made.hpp"
 #include "decode/formats.hpp"
+#include "printed.hpp"
 
 namespace ringside::print_fmt_test {
 namespace {
 
 using test::format;
 using test::Payload;
-
-std::string printed(const Formats& formats, u16 id, Bytes payload) {
-  fmt::memory_buffer out;
-  formats.print(*formats.find(id), payload, out);
-  return {out.data(), out.size()};
-}
+using test::printed;
 
 // 32 bits without a sign, as C has them.
 TEST(PrintFmt, ValuesAreThoseOfC) {
