@@ -23,6 +23,7 @@
 #include "writer/ring_file.hpp"
 #include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "kernel_can.hpp"
 #include "ring_memory.hpp"
 #include "serve/server.hpp"
 #include "source/get_reader_served.hpp"
@@ -443,7 +444,7 @@ class KernelJudge : public testing::TestWithParam<Shape> {
     kernel_->fresh(2);
     if (!kernel_->mappable()) {
       kernel_ = nullptr;
-      GTEST_SKIP() << "this kernel does not map its rings (Linux 6.10 does)";
+      GTEST_SKIP() << no_mapping;
     }
   }
   template <class Property>

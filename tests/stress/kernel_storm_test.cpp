@@ -13,6 +13,7 @@
 
 #include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "kernel_can.hpp"
 #include "ring_memory.hpp"
 #include "sys/sys.hpp"
 
@@ -41,6 +42,7 @@ TEST_P(KernelStorm, TheBooksBalance) {
   auto made = TracefsInstance::create(options);
   if (!made) GTEST_SKIP() << made.error().sentence;
   TracefsInstance& mine = *made;
+  if (GetParam().way == KernelWay::map && !test::kernel_maps(mine.dir())) GTEST_SKIP() << test::no_mapping;
   must(mine.enable(EventPattern("syscalls:*")));
   must(mine.enable(EventPattern("sched:*")));
   struct Cpu {
