@@ -1,6 +1,6 @@
-"""What a report of ctest (--output-junit) says: scripts/ctest_report.py REPORT prints what failed and was skipped on standard error,
-and the numbers of tests that passed, failed and were skipped."""
-import sys, xml.etree.ElementTree as tree
+"""What reports of ctest (--output-junit) or of GoogleTest (--gtest_output, test_FOLDER.xml) say: scripts/ctest_report.py REPORT... prints
+what failed and was skipped on standard error, and the numbers of tests that passed, failed and were skipped."""
+import os, sys, xml.etree.ElementTree as tree
 
 
 def reason(words):
@@ -21,30 +21,35 @@ def reason(words):
 
 def results(report):
     """Each test's name, 'passed', 'failed' or 'skipped', and the reason of the last."""
-    for case in tree.parse(report).getroot().iter('testcase'):
+    root = tree.parse(report).getroot()
+    googles = root.tag == 'testsuites'  # it names the file where ctest names the folder: unit.Suite.Name
+    folder = os.path.basename(report).removeprefix('test_').removesuffix('.xml')
+    for case in root.iter('testcase'):
         status, skipped = case.get('status'), case.find('skipped')
+        name = f'{folder}.{case.get("classname")}.{case.get("name")}' if googles else case.get('name')
         # ctest also says "notrun" of a program that is not there; only what skipped itself is skipped.
-        by_itself = skipped is not None and skipped.get('message', '').startswith('SKIP_')
-        if status == 'run':
-            yield case.get('name'), 'passed', ''
-        elif status == 'disabled':
-            yield case.get('name'), 'skipped', 'disabled'
-        elif by_itself:
-            yield case.get('name'), 'skipped', reason(case.findtext('system-out') or '')
+        by_itself = skipped is not None and (googles or skipped.get('message', '').startswith('SKIP_'))
+        if by_itself:
+            words = skipped.get('message', '').partition('\n')[2].strip() if googles else reason(case.findtext('system-out') or '')
+            yield name, 'skipped', words or 'no reason given'
+        elif status == 'disabled' or status == 'notrun' and googles:
+            yield name, 'skipped', 'disabled'
+        elif status == 'run' and case.find('failure') is None:
+            yield name, 'passed', ''
         else:
-            yield case.get('name'), 'failed', ''
+            yield name, 'failed', ''
 
 
 def main():
     counts = {'passed': 0, 'failed': 0, 'skipped': 0}
-    for name, status, why in results(sys.argv[1]):
+    for name, status, why in (found for report in sys.argv[1:] for found in results(report)):
         counts[status] += 1
         if status == 'failed':
             print('FAIL', name, file=sys.stderr)
         elif status == 'skipped':
             print('SKIP', name + ':', why, file=sys.stderr)
     if not any(counts.values()):
-        print('FAIL no test ran:', sys.argv[1], file=sys.stderr)
+        print('FAIL no test ran:', *sys.argv[1:], file=sys.stderr)
         counts['failed'] = 1
     print(*counts.values())
 
