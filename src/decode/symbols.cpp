@@ -60,7 +60,8 @@ void Symbols::Table::read() {
   const auto modules = std::is_sorted_until(all.begin(), all.end(), by_address);
   std::stable_sort(modules, all.end(), by_address);
   std::inplace_merge(all.begin(), modules, all.end(), by_address);
-  // A 64-bit kernel lives in the upper half. What it lists below are places in a processor's own data (__per_cpu_end), where programs are.
+  // A 64-bit kernel lives in the upper half. What it lists below are places in a processor's own data (__per_cpu_end), where
+  // programs are.
   constexpr u64 upper = u64{1} << 63;
   if (!all.empty() && all.back().address >= upper)
     all.erase(all.begin(), std::lower_bound(all.begin(), all.end(), Symbol{upper, {}, {}}, by_address));

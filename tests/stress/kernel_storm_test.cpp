@@ -50,8 +50,7 @@ TEST_P(KernelStorm, TheBooksBalance) {
     u64 read = 0, lost = 0, late = 0, last = 0;
   };
   std::vector<Cpu> cpus;
-  for (const u32 cpu : mine.cpus())
-    cpus.push_back({must(open_kernel_ring({mine.dir(), cpu}, ClockInfo{}, GetParam().way))});
+  for (const u32 cpu : mine.cpus()) cpus.push_back({must(open_kernel_ring({mine.dir(), cpu}, ClockInfo{}, GetParam().way))});
   must(mine.tracing(true));
 
   std::atomic<bool> stop{false};

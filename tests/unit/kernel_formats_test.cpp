@@ -98,12 +98,10 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
     const EventType& type = *formats.find(e.id);
     if (e.name == "bprint") continue;
     if (any_step(type.format().steps, is_beyond_libtraceevent)) continue;
-    const bool stars = any_step(type.format().steps, [](const PrintStep& step) {
-      return !step.star_width.empty() || !step.star_precision.empty();
-    });
-    const bool sockets = any_step(type.format().steps, [](const PrintStep& step) {
-      return step.kind == PrintStep::Kind::memory && step.text[1] == 'S';
-    });
+    const bool stars = any_step(type.format().steps,
+                                [](const PrintStep& step) { return !step.star_width.empty() || !step.star_precision.empty(); });
+    const bool sockets = any_step(
+        type.format().steps, [](const PrintStep& step) { return step.kind == PrintStep::Kind::memory && step.text[1] == 'S'; });
     const std::unique_ptr<tep_handle, TepFree> tep(tep_alloc());
     tep_set_loglevel(TEP_LOG_NONE);
     tep_set_long_size(tep.get(), 8);
@@ -111,7 +109,8 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
     u32 size = 8;
     for (const Field& f : type.fields()) size = std::max(size, f.offset + f.size);
     const std::string_view print = std::string_view(e.format).substr(e.format.find("print fmt"));
-    const char* const names[] = {"jiffies", "APICV_INHIBIT_REASON_", "(1 << VMSCAN_THROTTLE_", "XEN_MC_FL_", "PARAVIRT_LAZY_", "{ true,"};
+    const char* const names[] = {
+        "jiffies", "APICV_INHIBIT_REASON_", "(1 << VMSCAN_THROTTLE_", "XEN_MC_FL_", "PARAVIRT_LAZY_", "XEN_LAZY_", "{ true,"};
     const bool uses_name_of_kernel =
         std::any_of(std::begin(names), std::end(names), [&](const char* name) { return print.find(name) != print.npos; });
     bool same = true;
@@ -146,10 +145,12 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
       tep_print_event(tep.get(), &seq, &record, "%s", TEP_PRINT_INFO);
       trace_seq_terminate(&seq);
       std::string theirs = seq.buffer;
-      std::replace_if(theirs.begin(), theirs.end(), [](char c) { return static_cast<u8>(c) < 0x20; }, ' ');
+      std::replace_if(
+          theirs.begin(), theirs.end(), [](char c) { return static_cast<u8>(c) < 0x20; }, ' ');
       trace_seq_destroy(&seq);
       std::string ours = printed(formats, type, {payload.data(), size + 64});
-      for (std::string* const line : {&theirs, &ours}) line->erase(line->find_last_not_of(' ') + 1);  // a print fmt may end with \n
+      for (std::string* const line : {&theirs, &ours})
+        line->erase(line->find_last_not_of(' ') + 1);  // a print fmt may end with \n
       // It gives up a line at a part that it does not know, knows no * of %ph and takes a name of the kernel's for 0.
       if (theirs.find("[FAILED TO PARSE]") != std::string::npos || uses_name_of_kernel) continue;
       if (theirs.find("ARG TYPE NOT FIELD BUT") != std::string::npos) continue;
@@ -166,10 +167,10 @@ TEST(KernelFormats, StepsPrintWhatLibtraceeventPrints) {
 TEST(KernelFormats, FormatsMayLackCommonPid) {
   Formats formats;
   ASSERT_TRUE(test::add(formats, 7, "hypervisor", "hyp_enter",
-                          "name: hyp_enter\nID: 7\nformat:\n"
-                          "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
-                          "\tfield:u64 vcpu;\toffset:8;\tsize:8;\tsigned:0;\n\n"
-                          "print fmt: \"vcpu=%llu\", REC->vcpu\n"));
+                        "name: hyp_enter\nID: 7\nformat:\n"
+                        "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
+                        "\tfield:u64 vcpu;\toffset:8;\tsize:8;\tsigned:0;\n\n"
+                        "print fmt: \"vcpu=%llu\", REC->vcpu\n"));
   const EventType& type = *formats.find(7);
   EXPECT_FALSE(type.has_tid());
   ASSERT_EQ(type.fields().size(), 1u);
@@ -182,14 +183,15 @@ TEST(KernelFormats, ComputedValues) {
   Formats formats;
   const auto print = [&](const std::string& print_fmt, i32 a, i64 b) {
     EXPECT_TRUE(test::add(formats, 11, "s", "calc",
-                            "name: calc\nID: 11\nformat:\n"
-                            "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-                            "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
-                            "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n"
-                            "\tfield:u32 pad;\toffset:12;\tsize:4;\tsigned:0;\n"
-                            "\tfield:s64 b;\toffset:16;\tsize:8;\tsigned:1;\n"
-                            "\tfield:u64 c;\toffset:24;\tsize:8;\tsigned:0;\n\n"
-                            "print fmt: " + print_fmt + "\n"));
+                          "name: calc\nID: 11\nformat:\n"
+                          "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+                          "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+                          "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n"
+                          "\tfield:u32 pad;\toffset:12;\tsize:4;\tsigned:0;\n"
+                          "\tfield:s64 b;\toffset:16;\tsize:8;\tsigned:1;\n"
+                          "\tfield:u64 c;\toffset:24;\tsize:8;\tsigned:0;\n\n"
+                          "print fmt: " +
+                              print_fmt + "\n"));
     const EventType& type = *formats.find(11);
     EXPECT_FALSE(type.format().by_fields) << print_fmt;
     u64 bytes[4] = {11, static_cast<u32>(a), static_cast<u64>(b), static_cast<u64>(b)};
@@ -214,7 +216,8 @@ TEST(KernelFormats, ComputedValues) {
   for (int i = 0; i < 40; ++i) deep = "(1 + " + deep + ")";
   formats.add(12, "s", "deep",
               "name: deep\nID: 12\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
-              "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n\nprint fmt: \"%d\", " + deep + "\n");
+              "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n\nprint fmt: \"%d\", " +
+                  deep + "\n");
   const u64 bytes[2] = {12, 2};
   EXPECT_EQ(printed(formats, *formats.find(12), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "42");
 }
@@ -222,12 +225,12 @@ TEST(KernelFormats, ComputedValues) {
 TEST(KernelFormats, AnUnknownCallCostsItsArgumentAlone) {
   Formats formats;
   ASSERT_TRUE(test::add(formats, 8, "s", "odd",
-                          "name: odd\nID: 8\nformat:\n"
-                          "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-                          "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
-                          "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n"
-                          "\tfield:unsigned int b;\toffset:12;\tsize:4;\tsigned:0;\n\n"
-                          "print fmt: \"%d %s %u\", REC->a, some_function_of_the_kernel(REC->a + 3, REC->b, \"x\"), REC->b\n"));
+                        "name: odd\nID: 8\nformat:\n"
+                        "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+                        "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+                        "\tfield:int a;\toffset:8;\tsize:4;\tsigned:1;\n"
+                        "\tfield:unsigned int b;\toffset:12;\tsize:4;\tsigned:0;\n\n"
+                        "print fmt: \"%d %s %u\", REC->a, some_function_of_the_kernel(REC->a + 3, REC->b, \"x\"), REC->b\n"));
   const u32 bytes[4] = {8, 1, ~u32{0}, 9};
   EXPECT_EQ(printed(formats, *formats.find(8), {reinterpret_cast<const u8*>(bytes), sizeof bytes}),
             "-1 some_function_of_the_kernel(2, 9, \"x\") 9");
@@ -239,11 +242,11 @@ TEST(KernelFormats, AddressesGetNames) {
       "ffffffff81000000 T _stext\nffffffff81000000 T _text\nffffffff81000100 T do_work\nffffffffc0000000 t probe\t[e1000]\n"
       "ffffffffb0000000 t reset\t[igb]\n");
   ASSERT_TRUE(test::add(formats, 9, "s", "call",
-                          "name: call\nID: 9\nformat:\n"
-                          "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-                          "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
-                          "\tfield:void * f;\toffset:8;\tsize:8;\tsigned:0;\n\n"
-                          "print fmt: \"f=%ps\", REC->f\n"));
+                        "name: call\nID: 9\nformat:\n"
+                        "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+                        "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+                        "\tfield:void * f;\toffset:8;\tsize:8;\tsigned:0;\n\n"
+                        "print fmt: \"f=%ps\", REC->f\n"));
   const u64 bytes[2] = {9, 0xffffffff81000104};
   EXPECT_EQ(printed(formats, *formats.find(9), {reinterpret_cast<const u8*>(bytes), sizeof bytes}), "f=do_work");
   EXPECT_EQ(formats.symbols().find(0xffffffffc0000010)->module, "e1000");

@@ -57,12 +57,25 @@ void work(const std::string& dir) {
   waitpid(child, nullptr, 0);
 }
 
+// %ps of a module's function: "name [module]", here the name.
+std::string without_modules(std::string line) {
+  static const std::vector<std::string> modules = [] {
+    std::vector<std::string> all;
+    std::ifstream loaded("/proc/modules");
+    for (std::string each; std::getline(loaded, each);) all.push_back(" [" + each.substr(0, each.find(' ')) + "]");
+    return all;
+  }();
+  for (const std::string& module : modules)
+    for (size_t at = 0; (at = line.find(module, at)) != line.npos;) line.erase(at, module.size());
+  return line;
+}
+
 constexpr char any_pointer = 1;
 
 // What differs on purpose (docs/design.md, "Judges"). hashed: the kernel's pointers are not the events'.
 std::string alike(std::string line, bool kernels, bool hashed = false) {
   static const std::regex size("(\\+0x[0-9a-f]+)/0x[0-9a-f]+( \\[\\w+\\])?"), page("page=(0x[0-9a-f]+|[0-9a-f]{16}|\\(nil\\))");
-  if (kernels) line = std::regex_replace(line, size, "$1");
+  if (kernels) line = without_modules(std::regex_replace(line, size, "$1"));
   line = std::regex_replace(line, page, "page=?");
   std::string out;
   for (size_t at = 0; at < line.size();) {  // pointers: 16 digits of the kernel's, 0x and fewer here

@@ -1,6 +1,4 @@
 // The kernel's rings as sources, over an instance of the test's own that is fed through trace_marker_raw.
-#include "kernel/kernel_source.hpp"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -16,6 +14,7 @@
 #include <ringside/abi/sub_buffer.hpp>
 
 #include "kernel/clock_check.hpp"
+#include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "kernel_can.hpp"
 #include "seen.hpp"
@@ -59,9 +58,7 @@ class KernelTest : public testing::Test {
     std::memcpy(raw.bytes, &value, sizeof value);
     ASSERT_EQ(::write(marker_.get(), &raw, 4 + size), static_cast<ssize_t>(4 + size));
   }
-  std::unique_ptr<KernelSource> open_ring(KernelWay way) {
-    return must(open_kernel_ring({mine_->dir(), 0}, ClockInfo{}, way));
-  }
+  std::unique_ptr<KernelSource> open_ring(KernelWay way) { return must(open_kernel_ring({mine_->dir(), 0}, ClockInfo{}, way)); }
 
   std::optional<TracefsInstance> mine_;
   sys::Fd marker_;
@@ -283,7 +280,7 @@ TEST_F(KernelTest, KernelClocksAreMeasuredAgainstOurs) {
   }
   EXPECT_FALSE(of("counter").constant);
   EXPECT_FALSE(of("counter").merges());
-  if (!of("tai").name.empty()) {  // Linux 5.17
+  if (!of("tai").name.empty()) {      // Linux 5.17
     EXPECT_TRUE(of("tai").constant);  // the wall clock, which is not near zero
     EXPECT_FALSE(of("tai").merges());
     EXPECT_GT(of("tai").offset_ns, 1'000'000'000'000'000'000);
