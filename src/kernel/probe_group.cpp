@@ -24,7 +24,8 @@ std::string base_of(const std::string& path) { return path.substr(path.rfind('/'
 
 // "ringside-1234.1" -> "ringside_1234_1"
 std::string group_of(std::string instance) {
-  std::replace_if(instance.begin(), instance.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+  std::replace_if(
+      instance.begin(), instance.end(), [](char c) { return c == '-' || c == '.'; }, '_');
   return instance;
 }
 
@@ -51,6 +52,17 @@ result<sys::Fd> lock(const std::string& root, bool in_kernel, int how = LOCK_EX)
 // False: errno says why.
 bool put_line(int fd, const std::string& line) {
   return ::write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+}
+
+// Whether the kernel lists the function of a place, "MODULE:FUNCTION+OFFSET": newer ones refuse another one with EINVAL
+// (Linux 7.2), older ones with ENOENT.
+bool has_function(const std::string& place) {
+  const std::string of_module = place.substr(place.find(':') + 1), function = of_module.substr(0, of_module.find('+'));
+  const std::string symbols = sys::read_file("/proc/kallsyms").value_or("");
+  if (symbols.empty() || function.starts_with("0x")) return true;
+  for (const char end : {'\n', '\t'})
+    if (symbols.find(" " + function + end) != symbols.npos) return true;
+  return false;
 }
 
 // The events of groups of recorders: "p:GROUP/NAME PLACE ..." or "p4:".
@@ -150,8 +162,9 @@ result<ProbeGroup> ProbeGroup::define(TracefsInstance& instance, const std::vect
                              (point.fetch.empty() ? "" : " " + point.fetch);
     if (!put_line(fd.get(), line)) {
       const int error = errno;
-      return fail(error, "the kernel takes no probe \"" + line + "\"" +
-                             (error == ENOENT && point.in_kernel ? ": it has no such function" : ""));
+      return fail(error,
+                  "the kernel takes no probe \"" + line + "\"" +
+                      (point.in_kernel && (error == ENOENT || !has_function(point.place)) ? ": it has no such function" : ""));
     }
     if (known == of_event.end()) {
       of_event.push_back(shape);

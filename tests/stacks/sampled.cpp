@@ -44,7 +44,7 @@ KEPT void short_lived() {
 KEPT void in_kernel() {
   static char bytes[1 << 16];
   const int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-  for (const unsigned long until = cpu_ns() + 30'000'000; cpu_ns() < until;)
+  for (const unsigned long until = cpu_ns() + 100'000'000; cpu_ns() < until;)
     sink = sink + static_cast<unsigned long>(read(zero, bytes, sizeof bytes));
   close(zero);
 }
