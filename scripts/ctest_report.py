@@ -1,5 +1,5 @@
-"""What reports of ctest (--output-junit) or of GoogleTest (--gtest_output, test_FOLDER.xml) say: scripts/ctest_report.py REPORT... prints
-what failed and was skipped on standard error, and the numbers of tests that passed, failed and were skipped."""
+"""What reports of ctest (--output-junit) or of GoogleTest (--gtest_output, test_FOLDER.xml) say: scripts/ctest_report.py REPORT...
+prints what failed and was skipped on standard error, and the numbers of tests that passed, failed and were skipped."""
 import os, sys, xml.etree.ElementTree as tree
 
 
@@ -30,7 +30,8 @@ def results(report):
         # ctest also says "notrun" of a program that is not there; only what skipped itself is skipped.
         by_itself = skipped is not None and (googles or skipped.get('message', '').startswith('SKIP_'))
         if by_itself:
-            words = skipped.get('message', '').partition('\n')[2].strip() if googles else reason(case.findtext('system-out') or '')
+            said = skipped.get('message', '').partition('\n')[2] if googles else reason(case.findtext('system-out') or '')
+            words = said.strip()
             yield name, 'skipped', words or 'no reason given'
         elif status == 'disabled' or status == 'notrun' and googles:
             yield name, 'skipped', 'disabled'

@@ -254,7 +254,7 @@ TEST(KernelFormats, AddressesGetNames) {
   EXPECT_EQ(formats.symbols().find(0xffffffff81000010)->name, "_text");
   EXPECT_EQ(formats.symbols().find_first(0xffffffff81000010)->name, "_stext");
   EXPECT_EQ(formats.symbols().find(1), nullptr);
-  Symbols with_offsets;  // Linux before 6.15 on x86-64
+  Symbols with_offsets;  // Linux 6.1 on x86-64
   with_offsets.load("0000000000000000 A __per_cpu_start\n0000000000036000 A __per_cpu_end\nffffffff81000100 T do_work\n");
   EXPECT_EQ(with_offsets.find(0x560e2bc2c928), nullptr) << "a program's address";
   EXPECT_EQ(with_offsets.find(0xffffffff81000100)->name, "do_work");

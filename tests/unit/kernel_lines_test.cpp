@@ -161,7 +161,7 @@ TEST(KernelLines, AreOurs) {
     if (!enabled) continue;  // this kernel has none of them
     for (const EventInfo& e : *enabled) formats.add(e.id, e.system, e.name, e.format);
   }
-  const bool can_unhash = fs::exists(instance.dir() + "/options/hash-ptr");  // Linux 5.12
+  const bool can_unhash = fs::exists(instance.dir() + "/options/hash-ptr");  // Linux 5.10 cannot
   bool hashed = !can_unhash;
   if (can_unhash) must(instance.write("options/hash-ptr", "0"));
   formats.symbols().load(must(sys::read_file("/proc/kallsyms")));
