@@ -55,7 +55,7 @@ bool put_line(int fd, const std::string& line) {
 }
 
 // Whether the kernel lists the function of a place, "MODULE:FUNCTION+OFFSET": newer ones refuse another one with EINVAL
-// (Linux 7.2), older ones with ENOENT.
+// (Linux 6.12), older ones with ENOENT.
 bool has_function(const std::string& place) {
   const std::string of_module = place.substr(place.find(':') + 1), function = of_module.substr(0, of_module.find('+'));
   const std::string symbols = sys::read_file("/proc/kallsyms").value_or("");
