@@ -285,8 +285,8 @@ void live_part() {
 }  // namespace
 
 void cpu_rows() {
-  if (why_not_cpu_rings(best_clock()) != RingsBecause::can)
-    return row("cpu.event16_over_rdtsc", std::nullopt, "x", to_string(why_not_cpu_rings(best_clock())));
+  if (why_not_cpu_rings() != RingsBecause::can)
+    return row("cpu.event16_over_rdtsc", std::nullopt, "x", to_string(why_not_cpu_rings()));
   cpu_set_t before;
   sched_getaffinity(0, sizeof before, &before);
   ringside_close();

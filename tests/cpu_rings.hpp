@@ -208,6 +208,7 @@ class BookReader {
       ++tallies_[n.who].count;
       tallies_[n.who].sum += n.sequence;
       if (c.time() < last_) ++books_.backwards;
+      if (c.time() < from_) wrong("an event is older than the moment before which it was not there");
       last_ = c.time();
       if (asked_ > last_ && asked_ - last_ > books_.latest) books_.latest = asked_ - last_;
     }
@@ -217,6 +218,8 @@ class BookReader {
     books_.events += events;
     return got;
   }
+  // What is read from now on has this time or a later one.
+  void expect_from(u64 time) { from_ = time; }
   // Until there is nothing more, or something is wrong.
   void read_all() {
     while (books_.bad == 0 && read() == Got::data) {
@@ -237,7 +240,7 @@ class BookReader {
   Tally* tallies_;
   Books& books_;
   std::vector<u64> next_;
-  u64 time_ = 0, last_ = 0, asked_ = 0;
+  u64 time_ = 0, last_ = 0, asked_ = 0, from_ = 0;
 };
 
 }  // namespace ringside::test

@@ -72,7 +72,7 @@ Finding fence() {
 
 // Do rings belong to CPUs? The check of Instance::create.
 Finding rings() {
-  const RingsBecause because = why_not_cpu_rings(best_clock());
+  const RingsBecause because = why_not_cpu_rings();
   if (because == RingsBecause::can)
     return {Verdict::ok, "rings", fmt::format("of CPUs ({} possible): restartable sequences work", possible_cpus()), ""};
   return {

@@ -212,9 +212,8 @@ u32 possible_cpus() noexcept {
   return std::min(last + 1, most_cpus);
 }
 
-RingsBecause why_not_cpu_rings(ClockKind clock) noexcept {
+RingsBecause why_not_cpu_rings() noexcept {
   if (!has_rseq() || sys::boot_hash() == 0) return RingsBecause::no_rseq;
-  if (!RingClockNow{clock, nullptr}.in_sequence()) return RingsBecause::clock;
   return kernel_aborts() ? RingsBecause::can : RingsBecause::no_abort;
 }
 

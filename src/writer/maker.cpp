@@ -29,7 +29,7 @@ result<RingsBecause> choose_rings(const InstanceOptions& o, const Geometry& geom
       return refuse(std::errc::invalid_argument, std::string("RINGSIDE_RINGS is \"") + say + "\": use cpu, thread or auto");
   }
   if (wanted == Rings::thread) return RingsBecause::asked;
-  RingsBecause because = why_not_cpu_rings(o.clock);
+  RingsBecause because = why_not_cpu_rings();
   if (because == RingsBecause::can && o.budget != 0 && geometry.data_size() * possible_cpus() > o.budget)
     because = RingsBecause::budget;
   if (wanted == Rings::cpu && because != RingsBecause::can)

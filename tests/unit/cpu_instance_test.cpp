@@ -40,8 +40,8 @@ struct CpuInstance : testing::Test {
   test::OwnRoot root{true};
   const std::string& dir = root.path();
   void SetUp() override {
-    if (why_not_cpu_rings(best_clock()) != RingsBecause::can)
-      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
+    if (why_not_cpu_rings() != RingsBecause::can)
+      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings());
   }
   static std::unique_ptr<Instance> make(u64 size = 1 << 20, bool overwrite = true) {
     InstanceOptions o;
@@ -212,7 +212,7 @@ TEST_F(CpuInstance, AskingTheKernelCopiesNoMemory) {
   madvise(const_cast<u8*>(heap), size, MADV_NOHUGEPAGE);
   touch_all();
   const long before = faults();
-  EXPECT_EQ(why_not_cpu_rings(best_clock()), RingsBecause::can);
+  EXPECT_EQ(why_not_cpu_rings(), RingsBecause::can);
   touch_all();
   EXPECT_LT(faults() - before, 1000);
   munmap(const_cast<u8*>(heap), size);

@@ -31,8 +31,13 @@ class CpuWriter {
     return append_usually<S, M, known>(rings, area, payload, size) ? Refused::no : write_slowly(rings, area, payload, size);
   }
 
+  // Also each event by a clock that no instruction reads.
   RINGSIDE_NOINLINE Refused write_slowly(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
     const Shape shape = shape_of(payload, size);
+    if (!clock_.in_sequence() && S::append_timed(area, rings, shape, payload, clock_) == Sequence::done) {
+      ring_bell<M>(rings);
+      return Refused::no;
+    }
     for (u32 tries = most_tries; tries != 0; --tries) {
       const u32 cpu = S::cpu(area);
       if (cpu >= rings.nr) return Refused::no_ring;
@@ -101,7 +106,11 @@ class CpuWriter {
   RINGSIDE_NOINLINE Appended append(const Ring& ring, i64 area, const Seen& seen, const Shape& shape,
                                     const void* payload) const noexcept {
     Append a;
-    if (!prepare(ring, seen, shape, payload, a)) return Appended::no_room;
+    S::arm(area);
+    if (!prepare(ring, seen, shape, payload, a)) {
+      S::disarm(area);
+      return Appended::no_room;
+    }
     return S::append(area, a) == Sequence::done ? Appended::yes : Appended::moved;
   }
 
