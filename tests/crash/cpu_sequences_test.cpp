@@ -76,12 +76,6 @@ struct Counted {
     return s;
   }
 };
-// The counter of the processor, which a sequence reads, or a clock that it is given.
-struct EitherClock {
-  bool inside;
-  bool in_sequence() const noexcept { return inside; }
-  u64 now() const noexcept { return inside ? TickClock{}.now() : MonoClock{}.now(); }
-};
 // Each has its own places in the program.
 const CpuWriter<EitherClock, Counted> writer{{true}}, timed_writer{{false}};
 bool is_timed;
