@@ -1,6 +1,7 @@
 #include "clock/clock.hpp"
 
 #include <fcntl.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -81,6 +82,21 @@ result<ClockKind> clock_from(const std::string& name) {
 }
 
 ClockKind best_clock() { return tsc_evidence().trusted() ? ClockKind::tsc : ClockKind::mono; }
+
+bool takes_system_call(ClockKind kind) noexcept {
+  if (kind != ClockKind::mono) return false;
+  if (getauxval(AT_SYSINFO_EHDR) == 0) return true;
+  char source[64] = {};
+  const int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return true;  // unknown
+  const ssize_t n = read(fd, source, sizeof source - 1);
+  close(fd);
+  if (n <= 0) return true;
+  source[std::strcspn(source, "\n")] = 0;
+  for (const char* known : {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "riscv_clocksource"})
+    if (std::strcmp(source, known) == 0) return false;
+  return true;
+}
 
 i64 ahead_in_time_namespace(i32 pid) noexcept {
   char path[48] = "/proc/self";

@@ -223,7 +223,7 @@ const detail::CpuSide* open_cpu_side([[maybe_unused]] const Opened& in) noexcept
   rings->nr = nr;
   rings->nr_usual = clock.in_sequence() ? rings->nr : 0;
   for (u32 cpu = 0; cpu < nr; ++cpu) rings->place[cpu] = &nowhere;
-  auto* const kept = new (std::nothrow) KeptSide{{rings, area(), &in}, CpuWriter<RingClockNow, Rseq>(clock), kept_sides};
+  auto* const kept = new (std::nothrow) KeptSide{{rings, area(), &in}, CpuWriter<RingClockNow, Rseq>(clock, takes_system_call(clock.kind)), kept_sides};
   if (kept == nullptr) return nullptr;
   kept_sides = kept;
   const detail::CpuSide* const side = kept;

@@ -319,21 +319,24 @@ struct ModelRseq {
   }
   template <class Clock>
   static Sequence append_timed(i64 area, const CpuRings& rings, const ringside::Shape& shape, const void* payload,
-                               Clock& clock) noexcept {
-    if (!has(Plant::armed_late)) arm(area, RseqCs::timed);
+                               Clock& clock, bool watch) noexcept {
+    if (!watch && !has(Plant::armed_late)) arm(area, RseqCs::timed);
     const u64 now = clock.now();
-    if (has(Plant::armed_late)) arm(area, RseqCs::timed);
-    Run run(area, RseqCs::timed, true);
+    if (!watch && has(Plant::armed_late)) arm(area, RseqCs::timed);
+    Run run(area, RseqCs::timed, !watch);
     return usual(run, rings.nr, rings, shape, payload, now);
   }
 
-  static void arm(i64 area) noexcept { arm(area, RseqCs::append); }
+  static Guard arm(i64 area, bool watch) noexcept {
+    if (!watch) arm(area, RseqCs::append);
+    return {watch, 0, 0, 0, 0};
+  }
   static void disarm(i64 area) noexcept {
     cpus.point();
     if (!has(Plant::left_armed)) cpus.threads[area].rseq_cs = RseqCs::none;
   }
-  static Sequence append(i64 area, const Append& a) noexcept {
-    Run run(area, RseqCs::append, true);
+  static Sequence append(i64 area, const Append& a, const Guard& guard) noexcept {
+    Run run(area, RseqCs::append, guard.run == 0);
     if (run.moved) return run.leave(Sequence::moved);
     if (!has(Plant::no_cpu_check) && static_cast<u32>(a.cpu) != cpus.cpu_id(area)) return run.leave(Sequence::moved);
     if (run.load(&a.control->gate) != gate_cpu_open && !has(Plant::no_gate_check)) return run.leave(Sequence::moved);
@@ -559,6 +562,7 @@ struct CpuShape {
   bool discard = false;
   bool checked = false;     // the invariants after each access
   bool counter = false;     // the clock is read outside of the sequence
+  bool watched = false;     // guarded by a stopwatch, for which no time passes here
   u64 time = u64{1} << 40;  // of the clock at first
 };
 
@@ -607,7 +611,7 @@ class CpuModel {
       name_words(world, ring);
     }
     new (writer_ = static_cast<W*>(world.allocate(sizeof(W))))
-        W(ModelClock{!shape.counter});
+        W(ModelClock{!shape.counter}, shape.watched);
     if (shape.checked) world.check([m = *this] { m.holds(&CpuModel::watched); });
   }
 

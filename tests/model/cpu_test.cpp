@@ -42,6 +42,8 @@ TEST(Cpu, ClockOutside) {
         on_cpus({.shape = {.cpus = 2, .counter = true}, .migrations = 1, .before = {half, half}, .writes = {{half}, {half}}}));
   prove("deaths", sc(1), on_cpus({.shape = outside, .before = {half, small}, .writes = {{small, half}, {half}}, .deaths = true}));
   prove("reader", sc(2), on_cpus({.shape = outside, .before = {half, half}, .writes = {{half, half}, {half}}, .reads = 2}));
+  prove("by the stopwatch", sc(2),
+        on_cpus({.shape = {.counter = true, .watched = true}, .before = {half, small}, .writes = {{small, half}, {half}}}));
   prove("old values", {.preemptions = 1, .stale = 1},
         on_cpus<Orders{}, Machine::arm64>({.shape = outside, .before = {half, half}, .writes = {{half, half}, {half}}, .reads = 2}));
 }

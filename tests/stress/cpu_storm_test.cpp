@@ -66,13 +66,13 @@ struct Counted {
   }
   template <class C>
   RINGSIDE_INLINE static Sequence append_timed(i64 area, const CpuRings& r, const Shape& shape, const void* payload,
-                                               C& clock) noexcept {
-    return usual(Rseq::append_timed(area, r, shape, payload, clock));
+                                               C& clock, bool watch) noexcept {
+    return usual(Rseq::append_timed(area, r, shape, payload, clock, watch));
   }
-  RINGSIDE_INLINE static void arm(i64 area) noexcept { Rseq::arm(area); }
+  RINGSIDE_INLINE static Guard arm(i64 area, bool watch) noexcept { return Rseq::arm(area, watch); }
   RINGSIDE_INLINE static void disarm(i64 area) noexcept { Rseq::disarm(area); }
-  RINGSIDE_INLINE static Sequence append(i64 area, const Append& a) noexcept {
-    return count(Rseq::append(area, a), mine->tries.append);
+  RINGSIDE_INLINE static Sequence append(i64 area, const Append& a, const Guard& guard) noexcept {
+    return count(Rseq::append(area, a, guard), mine->tries.append);
   }
   RINGSIDE_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept { return Rseq::refuse(area, a); }
   RINGSIDE_INLINE static Sequence enter(i64 area, const Enter& a) noexcept {
@@ -93,14 +93,15 @@ struct Counted {
   }
 };
 EitherClock the_clock;
-const CpuWriter<EitherClock, Counted> writer{{true}}, timed_writer{{false}};
+const CpuWriter<EitherClock, Counted> writer{{true}}, timed_writer{{false}}, watched_writer{{false}, true};
+bool watched;
 
 bool write_one(u32 context) {
   u8 payload[numbered_most];
   const u64 sequence = mine->done[context];
   const u32 who = static_cast<u32>(mine - stage->lives) * contexts + context;
   const u32 size = make_numbered(payload, who, sequence);
-  const Refused why = write_numbered(the_clock.inside ? writer : timed_writer, *rings, payload, size);
+  const Refused why = write_numbered(the_clock.inside ? writer : watched ? watched_writer : timed_writer, *rings, payload, size);
   if (why == Refused::no)
     __atomic_store_n(&mine->done[context], sequence + 1, __ATOMIC_RELAXED);
   else
@@ -340,8 +341,15 @@ void run_storm(bool discard, EitherClock clock, double seconds) {
 
 TEST(CpuStorm, Overwrite) { run_storm(false, {true}, test_seconds(60) / 2); }
 TEST(CpuStorm, Discard) { run_storm(true, {true}, test_seconds(60) / 2); }
-TEST(CpuStorm, OverwriteGivenTheTime) { run_storm(false, {false}, test_seconds(60) / 2); }
-TEST(CpuStorm, DiscardGivenTheTime) { run_storm(true, {false}, test_seconds(60) / 2); }
+// By a clock that a call reads.
+TEST(CpuStorm, OverwriteGivenTheTime) {
+  watched = false;
+  run_storm(false, {false}, test_seconds(60) / 2);
+}
+TEST(CpuStorm, DiscardByTheStopwatch) {
+  watched = true;
+  run_storm(true, {false}, test_seconds(60) / 2);
+}
 
 }  // namespace
 }  // namespace ringside::test::cpu_storm_test

@@ -16,6 +16,7 @@
 // thread; the descriptor is never written; no calls; payloads lie in memory that was touched before. Signal-safe.
 // Source: Linux Documentation and include/uapi/linux/rseq.h; glibc's __rseq_offset.
 #pragma once
+#include <ringside/base/ticks.hpp>
 #include <ringside/ring/sequence.hpp>
 
 namespace ringside {
@@ -40,11 +41,13 @@ namespace ringside {
   RS_RSEQ_DESCRIPTOR                             \
   "leaq 3b(%%rip), %%rax\n\t"                    \
   "movq %%rax, %%fs:8(%[area])\n1:\n\t"
-#define RS_RSEQ_BEGIN_ARMED                                                  \
-  RS_RSEQ_DESCRIPTOR                                                         \
-  "leaq 3b(%%rip), %%rax\n\ttestq %[armed], %[armed]\n\tjne 1f\n\t"          \
-  "movq %%rax, %%fs:8(%[area])\n\tjmp 6f\n"                                  \
-  "1:\n\tcmpq %%rax, %%fs:8(%[area])\n\tjne 6f\n\t"
+#define RS_RSEQ_BEGIN_GUARDED                                                                                              \
+  RS_RSEQ_DESCRIPTOR                                                                                                       \
+  "leaq 3b(%%rip), %%rax\n\tcmpq $1, 0(%[guard])\n\tje 1f\n\tmovq %%rax, %%fs:8(%[area])\n\tjb 6f\n"                \
+  "1:\n\tcmpq %%rax, %%fs:8(%[area])\n\tjne 6f\n\tcmpq $1, 0(%[guard])\n\tje 5f\n\t"                              \
+  "movl 32(%[guard]), %%eax\n\tcmpl %%eax, %%fs:4(%[area])\n\tjne 6f\n\t"                                          \
+  "rdtsc\n\tshlq $32, %%rdx\n\torq %%rdx, %%rax\n\tsubq 16(%[guard]), %%rax\n\t"                                  \
+  "cmpq 24(%[guard]), %%rax\n\tjae 6f\n5:\n\t"
 #define RS_RSEQ_SAME_CPU "movl (%[a]), %%eax\n\tcmpl %%eax, %%fs:4(%[area])\n\tjne 6f\n\t"
 #define RS_RSEQ_END                                                \
   "2:\n\txorl %[result], %[result]\n"                              \
@@ -61,12 +64,14 @@ namespace ringside {
   RS_RSEQ_DESCRIPTOR                                                             \
   "mrs x9, tpidr_el0\n\tadd x9, x9, %[area]\n\t"                                 \
   "adrp x10, 3b\n\tadd x10, x10, :lo12:3b\n\tstr x10, [x9, #8]\n1:\n\t"
-#define RS_RSEQ_BEGIN_ARMED                                                      \
-  RS_RSEQ_DESCRIPTOR                                                             \
-  "mrs x9, tpidr_el0\n\tadd x9, x9, %[area]\n\t"                                \
-  "adrp x10, 3b\n\tadd x10, x10, :lo12:3b\n\tcbnz %[armed], 1f\n\t"            \
-  "str x10, [x9, #8]\n\tb 6f\n"                                                 \
-  "1:\n\tldr x11, [x9, #8]\n\tcmp x10, x11\n\tb.ne 6f\n\t"
+#define RS_RSEQ_BEGIN_GUARDED                                                                                              \
+  RS_RSEQ_DESCRIPTOR                                                                                                       \
+  "mrs x9, tpidr_el0\n\tadd x9, x9, %[area]\n\tadrp x10, 3b\n\tadd x10, x10, :lo12:3b\n\t"                                 \
+  "ldr x11, [%[guard], #0]\n\tcmp x11, #1\n\tb.eq 1f\n\tstr x10, [x9, #8]\n\tb.lo 6f\n"                             \
+  "1:\n\tldr x12, [x9, #8]\n\tcmp x10, x12\n\tb.ne 6f\n\tcmp x11, #1\n\tb.eq 5f\n\t"                                     \
+  "ldr w11, [%[guard], #32]\n\tldr w12, [x9, #4]\n\tcmp w11, w12\n\tb.ne 6f\n\t"                                     \
+  "isb\n\tmrs x11, cntvct_el0\n\tldr x12, [%[guard], #16]\n\tsub x11, x11, x12\n\t"                                 \
+  "ldr x12, [%[guard], #24]\n\tcmp x11, x12\n\tb.hs 6f\n5:\n\t"
 #define RS_RSEQ_SAME_CPU "ldr w10, [%[a]]\n\tldr w11, [x9, #4]\n\tcmp w10, w11\n\tb.ne 6f\n\t"
 #define RS_RSEQ_END                                                            \
   "2:\n\tmov %w[result], #0\n\tb 7f\n"                                         \
@@ -94,6 +99,8 @@ struct Rseq {
     return cpu;
   }
 
+  static_assert(offsetof(Guard, run) == 0 && offsetof(Guard, now) == 8 && offsetof(Guard, since) == 16 &&
+                offsetof(Guard, limit) == 24 && offsetof(Guard, cpu) == 32);  // an asm may have 30 operands
 #define RS_FIELD(T, member) [member] "i"(offsetof(T, member))
 #define RS_APPEND_FIELDS                                                                                                       \
   RS_FIELD(Append, control), RS_FIELD(Append, tail), RS_FIELD(Append, commit), RS_FIELD(Append, before),                       \
@@ -244,21 +251,27 @@ struct Rseq {
     return static_cast<Sequence>(result);
   }
 
-  // The same by a clock that no instruction reads (clock.now(), not 0). `rings.nr` CPUs are served.
+  // The same by a clock that a call reads (clock.now()). `rings.nr` CPUs are served. watch: by the stopwatch.
   template <class Clock>
   RINGSIDE_INLINE static Sequence append_timed(i64 area, const CpuRings& rings, const Shape& shape, const void* payload,
-                                               Clock& clock) noexcept {
-    append_usual_at(area, rings, shape, payload, only_arm());
-    const Sequence end = append_usual_at(area, rings, shape, payload, clock.now());
+                                               Clock& clock, bool watch) noexcept {
+    Guard g = guard(area, watch);
+    if (!watch) append_usual_at(area, rings, shape, payload, g);
+    g.now = clock.now();
+    const Sequence end = append_usual_at(area, rings, shape, payload, complete(g));
     disarm(area);
     return end;
   }
 
   // Any event. What it is given has been found out, and a.given read from the clock, since arm(): if this thread was interrupted
   // meanwhile, it has moved. Each arm() is followed by append() or disarm().
-  RINGSIDE_INLINE static void arm(i64 area) noexcept { append_at(area, nullptr, only_arm()); }
-  RINGSIDE_INLINE static Sequence append(i64 area, const Append& a) noexcept {
-    const Sequence end = append_at(area, &a, 1);
+  RINGSIDE_INLINE static Guard arm(i64 area, bool watch) noexcept {
+    const Guard g = guard(area, watch);
+    if (!watch) append_at(area, nullptr, g);
+    return g;
+  }
+  RINGSIDE_INLINE static Sequence append(i64 area, const Append& a, Guard g) noexcept {
+    const Sequence end = append_at(area, &a, complete(g));
     disarm(area);
     return end;
   }
@@ -352,43 +365,62 @@ struct Rseq {
   }
 
  private:
-  // These two are run twice. The first time (armed: 0) they only store their descriptor; the clock is read; the second time they
-  // go on if the descriptor still stands there. The kernel takes it away also where it preempts the thread, or delivers a signal
-  // to it, outside of the sequence. So the time is never older than the thread's last uninterrupted run. Both times it must be
-  // the same code, with the same descriptor. The answer of the first time is moved.
-  static u64 only_arm() noexcept {
-    u64 no = 0;
-    asm("" : "+r"(no));  // so that no compiler makes a copy for it
-    return no;
+  // The two sequences below are run twice. The first time they only store their descriptor; the clock is read; the second time
+  // they go on if the descriptor still stands there. The kernel takes it away also where it preempts the thread, or delivers a
+  // signal to it, outside of the sequence. So the time is never older than the thread's last uninterrupted run. Both times it must
+  // be the same code, with the same descriptor. The answer of the first time is moved.
+  //
+  // From Linux 6.19 on the kernel leaves the descriptor where the thread was preempted inside a system call, and a debugger, strace
+  // or CONFIG_DEBUG_RSEQ may take it away at each one. So where the clock takes a system call, and where nothing else has helped,
+  // a stopwatch stands for it: no more than a millisecond, by the counter of the same CPU, has passed since before the clock was
+  // read.
+  RINGSIDE_INLINE static Guard guard(i64 area, bool watch) noexcept {
+    Guard g{watch ? 2u : 0u, 0, 0, 0, 0};
+    if (watch) {
+#if defined(__x86_64__)
+      g.limit = u64{1} << 21;  // of 1 to 4 GHz
+#else
+      asm("mrs %0, cntfrq_el0" : "=r"(g.limit));
+      g.limit /= 1000;
+#endif
+      g.cpu = cpu(area);
+      g.since = read_ticks();
+    }
+    asm volatile("" : : "r"(&g) : "memory");  // no compiler knows its words, and makes a copy of the sequence for them
+    return g;
+  }
+  RINGSIDE_INLINE static Guard& complete(Guard& g) noexcept {
+    g.run |= g.run == 0;
+    asm volatile("" : : "r"(&g) : "memory");
+    return g;
   }
 
-  // now: 0 to arm.
   RINGSIDE_ONE_COPY static Sequence append_usual_at(i64 area, const CpuRings& rings, const Shape& shape, const void* payload,
-                                                    u64 now) noexcept {
+                                                    const Guard& g) noexcept {
     u32 result;
 #if defined(__x86_64__)
-    asm volatile(RS_RSEQ_BEGIN_ARMED RS_USUAL_FIND "movq %[armed], %%rax\n\t" RS_USUAL_STAMP RS_USUAL_COPY RS_USUAL_PUBLISH
+    asm volatile(RS_RSEQ_BEGIN_GUARDED RS_USUAL_FIND "movq 8(%[guard]), %%rax\n\t" RS_USUAL_STAMP RS_USUAL_COPY RS_USUAL_PUBLISH
                      RS_RSEQ_END
                  : [result] "=&a"(result), [area] "+&r"(area), [from] "+&r"(payload)
-                 : [armed] "r"(now), [rings] "r"(&rings), [bytes] "m"(shape.grow), [grow] "m"(shape.grow), [shape] "r"(&shape),
+                 : [guard] "r"(&g), [rings] "r"(&rings), [bytes] "m"(shape.grow), [grow] "m"(shape.grow), [shape] "r"(&shape),
                    RS_USUAL_FIELDS(nr)
                  : "rdx", "r8", "r9", "r10", "r11", "memory", "cc");
 #else
-    asm volatile(RS_RSEQ_BEGIN_ARMED RS_USUAL_FIND "mov x10, %[armed]\n\t" RS_USUAL_STAMP RS_USUAL_COPY RS_USUAL_PUBLISH
+    asm volatile(RS_RSEQ_BEGIN_GUARDED RS_USUAL_FIND "ldr x10, [%[guard], #8]\n\t" RS_USUAL_STAMP RS_USUAL_COPY RS_USUAL_PUBLISH
                      RS_RSEQ_END
                  : [result] "=&r"(result), [from] "+&r"(payload)
-                 : [area] "r"(area), [armed] "r"(now), [rings] "r"(&rings), [shape] "r"(&shape), RS_USUAL_FIELDS(nr),
+                 : [area] "r"(area), [guard] "r"(&g), [rings] "r"(&rings), [shape] "r"(&shape), RS_USUAL_FIELDS(nr),
                    RS_SHAPE_FIELDS
                  : "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "memory", "cc");
 #endif
     return static_cast<Sequence>(result);
   }
 
-  RINGSIDE_ONE_COPY static Sequence append_at(i64 area, const Append* a, u64 armed) noexcept {
+  RINGSIDE_ONE_COPY static Sequence append_at(i64 area, const Append* a, const Guard& g) noexcept {
     static_assert(offsetof(Append, cpu) == 0);
     u32 result;
 #if defined(__x86_64__)
-    asm volatile(RS_RSEQ_BEGIN_ARMED RS_RSEQ_SAME_CPU
+    asm volatile(RS_RSEQ_BEGIN_GUARDED RS_RSEQ_SAME_CPU
         // what was seen still holds
         "movq %c[control](%[a]), %%r8\n\t"
         "cmpq %[open], %c[gate](%%r8)\n\tjne 6f\n\t"
@@ -416,10 +448,10 @@ struct Rseq {
         "movq %c[after](%[a]), %%rax\n\tmovq %%rax, (%%r8)\n"
         RS_RSEQ_END
         : [result] "=&r"(result)
-        : [area] "r"(area), [a] "r"(a), [armed] "r"(armed), RS_APPEND_FIELDS, RS_CONTROL_FIELDS
+        : [area] "r"(area), [a] "r"(a), [guard] "r"(&g), RS_APPEND_FIELDS, RS_CONTROL_FIELDS
         : "rax", "rcx", "rdx", "r8", "r9", "memory", "cc");
 #else
-    asm volatile(RS_RSEQ_BEGIN_ARMED RS_RSEQ_SAME_CPU
+    asm volatile(RS_RSEQ_BEGIN_GUARDED RS_RSEQ_SAME_CPU
                  "ldr x12, [%[a], %[control]]\n\t"
                  "ldr x10, [x12, %[gate]]\n\tcmp x10, %[open]\n\tb.ne 6f\n\t"
                  "ldr x10, [%[a], %[tail]]\n\tldr x11, [x12, %[place]]\n\tcmp x10, x11\n\tb.ne 6f\n\t"
@@ -442,7 +474,7 @@ struct Rseq {
                  "ldr x15, [%[a], %[committed]]\n\tldr x10, [%[a], %[committed_after]]\n\tstlr x10, [x15]\n\t"
                  "ldr x10, [%[a], %[after]]\n\tstlr x10, [x12]\n" RS_RSEQ_END
                  : [result] "=&r"(result)
-                 : [area] "r"(area), [a] "r"(a), [armed] "r"(armed), RS_APPEND_FIELDS, RS_CONTROL_FIELDS
+                 : [area] "r"(area), [a] "r"(a), [guard] "r"(&g), RS_APPEND_FIELDS, RS_CONTROL_FIELDS
                  : "x9", "x10", "x11", "x12", "x13", "x14", "x15", "memory", "cc");
 #endif
     return static_cast<Sequence>(result);
@@ -463,7 +495,7 @@ struct Rseq {
 #undef RS_CONTROL_FIELDS
 #undef RS_RECORD_FIELDS
 #undef RS_RSEQ_BEGIN
-#undef RS_RSEQ_BEGIN_ARMED
+#undef RS_RSEQ_BEGIN_GUARDED
 #undef RS_RSEQ_SAME_CPU
 #undef RS_RSEQ_END
 #undef RS_RSEQ_DESCRIPTOR

@@ -55,7 +55,7 @@ struct Append {
   u64* commit;           // of the sub-buffer's header; == committed bytes so far, or moved
   u64 before, after;     // the latter is stored last
   u64 last, limit;       // now - last < limit, or late
-  u64 given;             // now; 0: the sequence reads the counter of this processor
+  u64 given;             // now; 0: the sequence reads the counter of this processor itself
   u64* time;             // = now: of the two times, the one that the last event did not use
   u64* stamp;            // = now: the header's time_stamp for the first event, otherwise `time` once more
   u8* at;  // where the event goes; if `extend` is not 0, a time extend of now - last goes there, and the event behind it
@@ -67,6 +67,14 @@ struct Append {
   u64 size;
   u64* committed;        // = committed_after, before commit
   u64 committed_after;
+};
+
+// How a sequence knows that its thread went on without interruption since the clock was read, where that takes a call.
+struct Guard {
+  u64 run;           // 0: it stores its descriptor, and leaves. 1: the descriptor still stands there. 2: by the stopwatch
+  u64 now;           // the clock's
+  u64 since, limit;  // the stopwatch: this processor's counter before the clock was read, and how many ticks may pass
+  u64 cpu;           // where that was
 };
 
 // For entering the next sub-buffer.
