@@ -27,11 +27,17 @@ struct Clock {
   u64 now() noexcept { return RingClockNow{ClockKind::tsc, nullptr}.now(); }
 };
 using Direct = CpuWriter<Clock, Rseq>;
+// A clock that a call reads.
+struct Mono {
+  bool in_sequence() const noexcept { return false; }
+  u64 now() noexcept { return RingClockNow{ClockKind::mono, nullptr}.now(); }
+};
 
 // Rings of all CPUs in memory that children share, as a process has them mapped.
 class LocalRings {
  public:
-  LocalRings(u32 subbuf_size, u32 nr, bool discard = false) : nr_(possible_cpus()) {
+  // usual: by a clock that an instruction reads.
+  LocalRings(u32 subbuf_size, u32 nr, bool discard = false, bool usual = true) : nr_(possible_cpus()) {
     const size_t bytes = sizeof(CpuRings) + nr_ * (sizeof(CpuPlace*) + sizeof(CpuPlace));
     rings_ = static_cast<CpuRings*>(std::calloc(1, bytes));
     auto* const places = reinterpret_cast<CpuPlace*>(rings_->place + nr_ + 1);
@@ -42,7 +48,7 @@ class LocalRings {
       const Ring& r = local->ring;
       places[cpu] = {r.control, r.subbuf(0), subbuf_size, r.geometry.nr_subbufs(), r.geometry.capacity(), r};
     }
-    new (rings_) CpuRings{{}, nr_, nr_, {}};
+    new (rings_) CpuRings{{}, usual ? nr_ : 0, nr_, {}};
     for (u32 cpu = 0; cpu < nr_; ++cpu) rings_->place[cpu] = &places[cpu];
   }
   ~LocalRings() { std::free(rings_); }
@@ -61,6 +67,11 @@ i64 area() { return detail::cpu_side->area; }
 [[gnu::noinline]] bool write16(const LocalRings& rings, u64 a, u64 b) {
   const u64 payload[] = {a, b};
   return Direct(Clock{}).write<sizeof payload>(rings.all(), area(), payload, sizeof payload) == Refused::no;
+}
+
+[[gnu::noinline]] bool write16_by_mono(const LocalRings& rings, u64 a, u64 b) {
+  const u64 payload[] = {a, b};
+  return CpuWriter<Mono, Rseq>(Mono{}).write<sizeof payload>(rings.all(), area(), payload, sizeof payload) == Refused::no;
 }
 
 // ns a turn of each body, their rounds in turn: the median of the fastest quarter of them, as other work only ever slows them.
@@ -118,6 +129,21 @@ void time_part(const LocalRings& rings) {
   row("cpu.usdt_over_plain", ns[5] / ns[2], "x",
       text("%.2f ns: the same call as a USDT probe that nobody is attached to; disabled: %.3f ns against %.3f ns", ns[5], ns[6],
            ns[4]));
+}
+
+void mono_part() {
+  const LocalRings rings(16384, 65, false, false);
+  const auto ns = in_turn({[](u64 n) {
+                             for (u64 k = 0; k < n; ++k) {
+                               u64 now = Mono{}.now();
+                               asm volatile("" : "+r"(now));
+                             }
+                           },
+                           [&](u64 n) {
+                             for (u64 k = 0; k < n; ++k) write16_by_mono(rings, k, 1);
+                           }});
+  row("cpu.event16_over_clock", ns[1] / ns[0], "x",
+      text("%.2f ns against %.2f ns: the clock mono, read by a call; %.2f ns more", ns[1], ns[0], ns[1] - ns[0]));
 }
 
 void scale_part(const LocalRings& rings) {
@@ -285,8 +311,8 @@ void live_part() {
 }  // namespace
 
 void cpu_rows() {
-  if (why_not_cpu_rings(best_clock()) != RingsBecause::can)
-    return row("cpu.event16_over_rdtsc", std::nullopt, "x", to_string(why_not_cpu_rings(best_clock())));
+  if (why_not_cpu_rings() != RingsBecause::can)
+    return row("cpu.event16_over_rdtsc", std::nullopt, "x", to_string(why_not_cpu_rings()));
   cpu_set_t before;
   sched_getaffinity(0, sizeof before, &before);
   ringside_close();
@@ -303,6 +329,7 @@ void cpu_rows() {
     {
       const LocalRings rings(16384, 65);
       time_part(rings);
+      mono_part();
       scale_part(rings);
       processes_part(rings);
       storm_part(rings);

@@ -47,6 +47,13 @@ struct TickClock {
   }
 };
 
+// The counter of the processor, which a sequence reads, or a clock that it is given.
+struct EitherClock {
+  bool inside;
+  bool in_sequence() const noexcept { return inside; }
+  u64 now() const noexcept { return inside ? TickClock{}.now() : MonoClock{}.now(); }
+};
+
 inline u32 possible_cpus() {
   u32 first = 0, last = 0;
   if (std::FILE* file = std::fopen("/sys/devices/system/cpu/possible", "r")) {
@@ -170,15 +177,15 @@ class BookReader {
  public:
   struct Books {
     u64 events, lost, bad, backwards, views;
-    u64 latest;        // ticks by which an event came later than somebody was told that there is nothing
+    u64 latest;        // of the clock, by which an event came later than somebody was told that there is nothing
     char what[200];    // the first thing that was wrong
   };
 
-  BookReader(const Ring& ring, u32 writers, Tally* tallies, Books& books)
-      : reader_(ring), tallies_(tallies), books_(books), next_(writers) {}
+  BookReader(const Ring& ring, u32 writers, Tally* tallies, Books& books, EitherClock clock = {true})
+      : reader_(ring), tallies_(tallies), books_(books), next_(writers), clock_(clock) {}
 
   Got read() {
-    const u64 asked = TickClock{}.now();
+    const u64 asked = clock_.now();
     const Got got = reader_.get_reader();
     if (got == Got::corrupt) wrong("the reader says corrupt");
     if (got == Got::nothing) asked_ = asked;
@@ -208,6 +215,7 @@ class BookReader {
       ++tallies_[n.who].count;
       tallies_[n.who].sum += n.sequence;
       if (c.time() < last_) ++books_.backwards;
+      if (c.time() < from_) wrong("an event is older than the moment before which it was not there");
       last_ = c.time();
       if (asked_ > last_ && asked_ - last_ > books_.latest) books_.latest = asked_ - last_;
     }
@@ -217,6 +225,8 @@ class BookReader {
     books_.events += events;
     return got;
   }
+  // What is read from now on has this time or a later one.
+  void expect_from(u64 time) { from_ = time; }
   // Until there is nothing more, or something is wrong.
   void read_all() {
     while (books_.bad == 0 && read() == Got::data) {
@@ -237,7 +247,8 @@ class BookReader {
   Tally* tallies_;
   Books& books_;
   std::vector<u64> next_;
-  u64 time_ = 0, last_ = 0, asked_ = 0;
+  const EitherClock clock_;
+  u64 time_ = 0, last_ = 0, asked_ = 0, from_ = 0;
 };
 
 }  // namespace ringside::test

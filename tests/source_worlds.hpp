@@ -230,7 +230,7 @@ class InstanceWorld final : public World {
 
 template <By by>
 Made cpu_world() {
-  if (const RingsBecause why = why_not_cpu_rings(best_clock()); why != RingsBecause::can)
+  if (const RingsBecause why = why_not_cpu_rings(); why != RingsBecause::can)
     return refuse(std::errc::not_supported, std::string("no rings of CPUs here, ") + to_string(why));
   if (allowed_cpus().size() < 2) return refuse(std::errc::not_supported, "two rings of CPUs need two CPUs");
   return std::unique_ptr<World>(std::make_unique<InstanceWorld>(Rings::cpu, by));

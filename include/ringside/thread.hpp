@@ -15,12 +15,9 @@ struct RingClockNow {
   u64* counter = nullptr;  // counter: the instance's
   // Reads it, if that takes no call, so that the writer's usual way contains none. False: use now().
   RINGSIDE_INLINE bool at_once(u64& ticks) const noexcept { return ticks_of(kind, ticks); }
-  // Can a restartable sequence read it?
+  // Can a restartable sequence read it? Others read it beforehand.
   bool in_sequence() const noexcept { return is_instruction(kind); }
-  u64 now() noexcept {
-    u64 ticks;
-    return at_once(ticks) ? ticks : slow();
-  }
+  u64 now() noexcept { return in_sequence() ? read_ticks() : slow(); }
   u64 slow() noexcept;
 };
 

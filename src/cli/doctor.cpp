@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "clock/tsc.hpp"
 #include "cli/json.hpp"
 #include "cli/options.hpp"
 #include "cli/preload.hpp"
@@ -49,14 +50,36 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
+// What was found out about the time stamp counter.
+std::string on_tsc(const TscEvidence& found) {
+  if (!found.invariant) return "the processor's flags do not say that tsc is invariant";
+  std::string text = "tsc is invariant by the processor's flags; the kernel ";
+  switch (found.kernel) {
+    case KernelOnTsc::uses: text += "uses it"; break;
+    case KernelOnTsc::accepts: text += "lists it"; break;
+    case KernelOnTsc::hypervisors: text += "uses the hypervisor's clock, which is made of it"; break;
+    case KernelOnTsc::rejects: text += "rejects it"; break;
+  }
+  switch (found.warps) {
+    case Warps::not_tested: return text + "; the processors did not meet in a test";
+    case Warps::none: return text + fmt::format("; {} readings of processors in turn, none backwards", format_count(found.meetings));
+    case Warps::found: return text + fmt::format("; in a test, it went back by {} ticks between processors", found.most_back);
+  }
+  return text;
+}
+
 Finding clock() {
-  const std::string source = first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
   if (is_instruction(ClockKind::cntvct))
     return {Verdict::ok, "clock", "mono, which the kernel has, too; --clock cntvct is read without a call", ""};
-  if (tsc_is_invariant()) return {Verdict::ok, "clock", "tsc is invariant (kernel: " + source + ")", ""};
-  return {Verdict::warn, "clock",
-          "tsc is not trusted here (kernel: " + (source.empty() ? "unknown" : source) + "); mono is used",
-          "an event costs about 20 ns more; on a virtual machine, ask the host for an invariant TSC"};
+  TscEvidence found = tsc_evidence();
+  if (found.invariant && found.kernel == KernelOnTsc::uses) test_for_warps(found);
+  const std::string source = first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  const std::string because = fmt::format("{} (clock source {})", on_tsc(found), source.empty() ? "unknown" : source);
+  if (found.warps == Warps::found && tsc_evidence().trusted())
+    return {Verdict::fail, "clock", "tsc, but " + because, "use --clock mono: times of different processors do not compare"};
+  if (found.trusted()) return {Verdict::ok, "clock", "tsc: " + because, ""};
+  return {Verdict::warn, "clock", "mono: " + because,
+          "an event costs about 20 ns more" + std::string(found.invariant ? "" : "; on a virtual machine, ask the host for an invariant TSC")};
 }
 
 Finding fence() {
@@ -72,13 +95,12 @@ Finding fence() {
 
 // Do rings belong to CPUs? The check of Instance::create.
 Finding rings() {
-  const RingsBecause because = why_not_cpu_rings(best_clock());
+  const RingsBecause because = why_not_cpu_rings();
   if (because == RingsBecause::can)
     return {Verdict::ok, "rings", fmt::format("of CPUs ({} possible): restartable sequences work", possible_cpus()), ""};
   return {
       Verdict::warn, "rings", std::string("of threads, ") + to_string(because),
       because == RingsBecause::no_rseq ? "rings of CPUs need glibc 2.35 with its tunable glibc.pthread.rseq on, and Linux 4.18"
-      : because == RingsBecause::clock ? "rings of CPUs need an invariant TSC"
                                        : "this kernel is known to be wrong on arm64 before 7.0.14: rings of threads are safe"};
 }
 

@@ -1,15 +1,16 @@
 #include "clock/clock.hpp"
 
 #include <fcntl.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <charconv>
-#include <cstdio>
 #include <cstring>
 
 #include "clock/time_namespace.hpp"
+#include "clock/tsc.hpp"
 
 namespace ringside {
 namespace {
@@ -44,8 +45,10 @@ i64 offset_in(const char* text) noexcept {
   return numbers[0] * 1000000000 + numbers[1];
 }
 
-// A tick count and the time at one moment: the tightest of a few tries.
-TicksAndNs sample() noexcept {
+}  // namespace
+
+TicksAndNs ticks_and_ns() noexcept {
+  look_once();
   TicksAndNs best{};
   u64 width = ~u64{0};
   for (int i = 0; i < 32; ++i) {
@@ -58,8 +61,6 @@ TicksAndNs sample() noexcept {
   }
   return best;
 }
-
-}  // namespace
 
 const char* to_string(ClockKind kind) noexcept {
   switch (kind) {
@@ -80,24 +81,21 @@ result<ClockKind> clock_from(const std::string& name) {
                 "there is no clock '" + name + "': use tsc (x86-64), cntvct (arm64), mono or counter");
 }
 
-ClockKind best_clock() noexcept { return tsc_is_invariant() ? ClockKind::tsc : ClockKind::mono; }
+ClockKind best_clock() { return tsc_evidence().trusted() ? ClockKind::tsc : ClockKind::mono; }
 
-bool tsc_is_invariant() noexcept {
-#if defined(__x86_64__)
-  std::FILE* f = std::fopen("/proc/cpuinfo", "re");
-  if (f == nullptr) return false;
-  char line[8192];
-  bool good = false;
-  while (std::fgets(line, sizeof line, f) != nullptr)
-    if (std::strncmp(line, "flags", 5) == 0) {
-      good = std::strstr(line, " constant_tsc") != nullptr && std::strstr(line, " nonstop_tsc") != nullptr;
-      break;
-    }
-  std::fclose(f);
-  return good;
-#else
-  return false;
-#endif
+bool takes_system_call(ClockKind kind) noexcept {
+  if (kind != ClockKind::mono) return false;
+  if (getauxval(AT_SYSINFO_EHDR) == 0) return true;
+  char source[64] = {};
+  const int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return true;  // unknown
+  const ssize_t n = read(fd, source, sizeof source - 1);
+  close(fd);
+  if (n <= 0) return true;
+  source[std::strcspn(source, "\n")] = 0;
+  for (const char* known : {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "riscv_clocksource"})
+    if (std::strcmp(source, known) == 0) return false;
+  return true;
 }
 
 i64 ahead_in_time_namespace(i32 pid) noexcept {
@@ -125,8 +123,7 @@ void look_at_time_namespace() noexcept {
 }
 
 Calibration::Calibration(ClockKind kind) noexcept : kind_(kind) {
-  look_once();
-  if (is_instruction(kind)) from_ = sample();
+  if (is_instruction(kind)) from_ = ticks_and_ns();
 }
 
 ClockInfo Calibration::finish() const noexcept {
@@ -139,7 +136,7 @@ ClockInfo Calibration::finish() const noexcept {
     const timespec pause{0, static_cast<long>(enough - passed)};
     nanosleep(&pause, nullptr);
   }
-  const TicksAndNs to = sample();
+  const TicksAndNs to = ticks_and_ns();
   const double ns_per_tick = static_cast<double>(to.ns - from.ns) / static_cast<double>(to.ticks - from.ticks);
   info.shift = 31;
   while (info.shift > 0 && ns_per_tick * static_cast<double>(u64{1} << info.shift) >= 4294967295.0) --info.shift;
@@ -165,7 +162,7 @@ ClockInfo line(u64 from, u64 from_ns, double rate) noexcept {
 ClockInfo refined(const ClockInfo& clock, u64& error_ns) noexcept {
   error_ns = 0;
   if (!is_instruction(clock.kind)) return clock;
-  const TicksAndNs now = sample();
+  const TicksAndNs now = ticks_and_ns();
   const u64 said = clock.to_ns(now.ticks);
   error_ns = said > now.ns ? said - now.ns : now.ns - said;
   // Within two seconds of the base the old rate is as good; an error of more than a thousandth is not the rate's.

@@ -71,16 +71,19 @@ ClockInfo clock_in(const Words& words) noexcept {
 // before a reader's first calibration or now_of(). Signal-safe.
 void look_at_time_namespace() noexcept;
 
+// Does a program read it by a system call? Where the kernel's clock source has no part in user space (hpet, acpi_pm).
+bool takes_system_call(ClockKind kind) noexcept;
+
 const char* to_string(ClockKind kind) noexcept;         // the kernel's names: x86-tsc, mono, counter; arm64-cntvct
 result<ClockKind> clock_from(const std::string& name);  // these, tsc and cntvct
-ClockKind best_clock() noexcept;   // tsc where it is invariant, else mono: a clock that the kernel has, too
-bool tsc_is_invariant() noexcept;  // constant rate, runs in idle states, is the kernel's clock source
+ClockKind best_clock();  // tsc where it can be trusted (tsc.hpp), else mono: a clock that the kernel has, too
 
 // Measures the rate of a clock of ticks. What the caller does between the two is part of the measurement: it lasts at least a
 // millisecond, after which the error is a few ppm.
 struct TicksAndNs {
   u64 ticks, ns;
 };
+TicksAndNs ticks_and_ns() noexcept;  // at one moment: the tightest of a few tries
 class Calibration {
  public:
   explicit Calibration(ClockKind kind) noexcept;

@@ -35,9 +35,9 @@ struct NoClock {  // of a writer that reserves nothing
 constexpr u64 store_lag = 10'000;
 
 // Between clock and commit of an event on a CPU's ring only the host may intervene and stop the virtual processor: after a
-// longer stop the event is late. If the clock is not read inside the sequence, the thread may be stopped in between.
+// longer stop the event is late. A counter's time is no time.
 u64 lag_of(const RingView& view, const ClockInfo& clock, bool writing) noexcept {
-  if (view.of_cpu()) return counts_ticks(clock.kind) ? 10'000'000 : Source::unknown;
+  if (view.of_cpu()) return clock.kind != ClockKind::counter ? 10'000'000 : Source::unknown;
   return writing ? Source::unknown : store_lag;
 }
 

@@ -40,7 +40,7 @@ InstanceOptions as_the_kernel_makes_them(const std::string& name) {
   o.buffer_size = 1410 * 1024;
   o.subbuf_size = 4096;
   // With rings of threads, a clock that tools show in seconds.
-  if (why_not_cpu_rings(o.clock) != RingsBecause::can) o.clock = ClockKind::mono;
+  if (why_not_cpu_rings() != RingsBecause::can) o.clock = ClockKind::mono;
   o.events = {};
   return o;
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "record/clock_watch.hpp"
 #include "record/drain.hpp"
 #include "source/books.hpp"
 #include "source/recording.hpp"
@@ -109,7 +110,7 @@ class RecordingRun {
   size_t rings() const { return writer_.meta().rings.size(); }
 
  private:
-  explicit RecordingRun(RecordingWriter writer);
+  RecordingRun(RecordingWriter writer, const ClockInfo& clock);
   void describe();
   void save_now_and_then();
 
@@ -117,6 +118,7 @@ class RecordingRun {
   std::vector<Feed*> feeds_;
   u64 lost_before_ = 0;  // lost_so_far() of the feeds, when they were added
   Faults faults_;
+  ClockWatch clock_watch_;
   const u64 start_ns_;
   bool unsaved_ = false, has_symbols_ = false, polled_ = false, finished_ = false, another_follows_ = false, kept_ = false;
   u64 save_again_ns_ = 0;  // no save before this time

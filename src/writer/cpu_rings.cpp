@@ -3,13 +3,11 @@
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <sched.h>
-#include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,17 +15,15 @@
 #include <cstdlib>
 #include <new>
 
-#include <ringside/base/sanitizers.hpp>
 #include <ringside/ring/cpu_writer.hpp>
 
 #include "writer/process.hpp"
 #include "writer/ring_file.hpp"
+#include "sys/beside.hpp"
 #include "sys/sys.hpp"
 
-// Weak: only glibc since 2.35 registers each thread and tells its area. __clone: clone() by the name that no run-time of a
-// sanitizer intercepts, in a program that has one.
+// Weak: only glibc since 2.35 registers each thread and tells its area.
 extern "C" {
-[[gnu::weak]] decltype(clone) __clone;
 [[gnu::weak]] extern const ptrdiff_t __rseq_offset;
 [[gnu::weak]] extern const unsigned __rseq_size;
 }
@@ -129,31 +125,20 @@ static u64 thread_ns() noexcept {
   return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
 }
 
-// A copy of a large process takes milliseconds. The sanitizers' run-times keep their state by thread, and would take the child
-// for its parent.
-constexpr int sharing = RINGSIDE_SANITIZED ? 0 : CLONE_VM;  // neither descriptors nor directory: exec in another thread would
-                                                            // find them in use
-
-// What runs beside this thread, on its CPU, in memory of its own.
+// What runs beside this thread, on its CPU.
 struct Other {
   u32 ran;
-  pid_t parent;  // perhaps process 1 (in a container) or 0 (in another PID namespace)
   bool short_slices;
-  alignas(64) u8 stack[64 << 10];
 };
 
-// It shares its parent's memory, and the C library takes it for its parent: system calls alone.
-static int run_other(void* memory) noexcept {
+static void run_other(const sys::BesideHere& here, void* memory) noexcept {
   Other& other = *static_cast<Other*>(memory);
-  other.parent = getppid();
   if (other.short_slices) ask_for_short_slices();
   const timespec nap{0, 50'000};
-  // Kills arrive in any case, but not if the parent dies first.
-  for (int n = 0; n < 200'000 && getppid() == other.parent; ++n) {
+  for (int n = 0; n < 200'000 && here.wanted(); ++n) {
     __atomic_fetch_add(&other.ran, 1u, __ATOMIC_RELAXED);
     syscall(SYS_nanosleep, &nap, nullptr);
   }
-  return 0;
 }
 #endif
 
@@ -166,20 +151,15 @@ bool kernel_aborts() noexcept {
   CPU_SET(cpu, &here);
   if (sched_setaffinity(0, sizeof here, &here) != 0) return false;
   void* const memory = mmap(nullptr, sizeof(Other), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  auto* const other = static_cast<Other*>(memory);
   bool aborted = false;
-  if (memory != MAP_FAILED) other->short_slices = has_short_slices();
-  // No SIGCHLD at its end, no fork handlers, no signal handlers: the program must not notice.
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  const auto make = __clone != nullptr ? __clone : clone;
-  const pid_t child = memory != MAP_FAILED ? make(run_other, std::end(other->stack), sharing, memory) : -1;
-  if (child > 0) {
+  if (memory != MAP_FAILED) {
+    auto* const other = static_cast<Other*>(memory);
+    other->short_slices = has_short_slices();
+    const sys::Beside beside(run_other, memory);
     const u32* const ran = &other->ran;
     // A second of this thread's own time, because on a busy machine it may run for only a small part of a second.
     const u64 own_end = thread_ns() + 1'000'000'000, deadline = sys::now_ns() + 10'000'000'000;
-    const auto in_time = [&] { return thread_ns() < own_end && sys::now_ns() < deadline; };
+    const auto in_time = [&] { return beside.pid() > 0 && thread_ns() < own_end && sys::now_ns() < deadline; };
     while (__atomic_load_n(ran, __ATOMIC_RELAXED) == 0 && in_time()) sched_yield();  // it would wait for the end of this slice
     for (bool unnoticed = false; !aborted && !unnoticed && in_time();) {
       u32 seen = 0;  // noted by the sequence itself: on a busy machine the child may run just before that
@@ -188,11 +168,7 @@ bool kernel_aborts() noexcept {
       if (end == Sequence::aborted)
         aborted = seen != 0 && __atomic_load_n(ran, __ATOMIC_RELAXED) != seen && Rseq::cpu(area()) == cpu;
     }
-    kill(child, SIGKILL);
-    while (waitpid(child, nullptr, __WALL) < 0 && errno == EINTR) {
-    }
   }
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
   if (memory != MAP_FAILED) munmap(memory, sizeof(Other));
   sched_setaffinity(0, sizeof before, &before);
   return aborted;
@@ -212,9 +188,8 @@ u32 possible_cpus() noexcept {
   return std::min(last + 1, most_cpus);
 }
 
-RingsBecause why_not_cpu_rings(ClockKind clock) noexcept {
+RingsBecause why_not_cpu_rings() noexcept {
   if (!has_rseq() || sys::boot_hash() == 0) return RingsBecause::no_rseq;
-  if (!RingClockNow{clock, nullptr}.in_sequence()) return RingsBecause::clock;
   return kernel_aborts() ? RingsBecause::can : RingsBecause::no_abort;
 }
 
@@ -248,7 +223,7 @@ const detail::CpuSide* open_cpu_side([[maybe_unused]] const Opened& in) noexcept
   rings->nr = nr;
   rings->nr_usual = clock.in_sequence() ? rings->nr : 0;
   for (u32 cpu = 0; cpu < nr; ++cpu) rings->place[cpu] = &nowhere;
-  auto* const kept = new (std::nothrow) KeptSide{{rings, area(), &in}, CpuWriter<RingClockNow, Rseq>(clock), kept_sides};
+  auto* const kept = new (std::nothrow) KeptSide{{rings, area(), &in}, CpuWriter<RingClockNow, Rseq>(clock, takes_system_call(clock.kind)), kept_sides};
   if (kept == nullptr) return nullptr;
   kept_sides = kept;
   const detail::CpuSide* const side = kept;

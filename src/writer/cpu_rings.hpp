@@ -20,7 +20,7 @@ bool kernel_aborts() noexcept;
 u32 possible_cpus() noexcept;
 
 // The reason against rings of CPUs here and now; can: there is none.
-RingsBecause why_not_cpu_rings(ClockKind clock) noexcept;
+RingsBecause why_not_cpu_rings() noexcept;
 const char* to_string(RingsBecause because) noexcept;  // a clause: "as ..."
 
 // The source of detail::cpu_side: for ringside_open, which holds the lock. Null: the instance has none, or this process cannot

@@ -12,6 +12,7 @@
 
 #include "schema/event_pattern.hpp"
 #include "schema/format_text.hpp"
+#include "clock/tsc.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 #include "writer/cpu_rings.hpp"
@@ -29,7 +30,7 @@ result<RingsBecause> choose_rings(const InstanceOptions& o, const Geometry& geom
       return refuse(std::errc::invalid_argument, std::string("RINGSIDE_RINGS is \"") + say + "\": use cpu, thread or auto");
   }
   if (wanted == Rings::thread) return RingsBecause::asked;
-  RingsBecause because = why_not_cpu_rings(o.clock);
+  RingsBecause because = why_not_cpu_rings();
   if (because == RingsBecause::can && o.budget != 0 && geometry.data_size() * possible_cpus() > o.budget)
     because = RingsBecause::budget;
   if (wanted == Rings::cpu && because != RingsBecause::can)
@@ -181,8 +182,10 @@ u32 claim_number(const InstanceWords& words, Member who) {
 result<void> make_instance(const InstanceOptions& o, const WholeInstance& whole) {
   auto path = RS_TRY(instance_path(o.name));
   const Geometry geometry = RS_TRY(geometry_for(o.buffer_size, o.subbuf_size, 0));
-  if (o.clock == ClockKind::tsc && !tsc_is_invariant())
-    return refuse(std::errc::not_supported, "the time stamp counter of this machine is not invariant: use the clock mono");
+  if (o.clock == ClockKind::tsc && !tsc_evidence().usable())
+    return refuse(std::errc::not_supported, std::string("the time stamp counter of this machine is not ") +
+                                                (tsc_evidence().invariant ? "the same on all processors" : "invariant") +
+                                                ": use the clock mono");
   if (!is_readable_here(static_cast<u32>(o.clock)))
     return refuse(std::errc::not_supported,
                   std::string("this machine does not have the clock ") + to_string(o.clock) + ": use the clock mono");

@@ -20,6 +20,7 @@ void let_readers_look(InstanceControl& c) noexcept {
 
 // 0: everything is there that events need.
 int prepare(Opened& in, u64 most) noexcept {
+  if (takes_system_call(in.clock.kind)) return ENOTSUP;
   const int failed = in.side == nullptr ? back_own_ring(most) : 0;
   if (failed != 0) return failed;
   (void)attach(nullptr);  // this thread has its name then

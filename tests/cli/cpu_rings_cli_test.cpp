@@ -20,8 +20,8 @@ using test::Outcome;
 struct CpuRingsCli : test::BinaryTest {
   void SetUp() override {
     test::BinaryTest::SetUp();
-    if (why_not_cpu_rings(best_clock()) != RingsBecause::can)
-      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
+    if (why_not_cpu_rings() != RingsBecause::can)
+      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings());
   }
 };
 

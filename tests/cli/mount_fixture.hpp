@@ -35,7 +35,7 @@ inline bool eventually(const std::function<bool()>& holds, std::chrono::millisec
 }
 
 // Do instances that the mount makes have rings of CPUs? They have one sub-buffer more than the kernel's: a spare one.
-inline bool cpu_rings() { return why_not_cpu_rings(best_clock()) == RingsBecause::can; }
+inline bool cpu_rings() { return why_not_cpu_rings() == RingsBecause::can; }
 
 // The outcome of a system call in a word: its result, or its errno.
 inline std::string ended(ssize_t result) { return result >= 0 ? std::to_string(result) : strerrorname_np(errno); }

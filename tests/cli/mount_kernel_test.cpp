@@ -18,7 +18,7 @@ using namespace test;
 struct MountKernel : Mount {
   const u32 cpus = static_cast<u32>(sysconf(_SC_NPROCESSORS_CONF));
   void SetUp() override {
-    if (const RingsBecause why = why_not_cpu_rings(best_clock()); why != RingsBecause::can)
+    if (const RingsBecause why = why_not_cpu_rings(); why != RingsBecause::can)
       GTEST_SKIP() << "no rings of CPUs here, " << to_string(why);
     Mount::SetUp();
   }

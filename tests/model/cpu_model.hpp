@@ -49,12 +49,19 @@ enum class Plant : u8 {
   plain_commit,
   plain_tail,
   no_wake_fence,  // between publishing and the check for waiting readers
+  unguarded,      // the sequence does not ask for its descriptor
+  armed_late,     // the descriptor is stored behind the reading of the clock
+  left_armed,     // the descriptor stays behind
 };
 
 // Orders of the sequences' accesses. x86 is modelled as release and acquire, which allows more than its store buffers do.
 enum class Machine : u8 { x86, arm64 };
 
 inline constexpr u32 small = 100;  // 39 events, 24 bytes of padding
+inline constexpr u32 too_big = 4092;
+
+// The word of a thread's area that names the sequence that it is in, or comes to.
+enum class RseqCs : u8 { none, usual, timed, append, refuse, enter };
 
 // One for all explorations, and new for each execution: memories and sequences are static.
 class Cpus {
@@ -69,6 +76,14 @@ class Cpus {
     bool deaf = false;     // never cut off
     bool stepped = false;  // cut off in each sequence
     bool* cut = nullptr;   // of the sequence that it is in
+    RseqCs rseq_cs = RseqCs::none;
+    u32 interrupted = 0;   // how often it was preempted, migrated or sent a signal
+  };
+  // A reading of the clock outside of a sequence.
+  struct Reading {
+    u64 time;
+    const Thread* thread;
+    u32 interrupted;  // before
   };
   struct Entry {
     u32 number;
@@ -88,6 +103,8 @@ class Cpus {
     time = u64{1} << 40;
     migrations = jumps = 0;
     everybody_deaf = false;
+    readings_ = 0;
+    jumped_ = false;
   }
 
   u32 nr() const { return nr_; }
@@ -97,9 +114,36 @@ class Cpus {
     if (jumps != 0 && Explored::modelled())
       if (const u32 pick = choose(4)) {
         --jumps;
+        jumped_ = true;
         return time += pick == 1 ? u64(-40) : pick == 2 ? abi::delta_limit : (u64{1} << 40) + 77;
       }
     return time += 3;
+  }
+
+  // The same outside of a sequence, where the thread may be interrupted before and after it.
+  u64 clock_outside() {
+    point();
+    const u64 now = clock();
+    if (const Thread* const me = find(); me != nullptr && Explored::modelled())
+      read_[readings_++ % most_readings] = {now, me, me->interrupted};
+    point();
+    return now;
+  }
+  // Not older than what this thread has run without interruption. After a jump, times are no names of readings.
+  void in_time(const Thread& t, u64 at) const {
+    if (jumped_) return;
+    for (u32 i = readings_; i != 0 && readings_ - i < most_readings; --i) {
+      const Reading& r = read_[(i - 1) % most_readings];
+      if (r.thread != &t || r.time != at) continue;
+      if (r.interrupted != t.interrupted) fail("an event is late: its thread was interrupted since it read the clock");
+      return;
+    }
+  }
+  // A moment between two instructions that access nothing shared.
+  void point() {
+    if (!Explored::modelled()) return;
+    arrive();
+    Explored::no_point(false);
   }
 
   u32 cpu_id(i64 area) const {
@@ -127,8 +171,12 @@ class Cpus {
     threads[thread].view = &Explored::context().view;
   }
 
+  // What the kernel does to a thread that it interrupts, in a sequence or outside.
   void cut_off(Thread& t) const {
-    if (t.cut == nullptr || t.deaf || everybody_deaf) return;
+    if (t.deaf || everybody_deaf) return;
+    ++t.interrupted;
+    t.rseq_cs = RseqCs::none;
+    if (t.cut == nullptr) return;
     Explored::note("cut off");
     *t.cut = true;
     t.cut = nullptr;
@@ -203,7 +251,10 @@ class Cpus {
     me.cpu = to;
   }
 
-  u32 nr_ = 1;
+  static constexpr u32 most_readings = 64;
+  u32 nr_ = 1, readings_ = 0;
+  bool jumped_ = false;
+  Reading read_[most_readings];
   Thread* current_[most] = {};
   View views_[most];
 };
@@ -263,45 +314,30 @@ struct ModelRseq {
 
   template <u32>
   static Sequence append_usual(i64 area, const CpuRings& rings, const ringside::Shape& shape, const void* payload) noexcept {
-    Run run(area);
-    const u32 cpu = cpus.cpu_id(area);
-    if (cpu >= rings.nr_usual) return run.leave(Sequence::moved);
-    const CpuPlace& place = *rings.place[cpu];
-    Control& c = *place.control;
-    if (run.load(&c.gate) != gate_cpu_open && !has(Plant::no_gate_check)) return run.leave(Sequence::moved);
-    const u32 id = place_of(run.load(&c.commit)).id;
-    if (id >= place.nr_subbufs) return run.leave(Sequence::moved);
-    u8* const page = place.first + id * place.subbuf_size;
-    auto& header = *reinterpret_cast<abi::SubBufferHeader*>(page);
-    Record& rec = reinterpret_cast<Record*>(&c + 1)[id];
-    const u64 commit = run.load(&header.commit);
-    if (commit == 0 && !has(Plant::usual_first)) return run.leave(Sequence::moved);
-    if (past(static_cast<u32>(shape.grow), commit, place.capacity)) return run.leave(Sequence::moved);
-    u64 committed = run.load(&rec.committed);
-    if (static_cast<u32>(committed) != static_cast<u32>(commit)) {
-      if (!has(Plant::no_bytes_check)) return run.leave(Sequence::moved);
-      committed = committed >> 32 << 32 | static_cast<u32>(commit);
-    }
-    const u32 parity = committed >> 32 & 1;
-    const u64 last = run.load(&times(rec)[parity]);
-    const u64 now = cpus.clock();
-    run.store(&times(rec)[has(Plant::other_time) ? parity : parity ^ 1], now);
-    if (now - last >= abi::delta_limit) return run.leave(Sequence::moved);
-    committed += shape.grow;
-    const auto after = static_cast<u32>(committed);
-    const Out out{c, payload, now};
-    if (has(Plant::commit_before_committed)) run.publish(&header.commit, after, out);
-    run.store(&rec.committed, committed, committed_order());
-    if (has(Plant::commit_first)) run.publish(&header.commit, after, out);
-    run.store8(page + 8 + after, shape.tail_bytes);
-    run.store8(page + abi::header_size + commit, shape.head | (now - last) << 5);
-    run.copy(page + abi::header_size + commit + shape.payload_at, payload, shape.size);
-    if (!has(Plant::commit_first) && !has(Plant::commit_before_committed)) run.publish(&header.commit, after, out);
-    return run.leave(Sequence::done);
+    Run run(area, RseqCs::usual);
+    return usual(run, rings.nr_usual, rings, shape, payload, 0);
+  }
+  template <class Clock>
+  static Sequence append_timed(i64 area, const CpuRings& rings, const ringside::Shape& shape, const void* payload,
+                               Clock& clock, bool watch) noexcept {
+    if (!watch && !has(Plant::armed_late)) arm(area, RseqCs::timed);
+    const u64 now = clock.now();
+    if (!watch && has(Plant::armed_late)) arm(area, RseqCs::timed);
+    Run run(area, RseqCs::timed, !watch);
+    return usual(run, rings.nr, rings, shape, payload, now);
   }
 
-  static Sequence append(i64 area, const Append& a) noexcept {
-    Run run(area);
+  static Guard arm(i64 area, bool watch) noexcept {
+    if (!watch) arm(area, RseqCs::append);
+    return {watch, 0, 0, 0, 0};
+  }
+  static void disarm(i64 area) noexcept {
+    cpus.point();
+    if (!has(Plant::left_armed)) cpus.threads[area].rseq_cs = RseqCs::none;
+  }
+  static Sequence append(i64 area, const Append& a, const Guard& guard) noexcept {
+    Run run(area, RseqCs::append, guard.run == 0);
+    if (run.moved) return run.leave(Sequence::moved);
     if (!has(Plant::no_cpu_check) && static_cast<u32>(a.cpu) != cpus.cpu_id(area)) return run.leave(Sequence::moved);
     if (run.load(&a.control->gate) != gate_cpu_open && !has(Plant::no_gate_check)) return run.leave(Sequence::moved);
     if (!has(Plant::no_tail_check) && run.load(&a.control->commit) != a.tail) return run.leave(Sequence::moved);
@@ -328,7 +364,7 @@ struct ModelRseq {
   }
 
   static Sequence refuse(i64 area, const Refuse& r) noexcept {
-    Run run(area);
+    Run run(area, RseqCs::refuse);
     if (static_cast<u32>(r.cpu) != cpus.cpu_id(area)) return run.leave(Sequence::moved);
     if (run.load(&r.control->gate) != gate_cpu_open) return run.leave(Sequence::moved);
     if (run.load(&r.control->commit) != r.tail) return run.leave(Sequence::moved);
@@ -337,7 +373,7 @@ struct ModelRseq {
     return run.leave(Sequence::done);
   }
   static Sequence enter(i64 area, const Enter& e) noexcept {
-    Run run(area);
+    Run run(area, RseqCs::enter);
     if (static_cast<u32>(e.cpu) != cpus.cpu_id(area)) return run.leave(Sequence::moved);
     if (run.load(&e.control->gate) != gate_cpu_open && !has(Plant::no_gate_check)) return run.leave(Sequence::moved);
     if (run.load(&e.control->commit) != e.tail) return run.leave(Sequence::moved);
@@ -381,8 +417,16 @@ struct ModelRseq {
     u64 now;
   };
 
+  static void arm(i64 area, RseqCs which) noexcept {
+    cpus.point();
+    cpus.threads[area].rseq_cs = which;
+  }
+
   struct Run {
-    explicit Run(i64 area) : thread(cpus.threads[area]) {
+    // armed: it goes on only if the descriptor still stands there.
+    Run(i64 area, RseqCs which, bool armed = false) : thread(cpus.threads[area]), armed_(armed) {
+      moved = armed && thread.rseq_cs != which && !has(Plant::unguarded);
+      thread.rseq_cs = which;
       thread.cut = &cut;
       if (thread.stepped) cut = true;
     }
@@ -390,6 +434,7 @@ struct ModelRseq {
     Run& operator=(const Run&) = delete;
     ~Run() {
       if (thread.cut == &cut) thread.cut = nullptr;
+      if (armed_) disarm(&thread - cpus.threads);
     }
 
     Sequence leave(Sequence how) const { return cut ? Sequence::aborted : how; }
@@ -416,6 +461,7 @@ struct ModelRseq {
       if (cut) return;
       cpus.inside(commit, 8);
       if (!step()) return;
+      if (armed_) cpus.in_time(thread, out.now);
       Cpus::Log& log = *cpus.log_of(&out.control);
       if (log.n == Cpus::most_events) fail("the books are full");
       u32 number;
@@ -444,9 +490,11 @@ struct ModelRseq {
     }
 
     Cpus::Thread& thread;
-    bool cut = false;
+    bool cut = false, moved = false;
 
    private:
+    const bool armed_;
+
     void store_bytes(u8* p, u64 v, bool eight) {
       if (cut) return;
       cpus.inside(p, eight ? 8 : 4);
@@ -461,11 +509,50 @@ struct ModelRseq {
       Explored::store(reinterpret_cast<u32*>(p + 4), static_cast<u32>(v >> 32), stored);
     }
   };
+
+  static Sequence usual(Run& run, u32 nr, const CpuRings& rings, const ringside::Shape& shape, const void* payload,
+                        u64 given) noexcept {
+    if (run.moved) return run.leave(Sequence::moved);
+    const u32 cpu = run.thread.registered ? run.thread.cpu : ~u32{1};
+    if (cpu >= nr) return run.leave(Sequence::moved);
+    const CpuPlace& place = *rings.place[cpu];
+    Control& c = *place.control;
+    if (run.load(&c.gate) != gate_cpu_open && !has(Plant::no_gate_check)) return run.leave(Sequence::moved);
+    const u32 id = place_of(run.load(&c.commit)).id;
+    if (id >= place.nr_subbufs) return run.leave(Sequence::moved);
+    u8* const page = place.first + id * place.subbuf_size;
+    auto& header = *reinterpret_cast<abi::SubBufferHeader*>(page);
+    Record& rec = reinterpret_cast<Record*>(&c + 1)[id];
+    const u64 commit = run.load(&header.commit);
+    if (commit == 0 && !has(Plant::usual_first)) return run.leave(Sequence::moved);
+    if (past(static_cast<u32>(shape.grow), commit, place.capacity)) return run.leave(Sequence::moved);
+    u64 committed = run.load(&rec.committed);
+    if (static_cast<u32>(committed) != static_cast<u32>(commit)) {
+      if (!has(Plant::no_bytes_check)) return run.leave(Sequence::moved);
+      committed = committed >> 32 << 32 | static_cast<u32>(commit);
+    }
+    const u32 parity = committed >> 32 & 1;
+    const u64 last = run.load(&times(rec)[parity]);
+    const u64 now = given != 0 ? given : cpus.clock();
+    run.store(&times(rec)[has(Plant::other_time) ? parity : parity ^ 1], now);
+    if (now - last >= abi::delta_limit) return run.leave(Sequence::moved);
+    committed += shape.grow;
+    const auto after = static_cast<u32>(committed);
+    const Out out{c, payload, now};
+    if (has(Plant::commit_before_committed)) run.publish(&header.commit, after, out);
+    run.store(&rec.committed, committed, committed_order());
+    if (has(Plant::commit_first)) run.publish(&header.commit, after, out);
+    run.store8(page + 8 + after, shape.tail_bytes);
+    run.store8(page + abi::header_size + commit, shape.head | (now - last) << 5);
+    run.copy(page + abi::header_size + commit + shape.payload_at, payload, shape.size);
+    if (!has(Plant::commit_first) && !has(Plant::commit_before_committed)) run.publish(&header.commit, after, out);
+    return run.leave(Sequence::done);
+  }
 };
 
 struct ModelClock {
   bool inside = true;
-  u64 now() const noexcept { return cpus.clock(); }
+  u64 now() const noexcept { return inside ? cpus.clock() : cpus.clock_outside(); }
   bool in_sequence() const noexcept { return inside; }
 };
 
@@ -475,6 +562,7 @@ struct CpuShape {
   bool discard = false;
   bool checked = false;     // the invariants after each access
   bool counter = false;     // the clock is read outside of the sequence
+  bool watched = false;     // guarded by a stopwatch, for which no time passes here
   u64 time = u64{1} << 40;  // of the clock at first
 };
 
@@ -523,7 +611,7 @@ class CpuModel {
       name_words(world, ring);
     }
     new (writer_ = static_cast<W*>(world.allocate(sizeof(W))))
-        W(ModelClock{!shape.counter});
+        W(ModelClock{!shape.counter}, shape.watched);
     if (shape.checked) world.check([m = *this] { m.holds(&CpuModel::watched); });
   }
 

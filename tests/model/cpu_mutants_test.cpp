@@ -9,11 +9,16 @@ const Options two{.preemptions = 2, .stale = 0, .seconds = 20};
 
 const CpuPlan plain{.writes = {{half, half}, {half, half}}};
 const CpuPlan full{.before = {half, half, half}, .writes = {{half, half}, {half, half}}};
-const CpuPlan mixed{.shape = {.subbufs = 4, .counter = true}, .before = {half}, .writes = {{half}, {whole}}};
+const CpuPlan mixed{.shape = {.subbufs = 4, .counter = true}, .jumps = 1, .before = {half}, .writes = {{half}, {whole}}};
 // Cpu.Reader proves that the original passes it.
 const CpuPlan read{.before = {half, half, half}, .writes = {{half, half}, {half}}, .reads = 2};
 const CpuPlan migrating{.shape = {.cpus = 2, .counter = true}, .migrations = 1, .before = {half}, .writes = {{half}, {half}}};
 const CpuPlan given_back = giving_back();
+// By a clock that is read outside of the sequences.
+const CpuPlan timed{.shape = {.counter = true}, .before = {half}, .writes = {{half, half}, {half}}};
+const CpuPlan first{.shape = {.counter = true}, .writes = {{half}, {half}}};
+const CpuPlan interrupted{.shape = {.counter = true}, .before = {small}, .writes = {{small}}, .handlers = {too_big}};
+constexpr Options one_signal{.preemptions = 0, .stale = 0, .signals = 1};
 
 void refute(Plant plant, const char* what, const Options& options, const std::function<void(World&)>& setup) {
   cpus.plant = plant;
@@ -49,6 +54,14 @@ TEST(CpuMutants, OfTheSequences) {
          on_cpus({.deaf = true, .writes = {{half, half}, {half, half}}}));
 }
 
+TEST(CpuMutants, OfTheGuard) {
+  refute(Plant::unguarded, "unguarded", two, on_cpus(timed));
+  refute(Plant::unguarded, "unguarded, first event", two, on_cpus(first));
+  refute(Plant::unguarded, "unguarded, handler", one_signal, on_cpus(interrupted));
+  refute(Plant::armed_late, "armed_late", two, on_cpus(timed));
+  refute(Plant::left_armed, "left_armed", one_signal, on_cpus(interrupted));
+}
+
 // arm64's orders, and those of the readers. Only old values tell.
 const Options old_values{.preemptions = 1, .stale = 1, .seconds = 20};
 const CpuPlan beside_reader{.before = {half}, .writes = {{half, half}}, .reads = 2};
@@ -74,6 +87,9 @@ TEST(CpuMutants, TheOriginalIsProved) {
   prove("mixed", two, on_cpus(mixed));
   prove("given back", two, on_cpus(given_back));
   prove("migrating", two, on_cpus(migrating));
+  prove("timed", two, on_cpus(timed));
+  prove("first", two, on_cpus(first));
+  prove("interrupted", one_signal, on_cpus(interrupted));
   prove("old values, reader", old_values, on_cpus<Orders{}, arm64>(beside_reader));
   prove("old values, iterator", old_values, on_cpus<Orders{}, arm64>(beside_iterator));
 }

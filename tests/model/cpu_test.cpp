@@ -29,6 +29,25 @@ TEST(Cpu, Clock) {
         on_cpus({.shape = {.time = 1000}, .before = {half, half}, .writes = {{half, half}, {half}}}));
 }
 
+TEST(Cpu, ClockOutside) {
+  const CpuShape outside{.counter = true};
+  prove("2 threads, full", sc(2), on_cpus({.shape = outside, .before = {half, half, half, half}, .writes = {{half, half}, {half}}}));
+  prove("discard", sc(3),
+        on_cpus({.shape = {.discard = true, .counter = true}, .before = {half, half, half}, .writes = {{half, half}, {half}}}));
+  prove("handlers", {.preemptions = 0, .stale = 0, .signals = 2},
+        on_cpus({.shape = outside, .before = {half, small}, .writes = {{small, half}}, .handlers = {small, too_big}}));
+  prove("a handler beside a thread", {.preemptions = 1, .stale = 0, .signals = 1},
+        on_cpus({.shape = outside, .before = {half, small}, .writes = {{small, half}, {small}}, .handlers = {half}}));
+  prove("migration", sc(1),
+        on_cpus({.shape = {.cpus = 2, .counter = true}, .migrations = 1, .before = {half, half}, .writes = {{half}, {half}}}));
+  prove("deaths", sc(1), on_cpus({.shape = outside, .before = {half, small}, .writes = {{small, half}, {half}}, .deaths = true}));
+  prove("reader", sc(2), on_cpus({.shape = outside, .before = {half, half}, .writes = {{half, half}, {half}}, .reads = 2}));
+  prove("by the stopwatch", sc(2),
+        on_cpus({.shape = {.counter = true, .watched = true}, .before = {half, small}, .writes = {{small, half}, {half}}}));
+  prove("old values", {.preemptions = 1, .stale = 1},
+        on_cpus<Orders{}, Machine::arm64>({.shape = outside, .before = {half, half}, .writes = {{half, half}, {half}}, .reads = 2}));
+}
+
 TEST(Cpu, Reader) {
   prove("reader", sc(2), on_cpus({.before = {half, half, half}, .writes = {{half, half}, {half}}, .reads = 2}));
   prove("reader that flags", sc(2),

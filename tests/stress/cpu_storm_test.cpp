@@ -32,7 +32,7 @@ constexpr u32 most_lives = 1 << 16;
 constexpr long handler_every_ns = 50'000;  // in all threads together: a thread's timer pauses while the thread does
 
 struct Tries {
-  u64 usual, append, enter, not_usual, moved, aborted, late;
+  u64 usual, append, enter, not_usual, moved, aborted, late;  // usual: also those that are given their time
 };
 
 // One thread's counts, in memory that outlives it.
@@ -62,12 +62,17 @@ struct Counted {
   RINGSIDE_INLINE static u32 cpu(i64 area) noexcept { return Rseq::cpu(area); }
   template <u32 known>
   RINGSIDE_INLINE static Sequence append_usual(i64 area, const CpuRings& r, const Shape& shape, const void* payload) noexcept {
-    const Sequence s = Rseq::append_usual<known>(area, r, shape, payload);
-    add(s == Sequence::done ? mine->tries.usual : s == Sequence::moved ? mine->tries.not_usual : mine->tries.aborted);
-    return s;
+    return usual(Rseq::append_usual<known>(area, r, shape, payload));
   }
-  RINGSIDE_INLINE static Sequence append(i64 area, const Append& a) noexcept {
-    return count(Rseq::append(area, a), mine->tries.append);
+  template <class C>
+  RINGSIDE_INLINE static Sequence append_timed(i64 area, const CpuRings& r, const Shape& shape, const void* payload,
+                                               C& clock, bool watch) noexcept {
+    return usual(Rseq::append_timed(area, r, shape, payload, clock, watch));
+  }
+  RINGSIDE_INLINE static Guard arm(i64 area, bool watch) noexcept { return Rseq::arm(area, watch); }
+  RINGSIDE_INLINE static void disarm(i64 area) noexcept { Rseq::disarm(area); }
+  RINGSIDE_INLINE static Sequence append(i64 area, const Append& a, const Guard& guard) noexcept {
+    return count(Rseq::append(area, a, guard), mine->tries.append);
   }
   RINGSIDE_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept { return Rseq::refuse(area, a); }
   RINGSIDE_INLINE static Sequence enter(i64 area, const Enter& a) noexcept {
@@ -75,6 +80,10 @@ struct Counted {
   }
 
  private:
+  RINGSIDE_INLINE static Sequence usual(Sequence s) noexcept {
+    add(s == Sequence::done ? mine->tries.usual : s == Sequence::moved ? mine->tries.not_usual : mine->tries.aborted);
+    return s;
+  }
   static Sequence count(Sequence s, u64& done) noexcept {
     add(s == Sequence::done    ? done
         : s == Sequence::moved ? mine->tries.moved
@@ -83,14 +92,16 @@ struct Counted {
     return s;
   }
 };
-const CpuWriter<TickClock, Counted> writer{TickClock{}};
+EitherClock the_clock;
+const CpuWriter<EitherClock, Counted> writer{{true}}, timed_writer{{false}}, watched_writer{{false}, true};
+bool watched;
 
 bool write_one(u32 context) {
   u8 payload[numbered_most];
   const u64 sequence = mine->done[context];
   const u32 who = static_cast<u32>(mine - stage->lives) * contexts + context;
   const u32 size = make_numbered(payload, who, sequence);
-  const Refused why = write_numbered(writer, *rings, payload, size);
+  const Refused why = write_numbered(the_clock.inside ? writer : watched ? watched_writer : timed_writer, *rings, payload, size);
   if (why == Refused::no)
     __atomic_store_n(&mine->done[context], sequence + 1, __ATOMIC_RELAXED);
   else
@@ -183,9 +194,10 @@ T* shared(size_t count) {
   return static_cast<T*>(at);
 }
 
-void run_storm(bool discard, double seconds) {
+void run_storm(bool discard, EitherClock clock, double seconds) {
+  the_clock = clock;
   if (!rseq_registered()) GTEST_SKIP() << "this thread has no rseq area";
-  const CpuRingSet set(4096, 9, discard);
+  const CpuRingSet set(4096, 9, discard, clock.inside);
   const std::vector<u32> cpus = allowed_cpus();
   rings = &set.rings();
   stage = new (shared<Stage>(1)) Stage{};
@@ -201,7 +213,7 @@ void run_storm(bool discard, double seconds) {
     const pid_t reader = fork();
     ASSERT_GE(reader, 0);
     if (reader == 0) {
-      BookReader r(set[cpus[i]], most_lives * contexts, tallies + size_t{most_lives} * contexts * i, books[cpus[i]]);
+      BookReader r(set[cpus[i]], most_lives * contexts, tallies + size_t{most_lives} * contexts * i, books[cpus[i]], clock);
       for (;;) {
         const bool last = stage->done;
         const Got got = r.read();
@@ -229,7 +241,7 @@ void run_storm(bool discard, double seconds) {
     lives += threads;
   };
   std::mt19937 random(20261122);
-  const u64 begin_ns = MonoClock{}.now(), begin_ticks = TickClock{}.now();
+  const u64 begin_ns = MonoClock{}.now(), begin_ticks = clock.now();
   for (Worker& w : workers) start(w);
   while (MonoClock{}.now() - begin_ns < static_cast<u64>(seconds * 1e9)) {
     usleep(random() % 40000);
@@ -247,7 +259,7 @@ void run_storm(bool discard, double seconds) {
     waitpid(w.pid, &status, 0);
     EXPECT_EQ(status, 0);
   }
-  const u64 ticks_per_us = std::max<u64>(1, (TickClock{}.now() - begin_ticks) * 1000 / (MonoClock{}.now() - begin_ns));
+  const u64 ticks_per_us = std::max<u64>(1, (clock.now() - begin_ticks) * 1000 / (MonoClock{}.now() - begin_ns));
   stage->done = true;
   for (const pid_t pid : watchers) {
     int status = 0;
@@ -327,8 +339,17 @@ void run_storm(bool discard, double seconds) {
   munmap(tallies, sizeof(Tally) * most_lives * contexts * cpus.size());
 }
 
-TEST(CpuStorm, Overwrite) { run_storm(false, test_seconds(60) / 2); }
-TEST(CpuStorm, Discard) { run_storm(true, test_seconds(60) / 2); }
+TEST(CpuStorm, Overwrite) { run_storm(false, {true}, test_seconds(60) / 2); }
+TEST(CpuStorm, Discard) { run_storm(true, {true}, test_seconds(60) / 2); }
+// By a clock that a call reads.
+TEST(CpuStorm, OverwriteGivenTheTime) {
+  watched = false;
+  run_storm(false, {false}, test_seconds(60) / 2);
+}
+TEST(CpuStorm, DiscardByTheStopwatch) {
+  watched = true;
+  run_storm(true, {false}, test_seconds(60) / 2);
+}
 
 }  // namespace
 }  // namespace ringside::test::cpu_storm_test

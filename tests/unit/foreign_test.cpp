@@ -28,8 +28,8 @@ struct Foreign : testing::TestWithParam<Rings> {
   test::OwnRoot root{true};
   std::unique_ptr<Instance> instance;
   void SetUp() override {
-    if (GetParam() == Rings::cpu && why_not_cpu_rings(best_clock()) != RingsBecause::can)
-      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
+    if (GetParam() == Rings::cpu && why_not_cpu_rings() != RingsBecause::can)
+      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings());
     InstanceOptions o;
     o.name = "unit";
     o.buffer_size = 8 << 20;

@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "clock/tsc.hpp"
 #include "unit/instance_fixture.hpp"
 #include "writer/process.hpp"
 
@@ -105,7 +106,7 @@ TEST_F(InstanceTest, TheProcessorsCounterTellsTheTime) {
   InstanceOptions o;
   o.name = "a";
   o.clock = is_instruction(ClockKind::cntvct) ? ClockKind::cntvct : ClockKind::tsc;
-  if (!is_readable_here(static_cast<u32>(o.clock)) || (o.clock == ClockKind::tsc && !tsc_is_invariant()))
+  if (!is_readable_here(static_cast<u32>(o.clock)) || (o.clock == ClockKind::tsc && !tsc_evidence().usable()))
     GTEST_SKIP() << "this processor has no counter to trust";
   o.rings = Rings::thread;
   auto instance = must(Instance::create(o));

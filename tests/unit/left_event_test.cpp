@@ -578,8 +578,8 @@ struct FirstEvent : testing::Test {
   std::unique_ptr<Instance> instance;
   const Traps traps;
   void SetUp() override {
-    if (why_not_cpu_rings(best_clock()) != RingsBecause::can)
-      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
+    if (why_not_cpu_rings() != RingsBecause::can)
+      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings());
     InstanceOptions o;
     o.name = "a";
     o.rings = Rings::cpu;

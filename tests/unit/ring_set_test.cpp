@@ -87,8 +87,8 @@ struct RingSets : testing::TestWithParam<Kind> {
   u64 lost = 0;
 
   void SetUp() override {
-    if (GetParam() == Kind::cpu_rings && why_not_cpu_rings(best_clock()) != RingsBecause::can)
-      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings(best_clock()));
+    if (GetParam() == Kind::cpu_rings && why_not_cpu_rings() != RingsBecause::can)
+      GTEST_SKIP() << "no rings of CPUs here, " << to_string(why_not_cpu_rings());
     GetParam() == Kind::external ? start_external() : start_instance();
     set->refresh();
   }

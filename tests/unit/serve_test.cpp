@@ -265,7 +265,7 @@ TEST_F(Serve, FullSpeedWithExactAccounts) {
 
 // Two processes, one after the other, on one CPU: one ring.
 TEST_F(Serve, CpuRingsAreHandedOutLikeThreadRings) {
-  if (why_not_cpu_rings(best_clock()) != RingsBecause::can) GTEST_SKIP() << "no rings of CPUs here";
+  if (why_not_cpu_rings() != RingsBecause::can) GTEST_SKIP() << "no rings of CPUs here";
   create(1 << 20, 4096, true, Rings::cpu);
   const auto pinned = [&](u64 from, u64 to) {
     return writer([=, this] {

@@ -48,3 +48,9 @@ constexpr bool is_power_of_two(u64 v) noexcept { return v != 0 && (v & (v - 1)) 
 
 #define RINGSIDE_INLINE [[gnu::always_inline]] inline
 #define RINGSIDE_NOINLINE [[gnu::noinline, gnu::cold]]
+// A function whose code exists once: neither inlined nor copied for some of its arguments.
+#if defined(__clang__)
+#define RINGSIDE_ONE_COPY [[gnu::noinline]]
+#else
+#define RINGSIDE_ONE_COPY [[gnu::noinline, gnu::noclone]]
+#endif

@@ -22,8 +22,10 @@ template <RingClock C, class S, Memory M = Hardware, Orders O = Orders{}>
 class CpuWriter {
  public:
   static constexpr u32 most_tries = 1000;  // a debugger that steps through a sequence aborts every one
+  static constexpr u32 enough_tries = 30;  // something takes the descriptor away each time
 
-  explicit CpuWriter(C clock) noexcept : clock_(clock) {}
+  // watched: its clock is read by a system call, so the stopwatch (rseq.hpp) must guard the time.
+  explicit CpuWriter(C clock, bool watched = false) noexcept : clock_(clock), watched_(watched) {}
 
   // Refused::no: it is written. known: 0, or known_size(size).
   template <u32 known = 0>
@@ -31,8 +33,13 @@ class CpuWriter {
     return append_usually<S, M, known>(rings, area, payload, size) ? Refused::no : write_slowly(rings, area, payload, size);
   }
 
+  // Also each event by a clock that no instruction reads.
   RINGSIDE_NOINLINE Refused write_slowly(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
     const Shape shape = shape_of(payload, size);
+    if (!clock_.in_sequence() && S::append_timed(area, rings, shape, payload, clock_, watched_) == Sequence::done) {
+      ring_bell<M>(rings);
+      return Refused::no;
+    }
     for (u32 tries = most_tries; tries != 0; --tries) {
       const u32 cpu = S::cpu(area);
       if (cpu >= rings.nr) return Refused::no_ring;
@@ -45,7 +52,7 @@ class CpuWriter {
       if (why != Refused::no) return why;
       // A sub-buffer's first event: the thread that entered it has stored only its header.
       if (seen.commit == 0 && place.back != nullptr && !place.back(place, seen.place.id)) return Refused::no_memory;
-      const Appended appended = append(ring, area, seen, shape, payload);
+      const Appended appended = append(ring, area, seen, shape, payload, watched_ || tries < most_tries - enough_tries);
       if (appended == Appended::moved) continue;
       if (appended == Appended::yes) {
         ring_bell<M>(rings);
@@ -99,10 +106,14 @@ class CpuWriter {
   // asked for memory.
   enum class Appended { yes, moved, no_room };
   RINGSIDE_NOINLINE Appended append(const Ring& ring, i64 area, const Seen& seen, const Shape& shape,
-                                    const void* payload) const noexcept {
+                                    const void* payload, bool watch) const noexcept {
     Append a;
-    if (!prepare(ring, seen, shape, payload, a)) return Appended::no_room;
-    return S::append(area, a) == Sequence::done ? Appended::yes : Appended::moved;
+    const Guard guard = S::arm(area, watch);
+    if (!prepare(ring, seen, shape, payload, a)) {
+      S::disarm(area);
+      return Appended::no_room;
+    }
+    return S::append(area, a, guard) == Sequence::done ? Appended::yes : Appended::moved;
   }
 
   // False: there is no room on this sub-buffer.
@@ -123,10 +134,11 @@ class CpuWriter {
     a.limit = abi::delta_limit;
     u64 now = clock_.now();
     if (static_cast<i64>(now - seen.last) < 0) {
-      a.given = now = seen.last;  // a clock that went back stands still
+      now = seen.last;  // a clock that went back stands still
+      a.given = now | (now == 0);
       add_shared<M>(ring.control->backwards, 1);
     } else if (!clock_.in_sequence()) {
-      a.given = now;
+      a.given = now | (now == 0);
     }
     if (seen.commit == 0) {
       a.stamp = &header.time_stamp;  // and no delta
@@ -229,6 +241,7 @@ class CpuWriter {
   }
 
   [[no_unique_address]] mutable C clock_;
+  const bool watched_;
 };
 
 }  // namespace ringside
