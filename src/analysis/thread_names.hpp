@@ -39,7 +39,7 @@ class ThreadNames {
     if (!ring.kernel || record.lost != 0) return;
     Kind& kind = kinds_.at(record.number(), formats_.version());
     if (!kind.known) [[unlikely]] find(record.number(), kind);
-    if (kind.threads != 0) learn(record, kind);
+    if (kind.threads != 0) learn(record, ring, kind);
   }
   // From now on a later part of the trace is read, with nothing of what is between.
   void skip() {
@@ -70,8 +70,8 @@ class ThreadNames {
   };
 
   void find(u32 id, Kind& kind);
-  void learn(const TraceRecord& record, const Kind& kind);
-  void learn_birth(const TraceRecord& record, const Kind& kind);
+  void learn(const TraceRecord& record, const RingName& ring, const Kind& kind);
+  void learn_birth(const TraceRecord& record, const RingName& ring, const Kind& kind);
 
   const Formats& formats_;
   Tasks& tasks_;
@@ -79,7 +79,7 @@ class ThreadNames {
   bool tells_changes_ = false;  // the trace has exec or task_rename
   std::vector<Told> told_ = std::vector<Told>(1021);
   bool in_parts_ = false;
-  std::unordered_map<i32, Last> last_;  // by TID, of parts
+  std::unordered_map<Tasks::Key, Last> last_;  // of parts
 };
 
 }  // namespace ringside

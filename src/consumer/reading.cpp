@@ -34,6 +34,7 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
   if (!options.filter.empty()) reading->filter_ = RS_TRY(Filter::compile(options.filter, trace.formats, trace.tasks));
   if (reading->filter_ && reading->filter_->names("stack")) reading->join_stacks();
   if (reading->window_.of_time() && !trace.live()) reading->narrow(state_bytes);
+  if (trace.tracefs() != nullptr && World::own().kernel_counts_apart()) reading->look_up_names();
   if (options.push_down && reading->filter_) push_down(*reading->filter_, trace);
   return reading;
 }
@@ -146,7 +147,9 @@ void Reading::look_up(const TraceRecord& record, const RingName& name) {
   if (!name.kernel || record.lost != 0) return;
   const i32 tid = read_common(record.payload).tid;
   const auto [at, fresh] = named_.try_emplace(tid, true);
-  if (fresh && tid != 0) at->second = trace_.tasks.find(tid, name) != nullptr || trace_.learn_name(tid);
+  const bool apart = trace_.tasks.kernel_counts_apart(name);  // which of its threads this is, may be known later
+  if (fresh && tid != 0 && !apart) at->second = trace_.tasks.find(tid, name) != nullptr || trace_.learn_name(tid);
+  if (apart && tid != 0 && trace_.tasks.is_outside(tid, name)) at->second = trace_.learn_name(tid);
   unnamed_ += !at->second;
 }
 

@@ -33,12 +33,13 @@ result<void> RecordedInput::open_in(Trace& trace, const std::string& dir) {
                             " older events went, as --max-size " + format_size(meta.max_size) + " wanted");
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
   world = meta.world;
+  if (world.kernel_counts_apart()) trace.tasks.kernel_counts_apart(origin.ids);
   add_events(trace, *this, meta.events);
+  if (names_idle()) trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   for (const RecordedRing& ring : meta.rings) {
     if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, origin.ids);
   }
   for (const RingName& thread : meta.threads) trace.tasks.add_recorded(thread, origin.ids);
-  if (names_idle()) trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   load_names(trace, dir);
   sources = std::move(rings);
   clock = to_string(meta.clock.kind);
@@ -109,6 +110,7 @@ void GrowingInput::grow(Trace& trace, const RecordingMeta& now) {
   clock = to_string(now.clock.kind);
   boot = now.boot;
   world = now.world;
+  if (world.kernel_counts_apart()) trace.tasks.kernel_counts_apart(origin.ids);
   add_events(trace, *this, now.events);
   for (const RecordedRing& ring : now.rings) {
     if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, origin.ids);

@@ -55,6 +55,8 @@ struct Trace {
 
  private:
   bool any(bool (Input::*is)() const) const;
+  RingName of_kernel() const;
+  void add_name(i32 tid, const std::string& name);
 };
 
 // DIR, FILE.dat or INSTANCE, or the socket of an external writer, any number of them (if none, and no events of the kernel: the

@@ -76,6 +76,7 @@ class KernelFeed final : public Feed {
   result<void> define_probes(const Options& options);
   const ProbeGroup::Event* probe_of(u16 id);
   void name_probes();
+  void learn_numbers(KernelNumbers& numbers);
   void consume();
   void stop_thread();
   Drained take(u32 at, u64 most);

@@ -12,10 +12,10 @@
 namespace ringside {
 
 void Feed::add_unknown(RecordingMeta& meta, const std::map<i32, RingName>& threads) {
-  std::set<i32> known;
-  for (const RingName& thread : meta.threads) known.insert(thread.tid);
+  std::set<std::pair<i32, bool>> known;  // in a container the kernel's numbers are others
+  for (const RingName& thread : meta.threads) known.emplace(thread.tid, thread.kernel);
   for (const auto& [tid, name] : threads)
-    if (known.insert(tid).second) meta.threads.push_back(name);
+    if (known.emplace(tid, name.kernel).second) meta.threads.push_back(name);
 }
 
 RecordingRun::RecordingRun(RecordingWriter writer) : writer_(std::move(writer)), start_ns_(sys::now_ns()) {}

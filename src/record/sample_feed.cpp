@@ -24,6 +24,7 @@ namespace {
 constexpr u16 sample_id = 0xEF01, stack_id = 0xEF02, code_map_id = 0xEF03;
 constexpr u32 subbuf_size = 16384;
 constexpr size_t longest_path = 3000;
+constexpr const char* outside_name = "<outside>";  // of threads outside of this PID namespace: the kernel tells no number
 
 u64 raw_ns() {
   timespec t{};
@@ -140,6 +141,9 @@ result<void> SampleFeed::begin(RecordingRun& run) {
   if (samples() && sampler_->sees_kernel()) run.keep_kernel_symbols(options_.notice);
   // What is mapped from here on is in the rings, or found now.
   mapped_before_ = now();
+  if (!on_ && samples() && !sampler_->sees_others() && options_.notice)
+    options_.notice(std::string("the processes outside of this container (PID namespace) cannot be told apart from inside of it: "
+                                "their samples are all of ") + outside_name + ", and their addresses have no names");
   if (!on_) RS_TRY(sampler_->on());
   on_ = true;
   look_at_processes(run);
@@ -285,7 +289,9 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
   using Kind = PerfRecord::Kind;
   switch (record.kind) {
     case Kind::sample:
-      if (record.tid != 0) take_sample(run, record, out);  // else the CPU is idle
+      if (record.tid == 0 && sampler_->sees_others()) break;  // the CPU is idle
+      if (record.tid == 0) know(0, 0, outside_name);
+      take_sample(run, record, out);
       break;
     case Kind::map:
       if (record.pid > 0 && record.size != 0)
@@ -293,11 +299,13 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
                   record.text, record.inode);
       break;
     case Kind::name:
+      if (record.tid <= 0) break;  // outside of this PID namespace
       know(record.pid, record.tid, record.text);
       if (record.exec && walk_) walk_->exec(record.pid);
       if (record.exec) write_map(run, out, time_of(record), record.pid, 0, 0, 0, "", "");
       break;
     case Kind::fork:
+      if (record.tid <= 0) break;
       if (const auto maker = threads_.find(record.maker); maker != threads_.end())
         know(record.pid, record.tid, std::string(maker->second.task));
       if (record.pid == record.maker || record.pid != record.tid) break;

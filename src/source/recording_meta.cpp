@@ -130,9 +130,9 @@ ClockInfo read_clock(const json& j) {
 World read_world(const json& j, const RecordingMeta& meta) {
   const auto world = j.find("world");
   if (world == j.end())
-    return !meta.boot.empty() && meta.boot == sys::boot_id() ? World::own() : World::told_by(meta.clock.kind);
+    return !meta.boot.empty() && meta.boot == sys::boot_id() ? World::of(World::own().architecture) : World::told_by(meta.clock.kind);
   return {architecture_from(world->value("machine", "")), world->value("byte_order", "") == "big",
-          world->value("word_size", u32{0})};
+          world->value("word_size", u32{0}), world->value("pid_namespace", u64{0})};
 }
 
 RecordingMeta meta_from(const json& j) {
@@ -299,6 +299,7 @@ std::string RecordingMeta::text(int indent) const {
   j["world"] = {{"machine", machine_of(world.architecture)},
                 {"byte_order", world.big_endian ? "big" : "little"},
                 {"word_size", world.word_size}};
+  if (world.pid_namespace != 0) j["world"]["pid_namespace"] = world.pid_namespace;
   j["subbuf_size"] = subbuf_size;
   j["start_ns"] = start_ns;
   j["stop_ns"] = stop_ns;
