@@ -1,4 +1,5 @@
-// Names of threads at each moment of a trace, from the kernel's events that have them: switches and wake-ups, forks, exec,
+// Names of threads at each moment of a trace, from the changes that its writers and its recorder have noted (NameChange), and
+// from the kernel's events that have names: switches and wake-ups, forks, exec,
 // task:task_rename. And the process of a thread and its parent, from task:task_newtask; sched:sched_process_fork does not tell
 // threads and processes apart, and names the parent alone. A short-lived thread has its name from its fork or first switch on,
 // a thread that executes another program the program's from there on. Before the first such event a thread has the name that it
@@ -36,6 +37,7 @@ class ThreadNames {
   ThreadNames(const Formats& formats, Tasks& tasks) : formats_(formats), tasks_(tasks) {}
 
   void see(const TraceRecord& record, const RingName& ring) {
+    tasks_.go_to(record.time);
     if (!ring.kernel || record.lost != 0) return;
     Kind& kind = kinds_.at(record.number(), formats_.version());
     if (!kind.known) [[unlikely]] find(record.number(), kind);

@@ -98,6 +98,7 @@ std::string LatencyReport::json() const {
                    {"tid", trace_.tasks.seen(tid, ring)},
                    {"task", trace_.tasks.name(tid, ring)},
                    {"event", event_of(copy)}};
+      if (wall_) one[name]["wall"] = wall_text(wall_->of(copy.time));
       if (copy.stack != 0 && trace_.formats.stacks() != nullptr)
         one[name]["stack"] = trace_.formats.stacks()->functions(copy.stack);
     }
@@ -271,6 +272,7 @@ i32 LatencyReport::tid_of(const Pairs::Copy& copy) const {
 }
 
 std::string LatencyReport::time_of(const Pairs::Copy& copy) const {
+  if (wall_) return wall_text(wall_->of(copy.time)).substr(0, sizeof "2026-11-28T14:05:02.123456" - 1);
   return trace_.raw_times() ? std::to_string(copy.time)
                             : fmt::format("{}.{:06}", copy.time / 1'000'000'000, copy.time % 1'000'000'000 / 1000);
 }

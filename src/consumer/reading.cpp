@@ -30,6 +30,15 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
   reading->tell();
   reading->narrow_ = !options.window.whole();
   reading->window_ = std::move(options.window);
+  if (reading->window_.asks_day()) {
+    const auto wall = trace.wall();
+    if (!wall)
+      return refuse(std::errc::invalid_argument,
+                    "this trace does not say its time of day, so --time cannot name one; write 12358.4s as report prints it, or "
+                    "+300ms after the first event");
+    const u64 begin = trace.live() ? trace.now() : reading->begin();
+    reading->window_.resolve(*wall, begin == Timeline::forever ? 0 : begin);
+  }
   reading->only_ = EventFilter(std::move(options.only));
   if (!options.filter.empty()) reading->filter_ = RS_TRY(Filter::compile(options.filter, trace.formats, trace.tasks));
   if (reading->filter_ && reading->filter_->names("stack")) reading->join_stacks();
@@ -196,6 +205,8 @@ bool Reading::is_of(const Window& window, const TraceRecord& record) const {
 Stacks& Reading::join_stacks() {
   if (stacks_ == nullptr) {
     stacks_ = std::make_unique<Stacks>(trace_.formats, trace_.tasks);
+    for (const auto& input : trace_.inputs)
+      if (const std::string names = input->kept_names(); !names.empty()) stacks_->names().take_kept(names);
     stacks_->on_missing([this](Stacks& stacks) {
       trace_.read_again([&](u32 number, Bytes payload) {
         if (stacks.part(number) == Stacks::Part::stack) stacks.learn(payload, *trace_.formats.find(number));
@@ -304,7 +315,7 @@ void Reading::look_at_rings() {
     threads = threads || trace_.timeline.name(n).of_a_thread();
     kernel = kernel || trace_.timeline.name(n).kernel;
   }
-  tells_names_ = kernel;
+  tells_names_ = kernel || trace_.live() || following_ || trace_.tasks.has_changes();
   tells_cpus_ = threads && kernel;
 }
 

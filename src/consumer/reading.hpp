@@ -145,6 +145,7 @@ class Reading {
   void learn_names();  // for a picture: those of the kernel's threads that nothing else tells
   bool filters_in_order() { return filter_ && in_order(*filter_); }
   bool is_of(const Window& window, const TraceRecord& record) const;  // on one of its CPUs; a gap: perhaps
+  const Window& window() const { return window_; }  // its times of day are those of the trace
   bool chooses_cpus() const { return !window_.cpus.empty(); }
   // The next records are those of the times from `from` to before `end`. Each part is later than the one before. ordered: what
   // earlier events tell of threads holds, too, as in a reading of the whole; they are all read then.

@@ -55,6 +55,13 @@ std::optional<u64> RecordedInput::recorded_events() const {
   return events;
 }
 
+std::vector<NameChange> RecordedInput::take_names() {
+  if (!meta_) return {};
+  const auto from = static_cast<std::ptrdiff_t>(std::min(names_taken_, meta_->names.size()));
+  names_taken_ = meta_->names.size();
+  return {meta_->names.begin() + from, meta_->names.end()};
+}
+
 void RecordedInput::add_missing(Missing& all) const {
   Input::add_missing(all);
   if (!meta_) return;
@@ -105,6 +112,7 @@ class GrowingInput : public RecordedInput {
 
 void GrowingInput::grow(Trace& trace, const RecordingMeta& now) {
   const bool same = meta_ && meta_->events.size() == now.events.size() && meta_->threads.size() == now.threads.size() &&
+                    meta_->names.size() == now.names.size() &&
                     meta_->rings.size() == now.rings.size() && meta_->complete == now.complete;
   if (same) return;
   clock = to_string(now.clock.kind);

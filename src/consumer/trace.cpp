@@ -66,6 +66,12 @@ bool Trace::live() const { return any(&Input::live); }
 bool Trace::has_only_just_begun() const { return any(&Input::begins_when_opened); }
 bool Trace::consumes() const { return any(&Input::consumes); }
 
+std::optional<WallClock> Trace::wall() const {
+  for (const auto& input : inputs)
+    if (auto found = input->wall()) return found;
+  return std::nullopt;
+}
+
 bool Trace::raw_times() const { return first().own_clock().kind == ClockKind::counter; }
 
 u64 Trace::now() const {
@@ -104,10 +110,24 @@ void Trace::refresh() {
     if (by.kind != ClockKind::counter) until = std::min(until, now_of(by));
   }
   look();
+  take_names();
   timeline.hold_after(until);
 }
 
-void Trace::grow(const RecordingMeta& now) { inputs.front()->grow(*this, now); }
+void Trace::take_names() {
+  for (const auto& input : inputs) {
+    const ClockInfo by = input->origin.clock.value_or(input->own_clock());
+    for (NameChange& change : input->take_names()) {
+      const u64 ns = by.to_ns(change.time);
+      tasks.add_change(std::move(change), ns, input->origin.ids);
+    }
+  }
+}
+
+void Trace::grow(const RecordingMeta& now) {
+  inputs.front()->grow(*this, now);
+  take_names();
+}
 
 void Trace::finish() {
   refresh();

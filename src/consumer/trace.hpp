@@ -40,6 +40,8 @@ struct Trace {
   // What is missing beside the gaps that were read. Call it after all is read.
   Missing missing(u64 gaps) const;
 
+  // The time of day of its times: its first input's that knows it.
+  std::optional<WallClock> wall() const;
   bool tallied() const;    // ShippedAsRecording::times_of(): each record stands for that number of events
   bool raw_times() const;  // its clock does not count seconds
   u64 now() const;         // this moment in the timeline's ns; 0: its clock does not count seconds
@@ -55,6 +57,7 @@ struct Trace {
 
  private:
   bool any(bool (Input::*is)() const) const;
+  void take_names();
   RingName of_kernel() const;
   void add_name(i32 tid, const std::string& name);
 };

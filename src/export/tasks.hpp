@@ -1,6 +1,9 @@
 // Names of threads: an event carries a number, and the rings' owners give the thread's name. The number is the thread's TID, or
 // a number of the instance, where the TID could be another thread's: in other PID namespaces (RingName::elsewhere).
 #pragma once
+#include <algorithm>
+#include <deque>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -59,8 +62,10 @@ class Tasks {
                                             task.cgroup,
                                             false,
                                             task.recorded});
-    cgroups_.erase(key(task.tid));
-    by_key_[key(task.tid)] = std::move(task);
+    const Key own = key(task.tid);
+    cgroups_.erase(own);
+    by_key_[own] = std::move(task);
+    if (!pending_.empty()) show_before(own);
   }
   // In this numbering the kernel's events have numbers of the first PID namespace, and everything else those of another one.
   void kernel_counts_apart(u32 numbering) {
@@ -71,6 +76,32 @@ class Tasks {
   bool kernel_counts_apart(const RingName& ring) const { return !apart_.empty() && apart_.count(ring.numbering) != 0; }
   // A thread of the kernel's events that is not known to be in the recorder's namespace.
   bool is_outside(i32 tid, const RingName& ring) const { return any_elsewhere_ && is_outside(key(tid, ring)); }
+  // From `ns` on, a time of the trace, a thread has other names; until then those before.
+  void add_change(NameChange change, u64 ns, u32 numbering) {
+    RingName ring;
+    ring.kernel = change.kernel;
+    ring.numbering = numbering;
+    const Key of = key(change.tid, ring);
+    if (ns <= now_) return take(of, change.pid, change.task, change.process);
+    auto& waiting = pending_[of];
+    waiting.emplace(std::upper_bound(waiting.begin(), waiting.end(), ns, [](u64 at, const auto& w) { return at < w.first; }),
+                    ns, std::move(change));
+    due_.emplace(ns, of);
+    show_before(of);
+  }
+  bool has_changes() const { return now_ != 0 || !due_.empty(); }
+  // The next event is of this time: names are those of then.
+  void go_to(u64 ns) {
+    if (due_.empty() || due_.begin()->first > ns) [[likely]] return;
+    for (; !due_.empty() && due_.begin()->first <= ns; due_.erase(due_.begin())) {
+      const auto at = pending_.find(due_.begin()->second);
+      const NameChange change = std::move(at->second.front().second);
+      at->second.pop_front();
+      if (at->second.empty()) pending_.erase(at);
+      take(due_.begin()->second, change.pid, change.task, change.process);
+    }
+    now_ = ns;
+  }
   // The thread's name from now on, as the kernel's events tell it. Not `always`: only if nothing else tells it.
   void rename(Key key, std::string_view name, bool always) {
     name = name.substr(0, sys::longest_name);  // each event of the thread shows it
@@ -171,6 +202,22 @@ class Tasks {
   }
 
  private:
+  void take(Key key, i32 pid, const std::string& name, const std::string& process) {
+    if (name.empty()) return;
+    Task& task = by_key_.try_emplace(key, unnamed(key, name)).first->second;
+    if (pid != 0) task.pid = pid;
+    task.name = name;
+    if (pid != 0) task.process = process;
+    else if (task.pid == task.tid) task.process = name;
+    ++renamed_;
+  }
+  // The names before the next change that is known.
+  void show_before(Key key) {
+    const auto at = pending_.find(key);
+    if (at == pending_.end()) return;
+    const NameChange& next = at->second.front().second;
+    take(key, next.old_pid, next.old_task, next.old_process);
+  }
   static constexpr size_t most_cgroups = 65536;  // a live view may run for weeks
   static Key key_of(i32 number, u32 numbering) { return (Key{numbering} + 1) << 32 | static_cast<u32>(number); }
   static i32 number_of(Key key) { return static_cast<i32>(static_cast<u32>(key)); }
@@ -209,6 +256,9 @@ class Tasks {
   mutable std::unordered_map<Key, std::string> cgroups_;
   std::set<u32> apart_;
   std::unordered_map<Key, i32> here_of_;  // the recorder's number of a thread of the kernel's events
+  std::unordered_map<Key, std::deque<std::pair<u64, NameChange>>> pending_;  // by time
+  std::multimap<u64, Key> due_;
+  u64 now_ = 0;  // the last time that a name changed at
   u64 renamed_ = 0;
   bool any_elsewhere_ = false, here_ = false;
 };

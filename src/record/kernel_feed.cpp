@@ -123,6 +123,8 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   } else {
     RS_TRY(options.will_follow ? mine.follow_none() : mine.ignore_own());
   }
+  feed->names_ = NameWatch::create(clock, options.pids, options.will_follow).value_or(nullptr);  // without it names are the last
+  if (feed->names_ != nullptr) RS_TRY(feed->names_->on());
   RS_TRY(feed->open_rings());
   feed->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!feed->wake_) return fail(errno, "cannot make an eventfd");
@@ -182,6 +184,7 @@ KernelFeed::~KernelFeed() {
   stop_thread();
   if (clean_up_.joinable()) clean_up_.join();
   sources_.clear();  // before the instance, which cannot be removed while they are open
+  names_ = nullptr;
   if (auto gone = instance_.remove(); !gone && notice_)
     notice_(gone.error().sentence + "; the next recording of the kernel removes it, or: rmdir " + instance_.dir());
   if (probes_) probes_->remove();
@@ -315,7 +318,13 @@ void KernelFeed::take_all(u32 at) {
   }
 }
 
+result<void> KernelFeed::follow(i32 pid) {
+  if (names_ != nullptr) RS_TRY(names_->follow(pid));
+  return instance_.follow(pid, false);
+}
+
 void KernelFeed::learn_names() {
+  if (names_ != nullptr) names_->take();
   if (!rings_ && threads_.size() > most_names) threads_.clear();
   KernelNumbers* const numbers = instance_.numbers();
   if (numbers != nullptr) numbers->look();
@@ -403,6 +412,7 @@ void KernelFeed::describe(RecordingMeta& meta) {
   meta.events.insert(meta.events.end(), events_.begin(), events_.end());
   if (thread_.joinable()) return;  // it learns the names
   add_unknown(meta, threads_);
+  if (names_ != nullptr) meta.names.insert(meta.names.end(), names_->names().begin(), names_->names().end());
 }
 
 Books KernelFeed::close(RecordingRun& run) {

@@ -38,6 +38,10 @@ result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& di
   return std::unique_ptr<RecordingRun>(new RecordingRun(std::move(writer)));
 }
 
+void RecordingRun::keep_wall() {
+  if (meta().clock.kind != ClockKind::counter) meta().wall = WallClock::measure();
+}
+
 result<void> RecordingRun::add(Feed& feed) {
   RINGSIDE_CHECK(!finished_, "feeds come before a recording's end");
   RS_TRY(feed.begin(*this));
@@ -52,6 +56,7 @@ result<void> RecordingRun::add(Feed& feed) {
 void RecordingRun::describe() {
   meta().events.clear();
   meta().threads.clear();
+  meta().names.clear();
   for (Feed* feed : feeds_) feed->describe(meta());
 }
 
@@ -140,6 +145,7 @@ result<void> RecordingRun::finish(u64 duration_ns) {
   }
   describe();
   meta().totals = sum(all);
+  if (meta().wall) meta().wall_set_ns = WallClock::measure().offset_ns - meta().wall->offset_ns;
   const auto of_faults = faults_.doubts();
   missing.doubts.insert(missing.doubts.end(), of_faults.begin(), of_faults.end());
   if (!adds_up(totals())) missing.doubts.push_back(identity(totals()));

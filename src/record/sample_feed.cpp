@@ -150,16 +150,20 @@ result<void> SampleFeed::begin(RecordingRun& run) {
   return {};
 }
 
-void SampleFeed::know(i32 pid, i32 tid, std::string_view name) {
+void SampleFeed::know(i32 pid, i32 tid, std::string_view name, u64 time) {
   const auto [at, fresh] = threads_.try_emplace(tid);
   RingName& thread = at->second;
   const auto leader = threads_.find(pid);
   if (!fresh && thread.pid == pid && thread.task == name) return;
   changed_ = true;
+  const RingName before = thread;
   thread.tid = tid;
   thread.pid = pid;
   thread.task = name;
   thread.process = pid == tid || leader == threads_.end() ? thread.task : leader->second.task;
+  if (time != 0 && before.tid != 0)
+    names_.push_back({time, tid, pid, before.pid, false, thread.task, thread.process, before.task, before.process});
+  if (names_.size() > most_name_changes) names_.pop_front();
   if (fresh) thread.cgroup = sys::cgroup_of(tid);
 }
 
@@ -300,14 +304,14 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
       break;
     case Kind::name:
       if (record.tid <= 0) break;  // outside of this PID namespace
-      know(record.pid, record.tid, record.text);
+      know(record.pid, record.tid, record.text, time_of(record));
       if (record.exec && walk_) walk_->exec(record.pid);
       if (record.exec) write_map(run, out, time_of(record), record.pid, 0, 0, 0, "", "");
       break;
     case Kind::fork:
       if (record.tid <= 0) break;
       if (const auto maker = threads_.find(record.maker); maker != threads_.end())
-        know(record.pid, record.tid, std::string(maker->second.task));
+        know(record.pid, record.tid, std::string(maker->second.task), time_of(record));
       if (record.pid == record.maker || record.pid != record.tid) break;
       if (walk_) walk_->fork(record.maker, record.pid);
       write_map(run, out, time_of(record), record.pid, 0, 0, static_cast<u32>(record.maker), "", "fork");
@@ -374,6 +378,7 @@ void SampleFeed::describe(RecordingMeta& meta) {
   }
   add(code_map_id, *stack_events[1]);
   add_unknown(meta, threads_);
+  meta.names.insert(meta.names.end(), names_.begin(), names_.end());
 }
 
 Books SampleFeed::close(RecordingRun& run) {
