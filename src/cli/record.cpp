@@ -16,7 +16,6 @@
 #include "cli/export.hpp"
 #include "cli/preload.hpp"
 #include "cli/program.hpp"
-#include "record/loss_watch.hpp"
 #include "cli/progress.hpp"
 #include "cli/record_names.hpp"
 #include "cli/record_options.hpp"
@@ -26,6 +25,7 @@
 #include "instance/borrowed.hpp"
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
+#include "record/loss_watch.hpp"
 #include "record/sample_feed.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
@@ -277,7 +277,7 @@ struct Parts {
   u64 earlier_events = 0;      // of the parts before this one
   int earlier_code = exit_ok;  // and how they ended
   u64 waited = 0;              // events in the instance's rings when the first part began
-  std::unique_ptr<HandedFiles> files{};  // of programs' code; null: no event has a stack of theirs
+  std::unique_ptr<HandedFiles> files{};  // of programs' code; null: no event has a stack
 
   // kernel_on: the kernel's events are recorded from here on.
   result<void> begin(bool kernel_on) {

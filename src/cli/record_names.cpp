@@ -22,11 +22,13 @@ void keep_stack_names(RecordingRun& run, const std::string& dir, const HandedFil
     return open_judged(path, {.pid = pid}).value_or(sys::Fd());  // in a mount namespace that is still there
   };
   const auto kept = keep_names(dir, how);
-  if (!kept) say("the names of its stacks are not kept: " + kept.error().sentence);
-  else if (!kept->all) say("not all names of its stacks are kept: that would take too long, or too much room");
+  if (!kept)
+    say("the names of its stacks are not kept: " + kept.error().sentence);
+  else if (!kept->all)
+    say("not all names of its stacks are kept: that would take too long, or too much room");
   if (kept && kept->addresses != 0 && !quiet)
-    say("kept the names of " + counted(kept->addresses, "address", "addresses") + " of its stacks (" + format_size(kept->bytes) +
-        ")");
+    say("kept the names of " + counted(kept->addresses, "address", "addresses") + " of its stacks (" +
+        format_size(kept->bytes) + ")");
 }
 
 }  // namespace ringside::cli

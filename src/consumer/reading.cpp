@@ -33,9 +33,10 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
   if (reading->window_.asks_day()) {
     const auto wall = trace.wall();
     if (!wall)
-      return refuse(std::errc::invalid_argument,
-                    "this trace does not say its time of day, so --time cannot name one; write 12358.4s as report prints it, or "
-                    "+300ms after the first event");
+      return refuse(
+          std::errc::invalid_argument,
+          "this trace does not say its time of day, so --time cannot name one; write 12358.4s as report prints it, or "
+          "+300ms after the first event");
     const u64 begin = trace.live() ? trace.now() : reading->begin();
     reading->window_.resolve(*wall, begin == Timeline::forever ? 0 : begin);
   }
@@ -156,9 +157,12 @@ void Reading::look_up(const TraceRecord& record, const RingName& name) {
   if (!name.kernel || record.lost != 0) return;
   const i32 tid = read_common(record.payload).tid;
   const auto [at, fresh] = named_.try_emplace(tid, true);
-  const bool apart = trace_.tasks.kernel_counts_apart(name);  // which of its threads this is, may be known later
-  if (fresh && tid != 0 && !apart) at->second = trace_.tasks.find(tid, name) != nullptr || trace_.learn_name(tid);
-  if (apart && tid != 0 && trace_.tasks.is_outside(tid, name)) at->second = trace_.learn_name(tid);
+  const bool outside = tid != 0 && trace_.tasks.is_outside(tid, name);  // as far as is known now
+  if (fresh && tid != 0) at->second = (!outside && trace_.tasks.find(tid, name) != nullptr) || trace_.learn_name(tid);
+  if (!fresh && outside) {
+    constexpr u64 again_ns = 100'000'000;
+    if (const u64 now = time_.now(); now >= look_again_ns_) trace_.find_here(), look_again_ns_ = now + again_ns;
+  }
   unnamed_ += !at->second;
 }
 

@@ -112,8 +112,8 @@ class GrowingInput : public RecordedInput {
 
 void GrowingInput::grow(Trace& trace, const RecordingMeta& now) {
   const bool same = meta_ && meta_->events.size() == now.events.size() && meta_->threads.size() == now.threads.size() &&
-                    meta_->names.size() == now.names.size() &&
-                    meta_->rings.size() == now.rings.size() && meta_->complete == now.complete;
+                    meta_->names.size() == now.names.size() && meta_->rings.size() == now.rings.size() &&
+                    meta_->complete == now.complete;
   if (same) return;
   clock = to_string(now.clock.kind);
   boot = now.boot;

@@ -184,6 +184,19 @@ void Trace::add_name(i32 tid, const std::string& name) {
   tasks.add(thread, thread.numbering);
 }
 
+void Trace::find_here() {
+  KernelNumbers* const numbers = tracefs() != nullptr ? tracefs()->numbers() : nullptr;
+  if (numbers == nullptr) return;
+  numbers->look();
+  for (const auto& [kernel, here] : numbers->known()) {
+    char name[17] = {};
+    if (!tasks.is_outside(kernel, of_kernel())) continue;
+    sys::comm_of(here.pid, here.tid, name);
+    const Task* const told = tasks.find(kernel, of_kernel());  // by events, if it has ended
+    add_name(kernel, *name != 0 || told == nullptr ? std::string(name) : told->name);
+  }
+}
+
 bool Trace::learn_name(i32 tid) {
   char living[17] = {};
   KernelNumbers* const numbers = tracefs() != nullptr ? tracefs()->numbers() : nullptr;

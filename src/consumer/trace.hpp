@@ -52,6 +52,8 @@ struct Trace {
   // Names of the kernel's threads: those that it has seen of late (it keeps some 128).
   void learn_names();
   bool learn_name(i32 tid);  // of one that lives, or that the kernel has seen of late; false: it is unknown
+  // In another PID namespace than the first: which threads of the kernel's events are in this one, as far as is known now.
+  void find_here();
   // From now on events tell the names of the kernel's threads. Returns the numbers of those that nothing else asked for.
   std::vector<u32> tell_names();
 

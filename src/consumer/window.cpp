@@ -19,8 +19,9 @@ result<Moment> Moment::parse(std::string_view text) {
   const auto time = ringside::parse_time(text.substr(moment.relative ? 1 : 0));
   if (!time)
     return refuse(std::errc::invalid_argument,
-                  in_quotes(text) + " is no time; write 12358.4s as report prints it, +300ms after the first event, or a time of "
-                                    "day: 14:05:02.5");
+                  in_quotes(text) +
+                      " is no time; write 12358.4s as report prints it, +300ms after the first event, or a time of "
+                      "day: 14:05:02.5");
   moment.ns = *time;
   return moment;
 }

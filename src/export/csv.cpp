@@ -11,8 +11,8 @@
 namespace ringside {
 namespace {
 
-constexpr std::array<std::string_view, 11> of_all{"ts_ns", "buffer", "cpu",   "ring", "pid",
-                                                  "tid",   "task",   "event", "lost", "more", "wall"};
+constexpr std::array<std::string_view, 11> of_all{"ts_ns", "buffer", "cpu",  "ring", "pid", "tid",
+                                                  "task",  "event",  "lost", "more", "wall"};
 
 std::string column_name(const std::string& field) {
   return (std::find(of_all.begin(), of_all.end(), field) != of_all.end() ? "fields." : "") + field;
@@ -133,7 +133,8 @@ void CsvLines::print(const TraceRecord& record, const RingName& ring, fmt::memor
 }
 
 void CsvLines::print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) const {
-  fmt::format_to(std::back_inserter(out), "{},{},,,,,,,{},", time, wall_ ? wall_text(wall_->of(time)) + "," : "", missing.refused + missing.unrecorded);
+  fmt::format_to(std::back_inserter(out), "{},{},,,,,,,{},", time, wall_ ? wall_text(wall_->of(time)) + "," : "",
+                 missing.refused + missing.unrecorded);
   commas(columns_.size(), out);
   cell(fmt::format("{}", fmt::join(missing.reasons(), "; ")), out);
   append(out, "\r\n");

@@ -44,8 +44,10 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   for (const RingName& thread : meta.threads) {
     if (apart && !wanted[thread.kernel]) continue;
     const auto [at, fresh] = dat.tasks.try_emplace(thread.tid, named(thread));
-    if (!fresh && !(apart && at->second != named(thread))) at->second = named(thread);
-    else if (!fresh) at->second += "|" + named(thread);
+    if (!fresh && !(apart && at->second != named(thread)))
+      at->second = named(thread);
+    else if (!fresh)
+      at->second += "|" + named(thread);
   }
   for (const bool kernel : {true, false}) {
     TraceDatBuffer buffer;

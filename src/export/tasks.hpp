@@ -82,6 +82,8 @@ class Tasks {
     ring.kernel = change.kernel;
     ring.numbering = numbering;
     const Key of = key(change.tid, ring);
+    for (i32* pid : {&change.pid, &change.old_pid})
+      if (change.kernel && *pid != 0) *pid = same_numbering(key(*pid, ring), of) ? number_of(key(*pid, ring)) : 0;
     if (ns <= now_) return take(of, change.pid, change.task, change.process);
     auto& waiting = pending_[of];
     waiting.emplace(std::upper_bound(waiting.begin(), waiting.end(), ns, [](u64 at, const auto& w) { return at < w.first; }),
@@ -92,7 +94,8 @@ class Tasks {
   bool has_changes() const { return now_ != 0 || !due_.empty(); }
   // The next event is of this time: names are those of then.
   void go_to(u64 ns) {
-    if (due_.empty() || due_.begin()->first > ns) [[likely]] return;
+    if (due_.empty() || due_.begin()->first > ns) [[likely]]
+      return;
     for (; !due_.empty() && due_.begin()->first <= ns; due_.erase(due_.begin())) {
       const auto at = pending_.find(due_.begin()->second);
       const NameChange change = std::move(at->second.front().second);
@@ -143,7 +146,8 @@ class Tasks {
   u64 renamed() const { return renamed_; }  // changes with a name or a process: for caches of them
   // The key of a thread that wrote into this ring.
   Key key(i32 tid, const RingName& ring) const {
-    if (!any_elsewhere_) [[likely]] return tid;
+    if (!any_elsewhere_) [[likely]]
+      return tid;
     if (ring.kernel) return key_of_kernel(tid, ring);
     const Key of_its_own = key_of(tid, ring.numbering);
     return by_key_.count(of_its_own) != 0 ? of_its_own : tid;
@@ -207,8 +211,10 @@ class Tasks {
     Task& task = by_key_.try_emplace(key, unnamed(key, name)).first->second;
     if (pid != 0) task.pid = pid;
     task.name = name;
-    if (pid != 0) task.process = process;
-    else if (task.pid == task.tid) task.process = name;
+    if (pid != 0)
+      task.process = process;
+    else if (task.pid == task.tid)
+      task.process = name;
     ++renamed_;
   }
   // The names before the next change that is known.
@@ -223,7 +229,9 @@ class Tasks {
   static i32 number_of(Key key) { return static_cast<i32>(static_cast<u32>(key)); }
   static bool is_plain(Key key) { return key == number_of(key); }
   static bool same_numbering(Key a, Key b) { return is_plain(a) ? is_plain(b) : !is_plain(b) && a >> 32 == b >> 32; }
-  static Key with_number(Key key, i32 number) { return is_plain(key) ? number : (key & ~0xFFFFFFFF) | static_cast<u32>(number); }
+  static Key with_number(Key key, i32 number) {
+    return is_plain(key) ? number : (key & ~0xFFFFFFFF) | static_cast<u32>(number);
+  }
   // Of a thread of the kernel's events that is in no namespace of the recorder's: numberings are even (Timeline::Origin::ids).
   static u32 outside(u32 numbering) { return numbering + 1; }
   static bool is_outside(Key key) { return !is_plain(key) && ((key >> 32) - 1) % 2 == 1; }

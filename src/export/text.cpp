@@ -34,7 +34,8 @@ char* TextLines::put_time(u64 ns, char* to) {
   const u64 rounded = ns + 500;
   if (rounded - second_at_ >= second || seconds_.empty()) [[unlikely]] {
     second_at_ = rounded / second * second;
-    seconds_ = CopiedText(wall_ ? wall_second(static_cast<i64>(rounded / second)) + "." : fmt::format("{:>5}.", rounded / second));
+    seconds_ =
+        CopiedText(wall_ ? wall_second(static_cast<i64>(rounded / second)) + "." : fmt::format("{:>5}.", rounded / second));
   }
   to = detail::put_six_digits(seconds_.put(to), static_cast<u32>(rounded - second_at_) / 1000);
   *to++ = ':';

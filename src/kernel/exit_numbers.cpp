@@ -39,8 +39,8 @@ void ExitNumbers::open() {
   const auto page = static_cast<u64>(sysconf(_SC_PAGESIZE));
   for (u32 cpu = 0; cpu < possible_cpus(); ++cpu) {
     Ring ring;
-    ring.event = sys::Fd(static_cast<int>(
-        syscall(SYS_perf_event_open, &attributes, -1, static_cast<int>(cpu), -1, PERF_FLAG_FD_CLOEXEC)));
+    ring.event = sys::Fd(
+        static_cast<int>(syscall(SYS_perf_event_open, &attributes, -1, static_cast<int>(cpu), -1, PERF_FLAG_FD_CLOEXEC)));
     if (!ring.event) continue;
     auto region = sys::Region::map(ring.event.get(), page + ring_bytes, true, "the ring of threads that end");
     if (!region) continue;

@@ -14,7 +14,7 @@ namespace ringside {
 namespace {
 
 constexpr const char* event = "events/signal/signal_generate";
-constexpr i32 mark = 0x52530000;     // si_errno of the signals sent here: this, plus a running number
+constexpr i32 mark = 0x52530000;      // si_errno of the signals sent here: this, plus a running number
 constexpr size_t most_at_once = 256;  // events of them that the instance's rings hold for certain
 
 u64 mask_in(const std::string& status, const char* line) {
@@ -150,8 +150,10 @@ void KernelNumbers::look() {
     for (const i32 tid : numbers_in("/proc/" + std::to_string(pid) + "/task")) {
       const auto at = by_tid_.find(tid);
       const u64 start = sys::start_time(pid, tid);
-      if (at != by_tid_.end() && at->second.second == start) living.insert(*at);
-      else if (start != 0) fresh.push_back({{pid, tid}});
+      if (at != by_tid_.end() && at->second.second == start)
+        living.insert(*at);
+      else if (start != 0)
+        fresh.push_back({{pid, tid}});
     }
   }
   ask(fresh);

@@ -1,10 +1,10 @@
 #include "kernel/own_tasks.hpp"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <filesystem>
 #include <system_error>
-
-#include <unistd.h>
 
 #include "kernel/kernel_numbers.hpp"
 #include "sys/sys.hpp"

@@ -17,7 +17,7 @@ class OwnTasks {
  public:
   // events: those that may come. The scheduler's stay.
   void add_events(const std::vector<EventInfo>& events);
-  void add(i32 tid);  // a thread of this process
+  void add(i32 tid);       // a thread of this process
   void add_all_threads();  // that there are now; reads /proc, at most ten times a second
   bool causes_events = true;  // false: tracing is off
   bool has(Bytes payload) const {
@@ -34,7 +34,7 @@ class OwnTasks {
 
  private:
   static constexpr u8 in_interrupt = 0x08 | 0x10 | 0x40;  // TRACE_FLAG_HARDIRQ, _SOFTIRQ, _NMI of the kernel's trace_events.h
-  std::vector<i32> tids_;  // the kernel's numbers of them
+  std::vector<i32> tids_;                                 // the kernel's numbers of them
   std::shared_ptr<KernelNumbers> numbers_;
   std::vector<u16> kept_;
   u64 looked_ns_ = 0;

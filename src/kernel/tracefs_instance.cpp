@@ -36,8 +36,8 @@ namespace ringside {
 namespace {
 
 // The prefixes of instances that commands make.
-constexpr const char* command_prefixes[] = {"ringside-", "ringside-trigger-", "ringside-doctor-", "ringside-clock-",
-                                             "ringside-numbers-", "ringside-names-"};
+constexpr const char* command_prefixes[] = {"ringside-",       "ringside-trigger-", "ringside-doctor-",
+                                            "ringside-clock-", "ringside-numbers-", "ringside-names-"};
 
 // tracefs creates no files and has no modes.
 result<void> put(const std::string& path, const std::string& text, bool append) {

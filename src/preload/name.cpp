@@ -1,10 +1,11 @@
 // A thread that gets a name after its first event: the instance notes when.
+#include "preload/name.hpp"
+
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "preload/hook.hpp"
-#include "preload/name.hpp"
 #include "writer/sandbox.hpp"
 
 namespace ringside::preload {
@@ -18,8 +19,10 @@ void note_name(i32 number, const char* name) noexcept {
   if (in != nullptr && !self.inside && self.borrowed == 0 && !no_system_calls()) {
     char task[16] = {};
     memcpy(task, name, strnlen(name, sizeof task - 1));
-    if (number == 0) number = in->foreign ? self.tid : sys::gettid();
-    else if (in->foreign) number = 0;  // nothing tells which number another thread's events have
+    if (number == 0)
+      number = in->foreign ? self.tid : sys::gettid();
+    else if (in->foreign)
+      number = 0;  // nothing tells which number another thread's events have
     if (number > 0) name_thread(*in, number, task);
   }
   errno = left;
@@ -35,7 +38,9 @@ HOOK int pthread_setname_np(pthread_t thread, const char* name) noexcept {
   const int done = NEXT(pthread_setname_np)(thread, name);
   clockid_t clock{};
   if (done != 0) return done;
-  if (pthread_equal(thread, pthread_self()) != 0) ringside::preload::thread_was_named(name);
-  else if (pthread_getcpuclockid(thread, &clock) == 0) ringside::preload::note_name(~(clock >> 3), name);  // holds its TID
+  if (pthread_equal(thread, pthread_self()) != 0)
+    ringside::preload::thread_was_named(name);
+  else if (pthread_getcpuclockid(thread, &clock) == 0)
+    ringside::preload::note_name(~(clock >> 3), name);  // holds its TID
   return done;
 }

@@ -51,8 +51,10 @@ HandedFiles::~HandedFiles() {
 void HandedFiles::take() {
   pollfd wait[] = {{line_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
   while (poll(wait, 2, -1) >= 0 || errno == EINTR) {
-    if ((wait[0].revents & POLLIN) != 0) take_one();
-    else if ((wait[1].revents & POLLIN) != 0) return;
+    if ((wait[0].revents & POLLIN) != 0)
+      take_one();
+    else if ((wait[1].revents & POLLIN) != 0)
+      return;
   }
 }
 

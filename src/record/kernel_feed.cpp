@@ -65,8 +65,9 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
     const auto numbers = RS_TRY(KernelNumbers::shared());
     (void)mine.numbers();
     if (!numbers->tells_ended() && options.notice)
-      options.notice("the kernel's events have the numbers of the first PID namespace, and perf_event_open, which tells those of "
-                     "threads that end, is refused here: threads that end within half a second are shown by the former");
+      options.notice(
+          "the kernel's events have the numbers of the first PID namespace, and perf_event_open, which tells those of "
+          "threads that end, is refused here: threads that end within half a second are shown by the former");
   }
   feed->events_ = kernel_internal_events();
   std::set<u16> seen;
@@ -123,7 +124,8 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   } else {
     RS_TRY(options.will_follow ? mine.follow_none() : mine.ignore_own());
   }
-  feed->names_ = NameWatch::create(clock, options.pids, options.will_follow).value_or(nullptr);  // without it names are the last
+  feed->names_ =
+      NameWatch::create(clock, options.pids, options.will_follow).value_or(nullptr);  // without it names are the last
   if (feed->names_ != nullptr) RS_TRY(feed->names_->on());
   RS_TRY(feed->open_rings());
   feed->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -42,8 +42,10 @@ result<void> NameWatch::learn(const char* event, Kind& kind, const char* name, c
     return refuse(std::errc::bad_message, "the kernel's event " + std::string(event) + " lacks a field");
   kind.id = info.id;
   kind.tid = IntegerAt(tid->offset, tid->size, tid->is_signed);
-  if (more->kind == FieldKind::integer) kind.flags = IntegerAt(more->offset, more->size, more->is_signed);
-  else kind.old_name = more;
+  if (more->kind == FieldKind::integer)
+    kind.flags = IntegerAt(more->offset, more->size, more->is_signed);
+  else
+    kind.old_name = more;
   return {};
 }
 

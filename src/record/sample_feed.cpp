@@ -142,8 +142,10 @@ result<void> SampleFeed::begin(RecordingRun& run) {
   // What is mapped from here on is in the rings, or found now.
   mapped_before_ = now();
   if (!on_ && samples() && !sampler_->sees_others() && options_.notice)
-    options_.notice(std::string("the processes outside of this container (PID namespace) cannot be told apart from inside of it: "
-                                "their samples are all of ") + outside_name + ", and their addresses have no names");
+    options_.notice(
+        std::string("the processes outside of this container (PID namespace) cannot be told apart from inside of it: "
+                    "their samples are all of ") +
+        outside_name + ", and their addresses have no names");
   if (!on_) RS_TRY(sampler_->on());
   on_ = true;
   look_at_processes(run);

@@ -58,8 +58,9 @@ json change_json(const NameChange& c) {
 
 NameChange change_from(const json& j) {
   const auto name = [&](const char* of) { return sys::kept_name(j.value(of, "")); };
-  return {j.at("time").get<u64>(), j.at("tid").get<i32>(), j.value("pid", 0),     j.value("old_pid", 0), j.value("kernel", false),
-          name("task"),            name("process"),        name("old_task"), name("old_process")};
+  return {j.at("time").get<u64>(), j.at("tid").get<i32>(),   j.value("pid", 0),
+          j.value("old_pid", 0),   j.value("kernel", false), name("task"),
+          name("process"),         name("old_task"),         name("old_process")};
 }
 
 struct CounterField {
@@ -144,7 +145,8 @@ ClockInfo read_clock(const json& j) {
 World read_world(const json& j, const RecordingMeta& meta) {
   const auto world = j.find("world");
   if (world == j.end())
-    return !meta.boot.empty() && meta.boot == sys::boot_id() ? World::of(World::own().architecture) : World::told_by(meta.clock.kind);
+    return !meta.boot.empty() && meta.boot == sys::boot_id() ? World::of(World::own().architecture)
+                                                             : World::told_by(meta.clock.kind);
   return {architecture_from(world->value("machine", "")), world->value("byte_order", "") == "big",
           world->value("word_size", u32{0}), world->value("pid_namespace", u64{0})};
 }

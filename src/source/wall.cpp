@@ -13,7 +13,7 @@ namespace {
 
 constexpr i64 second = 1'000'000'000, minute = 60 * second, hour = 60 * minute, day = 24 * hour;
 
-// Takes digits off the front; -1: there are not so many.
+// Takes digits off the front; -1: there are fewer.
 i64 take_digits(std::string_view& text, size_t count) {
   if (text.size() < count) return -1;
   i64 value = 0;

@@ -28,8 +28,8 @@ struct WallTime {
   bool has_date = false;
 };
 result<WallTime> parse_wall(std::string_view text);
-// The moment of this time of day that is meant by someone who sees a trace that begins at `begin` (since 1970): on its first day;
-// if that was more than half a day before, on the next one.
+// The moment of this time of day that is meant by someone who sees a trace that begins at `begin` (since 1970): on its first
+// day; if that was more than half a day before, on the next one.
 i64 wall_on_day_of(i64 time_of_day, i64 begin);
 
 }  // namespace ringside

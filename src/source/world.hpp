@@ -39,7 +39,7 @@ struct World {
     return architecture == other.architecture && big_endian == other.big_endian && word_size == other.word_size;
   }
 
-  static constexpr u64 first_pid_namespace = 0xEFFFFFFC;  // the kernel's events have its numbers, whoever records them
+  static constexpr u64 first_pid_namespace = 0xEFFFFFFC;  // the kernel's events have its numbers, in all namespaces
   bool kernel_counts_apart() const { return pid_namespace != 0 && pid_namespace != first_pid_namespace; }
 
   static World own();  // of this machine's kernel

@@ -31,7 +31,8 @@ std::pair<u64, u64> size_and_mtime(const std::string& path) {
   const auto file = path.starts_with('/') ? open_judged(path) : result<sys::Fd>(sys::Fd());
   struct stat st {};
   if (!file || !*file || fstat(file->get(), &st) != 0) return {};
-  return {static_cast<u64>(st.st_size), static_cast<u64>(st.st_mtim.tv_sec) * 1'000'000'000 + static_cast<u64>(st.st_mtim.tv_nsec)};
+  return {static_cast<u64>(st.st_size),
+          static_cast<u64>(st.st_mtim.tv_sec) * 1'000'000'000 + static_cast<u64>(st.st_mtim.tv_nsec)};
 }
 
 std::string one_line(std::string text) {

@@ -272,9 +272,9 @@ ElfNames* Names::elf_of(u32 file, i32 pid) {
     sys::Fd found = find_file_ ? find_file_(code.path, pid) : sys::Fd();
     auto opened = found || code.build_id.size() != 0 || kept_ == nullptr || !kept_->has_changed(code.path)
                       ? ElfNames::open(code.path, code.build_id, &budget_, std::move(found))
-                      : result<std::unique_ptr<ElfNames>>(refuse(
-                            std::errc::bad_file_descriptor,
-                            code.path + " is not the file that ran: it has changed since, and it has no build id"));
+                      : result<std::unique_ptr<ElfNames>>(
+                            refuse(std::errc::bad_file_descriptor,
+                                   code.path + " is not the file that ran: it has changed since, and it has no build id"));
     if (opened)
       add_problem((*opened)->doubt());
     else

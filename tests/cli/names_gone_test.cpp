@@ -58,7 +58,8 @@ TEST_F(NamesGone, AChangedFileWithoutABuildIdIsNotBelieved) {
   }
   std::ofstream(dir + "/ringside.data/names") << facts;
   EXPECT_THAT(folded("4321"), HasSubstr("inside"));
-  ASSERT_EQ(run("cp " + program + " new; objcopy --remove-section .note.gnu.build-id new; mv new b; touch -d yesterday b").code, 0);
+  ASSERT_EQ(run("cp " + program + " new; objcopy --remove-section .note.gnu.build-id new; mv new b; touch -d yesterday b").code,
+            0);
   EXPECT_THAT(folded("4321"), testing::Not(HasSubstr("inside")));
   EXPECT_THAT(ringside("flame --folded -e libc:malloc").err, HasSubstr("has changed since"));
 }
@@ -66,7 +67,8 @@ TEST_F(NamesGone, AChangedFileWithoutABuildIdIsNotBelieved) {
 // A stranger's file.
 TEST_F(NamesGone, DamagedNamesNameNothing) {
   ASSERT_EQ(run(record + "-q " + program + " 4321").code, 0);
-  for (const char* text : {"P\t1\n", "A\tzz\nP\n", "F\nA\nP\t\t\t\t\t\t\n", "F\tx\t-1\t-1\t/\nA\tffffffffffffffffff\nP\t1\t2\t3\t4\t5\t6\n"}) {
+  for (const char* text :
+       {"P\t1\n", "A\tzz\nP\n", "F\nA\nP\t\t\t\t\t\t\n", "F\tx\t-1\t-1\t/\nA\tffffffffffffffffff\nP\t1\t2\t3\t4\t5\t6\n"}) {
     std::ofstream(dir + "/ringside.data/names") << text;
     EXPECT_THAT(folded("4321"), HasSubstr("inside")) << text;
   }

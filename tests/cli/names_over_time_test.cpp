@@ -18,7 +18,8 @@ const std::string program = RINGSIDE_BUILD_DIR "/tests/names_writer";
 
 struct NamesOverTime : test::BinaryTest, testing::WithParamInterface<const char*> {
   std::string record() const {
-    return std::string(RINGSIDE_BUILD_DIR "/ringside record -q ") + (*GetParam() == 0 ? "" : std::string("--rings ") + GetParam());
+    return std::string(RINGSIDE_BUILD_DIR "/ringside record -q ") +
+           (*GetParam() == 0 ? "" : std::string("--rings ") + GetParam());
   }
   // The tasks of the events of libc:malloc, by size.
   std::map<u64, std::string> tasks(const std::string& where = "") const {
@@ -67,7 +68,8 @@ TEST_P(NamesOverTime, ANumberThatIsUsedAgain) {
 
 TEST_P(NamesOverTime, AnInstanceTellsThem) {
   ASSERT_EQ(run(record() + " -i it -o r0 true").code, 0);
-  ASSERT_EQ(run("cp " + program + " first; RINGSIDE_INSTANCE=it RINGSIDE_LIBC=malloc LD_PRELOAD=" RINGSIDE_BUILD_DIR
+  ASSERT_EQ(run("cp " + program +
+                " first; RINGSIDE_INSTANCE=it RINGSIDE_LIBC=malloc LD_PRELOAD=" RINGSIDE_BUILD_DIR
                 "/libringside-libc.so env A=1 ./first 6001")
                 .code,
             0);
@@ -78,7 +80,7 @@ TEST_P(NamesOverTime, AnInstanceTellsThem) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rings, NamesOverTime, testing::Values("cpu", "thread"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& of) { return std::string(of.param); });
 
 struct KernelNames : test::BinaryTest {
   void SetUp() override {
@@ -89,8 +91,8 @@ struct KernelNames : test::BinaryTest {
 
 // No recorded event has a name.
 TEST_F(KernelNames, AreThoseOfTheTime) {
-  ASSERT_EQ(ringside("record -q -e syscalls:sys_enter_prctl,syscalls:sys_enter_brk,syscalls:sys_enter_munmap env A=1 " + program +
-                     " rename")
+  ASSERT_EQ(ringside("record -q -e syscalls:sys_enter_prctl,syscalls:sys_enter_brk,syscalls:sys_enter_munmap env A=1 " +
+                     program + " rename")
                 .code,
             0);
   std::map<std::string, u64> prctl, all;

@@ -1,7 +1,7 @@
 // What threads are called over time.
 //   rename          a thread allocates 5001 bytes, names itself "worker" and allocates 5002
-//   ONE TWO         two processes with the same PID, one after the other: ONE allocates 6001 bytes, TWO 6002. In a PID namespace
-//                   of its own, as root: ns_last_pid chooses the second one's PID
+//   ONE TWO         two processes with the same PID, one after the other: ONE allocates 6001 bytes, TWO 6002. In a PID
+//                   namespace of its own, as root: ns_last_pid chooses the second PID
 //   SIZE            allocates SIZE bytes
 //   SIZE FILE       the same, after it has removed FILE
 #define _GNU_SOURCE

@@ -79,10 +79,11 @@ TEST_F(PidNamespace, WhoIsThereIsSaidWhereProcShowsAnother) {
 
 TEST_F(PidNamespace, AThreadHasOneNumber) {
   if (!has_perf()) GTEST_SKIP() << "perf_event_open is refused here, which tells the numbers of threads that end";
-  ASSERT_EQ(run(inside + command + "record -q -a -e syscalls:sys_enter_openat -e sched:sched_process_exit --libc malloc sh -c " +
-                "'for i in 1 2 3 4; do " RINGSIDE_BUILD_DIR "/tests/names_writer 7001; done'")
-                .code,
-            0);
+  ASSERT_EQ(
+      run(inside + command + "record -q -a -e syscalls:sys_enter_openat -e sched:sched_process_exit --libc malloc sh -c " +
+          "'for i in 1 2 3 4; do " RINGSIDE_BUILD_DIR "/tests/names_writer 7001; done'")
+          .code,
+      0);
   std::map<std::string, std::set<i32>> of;
   for (const json& e : events("-f 'task == names_writer'")) {
     of[e.at("event")].insert(e.at("tid").get<i32>());
@@ -98,8 +99,10 @@ TEST_F(PidNamespace, OthersAreShownInTheFirst) {
   ASSERT_EQ(run(inside + command + "record -q -a -e sched:sched_switch sleep 0.2").code, 0);
   u64 outside = 0;
   for (const json& e : events("-f 'tid != 0'")) {
-    if (e.value("pid_namespace", u64{0}) == 0xEFFFFFFC) ++outside;
-    else EXPECT_LT(e.at("tid").get<i32>(), 1000) << e;
+    if (e.value("pid_namespace", u64{0}) == 0xEFFFFFFC)
+      ++outside;
+    else
+      EXPECT_LT(e.at("tid").get<i32>(), 1000) << e;
   }
   EXPECT_GT(outside, 0u);  // at least the kernel's own threads
   EXPECT_THAT(ringside("report").out, HasSubstr("@4026531836"));
@@ -115,8 +118,9 @@ TEST_F(PidNamespace, SamplesOfOthersAreCounted) {
 }
 
 TEST_F(PidNamespace, LiveViewsHaveItsNumbers) {
-  const Outcome o = run(inside + "sh -c 'while :; do read x < /dev/null; done & P=$!; " + command +
-                        "hist -e syscalls:sys_enter_openat --json --duration 500ms -f \"tid == $P\" tid; echo; echo $P; kill $P'");
+  const Outcome o =
+      run(inside + "sh -c 'while :; do read x < /dev/null; done & P=$!; " + command +
+          "hist -e syscalls:sys_enter_openat --json --duration 500ms -f \"tid == $P\" tid; echo; echo $P; kill $P'");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.out, HasSubstr("\"tid\""));
   EXPECT_EQ(o.out.find("\"rows\":[]"), std::string::npos) << o.out;

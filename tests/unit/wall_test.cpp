@@ -1,10 +1,11 @@
 // Times of day: as text, from text, and of a recording.
+#include "source/wall.hpp"
+
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "consumer/window.hpp"
-#include "source/wall.hpp"
 
 namespace ringside::wall_test {
 namespace {
