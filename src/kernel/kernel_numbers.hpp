@@ -24,7 +24,7 @@ class KernelNumbers {
   struct Thread {
     i32 pid = 0, tid = 0;  // in this namespace
   };
-  // Whether this process's namespace is another one than the first.
+  // Whether this process's namespace may be another one than the first: without /proc it is unknown.
   static bool differ();
   // One for all of this process that need it; it ends with the last of them.
   static result<std::shared_ptr<KernelNumbers>> shared();

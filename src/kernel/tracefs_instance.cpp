@@ -18,6 +18,7 @@
 #include "kernel/kernel_source.hpp"
 #include "kernel/probe_group.hpp"
 #include "schema/filter_clauses.hpp"
+#include "source/world.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -406,7 +407,8 @@ result<void> TracefsInstance::record_stacks(const std::vector<EventInfo>& events
 }
 
 KernelNumbers* TracefsInstance::numbers() {
-  if (numbers_ == nullptr && KernelNumbers::differ()) numbers_ = KernelNumbers::shared().value_or(nullptr);
+  if (!World::own().kernel_counts_apart()) return nullptr;
+  if (numbers_ == nullptr) numbers_ = KernelNumbers::shared().value_or(nullptr);
   return numbers_.get();
 }
 
