@@ -54,7 +54,8 @@ TEST_F(PidNamespace, ItsSystemCallsAreCounted) {
   const Outcome o = run(inside + command + "syscalls --json cat /dev/null");
   ASSERT_EQ(o.code, 0) << o.err;
   u64 opened = 0;
-  for (const json& row : json::parse(o.out).at("rows"))
+  const json table = json::parse(o.out);
+  for (const json& row : table.at("rows"))
     if (row.at("syscall") == "openat") opened = row.at("calls");
   EXPECT_GT(opened, 0u);
 }

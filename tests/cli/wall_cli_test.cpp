@@ -20,7 +20,7 @@ struct WallCli : test::BinaryTest {
   void record() {
     setenv("TZ", "UTC", 1);
     before = time(nullptr);
-    ASSERT_EQ(ringside(std::string("record -q --libc malloc ") + program + " 4242").code, 0);
+    ASSERT_EQ(ringside(std::string("record -q --libc malloc env A=1 ") + program + " 4242").code, 0);
     after = time(nullptr);
   }
   i64 seconds_of(const std::string& text) const {

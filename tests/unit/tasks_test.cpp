@@ -51,11 +51,11 @@ TEST(Tasks, InAContainerTheKernelsNumbersAreOthers) {
   thread.pid = thread.tid = 4711;
   thread.task = thread.process = "app";
   thread.elsewhere = {7, 7, 1234, 7, 7};
-  tasks.add(thread, 0);
+  tasks.add(thread, u32{0});
   RingName other = ring_of(true);
   other.pid = other.tid = 7;  // outside: the number of this one in the container
   other.task = other.process = "kthreadd";
-  tasks.add(other, 0);
+  tasks.add(other, u32{0});
   const RingName kernel = ring_of(true), program = ring_of(false);
   EXPECT_EQ(tasks.key(4711, kernel), tasks.key(7, program));
   EXPECT_NE(tasks.key(7, kernel), tasks.key(7, program));
