@@ -44,7 +44,7 @@ class Tasks {
     add(ring);
   }
   void add(const RingName& ring, bool recorded = false) {
-    if (ring.kernel && ring.tid > 0) return add_of_kernel(ring, recorded);
+    if (ring.kernel && ring.tid > 0 && kernel_counts_apart(ring)) return add_of_kernel(ring, recorded);
     if (ring.cpu < 0)
       add(Task{ring.pid, ring.tid, ring.task, ring.process, ring.elsewhere, ring.cgroup, false, recorded},
           ring.numbering);  // a CPU's ring names no thread
@@ -230,7 +230,7 @@ class Tasks {
   static bool is_plain(Key key) { return key == number_of(key); }
   static bool same_numbering(Key a, Key b) { return is_plain(a) ? is_plain(b) : !is_plain(b) && a >> 32 == b >> 32; }
   static Key with_number(Key key, i32 number) {
-    return is_plain(key) ? number : (key & ~0xFFFFFFFF) | static_cast<u32>(number);
+    return is_plain(key) ? number : (key & ~Key{0xFFFFFFFF}) | static_cast<u32>(number);
   }
   // Of a thread of the kernel's events that is in no namespace of the recorder's: numberings are even (Timeline::Origin::ids).
   static u32 outside(u32 numbering) { return numbering + 1; }
