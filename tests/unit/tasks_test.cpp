@@ -44,6 +44,35 @@ TEST(Tasks, AThreadOfAProcessKeepsIt) {
   EXPECT_EQ(tasks.seen_process(8, ring), 7);
 }
 
+// As in a trace.dat, whose threads are all the kernel's.
+TEST(Tasks, OutsideOfContainersTheKernelsNumbersAreTids) {
+  Tasks tasks;
+  RingName thread = ring_of(true);
+  thread.pid = 4711;
+  thread.tid = 4712;
+  thread.task = "worker";
+  thread.process = "app";
+  tasks.add(thread, u32{0});
+  EXPECT_EQ(tasks.name(4712, ring_of(true)), "worker");
+  EXPECT_EQ(tasks.key(4712, ring_of(true)), 4712);
+  EXPECT_EQ(tasks.show(4712), "4712");
+}
+
+TEST(Tasks, AProcessHasTheNumberingOfItsThreads) {
+  Tasks tasks;
+  RingName thread = ring_of(false);
+  thread.pid = 4194304;
+  thread.tid = 4194305;
+  thread.task = "worker";
+  thread.process = "app";
+  thread.elsewhere = {8, 7, 1234, 108, 107};
+  tasks.add(thread, u32{0});
+  const Tasks::Key process = tasks.process(4194305, ring_of(false));
+  ASSERT_NE(tasks.find(process), nullptr);
+  EXPECT_EQ(tasks.find(process)->name, "app");
+  EXPECT_EQ(tasks.show(process), "107(7)");
+}
+
 TEST(Tasks, InAContainerTheKernelsNumbersAreOthers) {
   Tasks tasks;
   tasks.kernel_counts_apart(0);
