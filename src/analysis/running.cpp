@@ -26,17 +26,17 @@ void RunningThreads::learn(const TraceRecord& record, const RingName& ring) {
   if (kind.is == Kind::other) [[likely]] return;
   const auto from = static_cast<i32>(kind.from(record.payload)), to = static_cast<i32>(kind.to(record.payload));
   if (kind.is == Kind::migrate) {
-    if (to >= 0) cpus_[from] = {to, true};
+    if (to >= 0) cpus_[tasks_.key(from, ring)] = {to, true};
     return;
   }
   if (ring.ring >= on_.size()) on_.resize(ring.ring + 1);
   // A thread that was switched to here runs here no longer, whatever the switch away from it says: that may have been filtered.
-  for (const i32 tid : {from, on_[ring.ring]}) {
-    const auto at = cpus_.find(tid);
+  for (const Tasks::Key thread : {tasks_.key(from, ring), on_[ring.ring]}) {
+    const auto at = cpus_.find(thread);
     if (at != cpus_.end() && at->second.cpu == cpu) cpus_.erase(at);
   }
-  on_[ring.ring] = to;
-  if (to != 0) cpus_[to] = {cpu, false};
+  on_[ring.ring] = tasks_.key(to, ring);
+  if (to != 0) cpus_[on_[ring.ring]] = {cpu, false};
 }
 
 void RunningThreads::lose(i32 cpu) {
@@ -44,13 +44,14 @@ void RunningThreads::lose(i32 cpu) {
 }
 
 i32 RunningThreads::cpu_of(const TraceRecord& record, const RingName& ring) const {
-  i32 tid = read_common(record.payload).tid;
+  Tasks::Key thread = read_common(record.payload).tid;
   if (tasks_.any_elsewhere()) {
-    const Task* const task = tasks_.find(tid, ring);
-    if (task != nullptr && task->elsewhere.tid != 0) tid = task->elsewhere.here_tid;
+    thread = tasks_.key(static_cast<i32>(thread), ring);
+    const Task* const task = tasks_.find(thread);
+    if (task != nullptr && task->elsewhere.tid != 0) thread = task->elsewhere.here_tid;
   }
-  const auto at = cpus_.find(tid);
-  return at == cpus_.end() || tid <= 0 ? -1 : at->second.cpu;
+  const auto at = cpus_.find(thread);
+  return at == cpus_.end() || thread <= 0 ? -1 : at->second.cpu;
 }
 
 }  // namespace ringside

@@ -49,8 +49,8 @@ class RunningThreads {
   const Formats& formats_;
   const Tasks& tasks_;
   IdTable<Kind> kinds_;
-  std::unordered_map<i32, Where> cpus_;  // by TID
-  std::vector<i32> on_;                  // the thread that was switched to, by CPU; 0: none
+  std::unordered_map<Tasks::Key, Where> cpus_;
+  std::vector<Tasks::Key> on_;  // the thread that was switched to, by CPU; 0: none
 };
 
 }  // namespace ringside

@@ -54,19 +54,19 @@ void ThreadNames::find(u32 id, Kind& kind) {
   }
 }
 
-void ThreadNames::learn_birth(const TraceRecord& record, const Kind& kind) {
+void ThreadNames::learn_birth(const TraceRecord& record, const RingName& ring, const Kind& kind) {
   const bool fork = kind.birth == Kind::by_fork;
   const auto child = static_cast<i32>(kind.tid[fork ? 1 : 0](record.payload));
   const i32 maker = fork ? static_cast<i32>(kind.tid[0](record.payload)) : read_common(record.payload).tid;
   if (child <= 0 || maker <= 0 || child == maker) return;
-  tasks_.begin(child, maker,
+  tasks_.begin(tasks_.key(child, ring), tasks_.key(maker, ring),
                fork                                               ? Birth::either
                : (kind.flags(record.payload) & clone_thread) != 0 ? Birth::thread
                                                                   : Birth::process);
 }
 
-void ThreadNames::learn(const TraceRecord& record, const Kind& kind) {
-  if (kind.birth != Kind::no_birth) learn_birth(record, kind);
+void ThreadNames::learn(const TraceRecord& record, const RingName& ring, const Kind& kind) {
+  if (kind.birth != Kind::no_birth) learn_birth(record, ring, kind);
   for (u8 i = 0; i < kind.threads; ++i) {
     const auto tid = static_cast<i32>(kind.tid[i](record.payload));
     std::string_view name = read_text(record.payload, *kind.name[i]);
@@ -78,17 +78,18 @@ void ThreadNames::learn(const TraceRecord& record, const Kind& kind) {
     told.tid = tid;
     told.length = static_cast<u32>(name.size());
     std::copy(name.begin(), name.end(), told.name.begin());
-    tasks_.rename(tid, name, tells_changes_);
-    if (in_parts_) last_[tid] = {record.time, std::string(name)};
+    const Tasks::Key thread = tasks_.key(tid, ring);
+    tasks_.rename(thread, name, tells_changes_);
+    if (in_parts_) last_[thread] = {record.time, std::string(name)};
   }
 }
 
 void ThreadNames::add(const ThreadNames& parts) {
-  for (const auto& [tid, last] : parts.last_) {
-    Last& known = last_[tid];
+  for (const auto& [thread, last] : parts.last_) {
+    Last& known = last_[thread];
     if (last.time < known.time) continue;
     known = last;
-    tasks_.rename(tid, last.name, parts.tells_changes_);
+    tasks_.rename(thread, last.name, parts.tells_changes_);
   }
 }
 

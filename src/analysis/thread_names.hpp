@@ -1,4 +1,5 @@
-// Names of threads at each moment of a trace, from the kernel's events that have them: switches and wake-ups, forks, exec,
+// Names of threads at each moment of a trace, from the changes that its writers and its recorder have noted (NameChange), and
+// from the kernel's events that have names: switches and wake-ups, forks, exec,
 // task:task_rename. And the process of a thread and its parent, from task:task_newtask; sched:sched_process_fork does not tell
 // threads and processes apart, and names the parent alone. A short-lived thread has its name from its fork or first switch on,
 // a thread that executes another program the program's from there on. Before the first such event a thread has the name that it
@@ -36,10 +37,11 @@ class ThreadNames {
   ThreadNames(const Formats& formats, Tasks& tasks) : formats_(formats), tasks_(tasks) {}
 
   void see(const TraceRecord& record, const RingName& ring) {
+    tasks_.go_to(record.time);
     if (!ring.kernel || record.lost != 0) return;
     Kind& kind = kinds_.at(record.number(), formats_.version());
     if (!kind.known) [[unlikely]] find(record.number(), kind);
-    if (kind.threads != 0) learn(record, kind);
+    if (kind.threads != 0) learn(record, ring, kind);
   }
   // From now on a later part of the trace is read, with nothing of what is between.
   void skip() {
@@ -70,8 +72,8 @@ class ThreadNames {
   };
 
   void find(u32 id, Kind& kind);
-  void learn(const TraceRecord& record, const Kind& kind);
-  void learn_birth(const TraceRecord& record, const Kind& kind);
+  void learn(const TraceRecord& record, const RingName& ring, const Kind& kind);
+  void learn_birth(const TraceRecord& record, const RingName& ring, const Kind& kind);
 
   const Formats& formats_;
   Tasks& tasks_;
@@ -79,7 +81,7 @@ class ThreadNames {
   bool tells_changes_ = false;  // the trace has exec or task_rename
   std::vector<Told> told_ = std::vector<Told>(1021);
   bool in_parts_ = false;
-  std::unordered_map<i32, Last> last_;  // by TID, of parts
+  std::unordered_map<Tasks::Key, Last> last_;  // of parts
 };
 
 }  // namespace ringside

@@ -23,7 +23,7 @@ rlimit files_before{};  // rlim_max 0: not raised
 
 // Until it waits at its gate: else a tracer sees it come there. Without /proc nobody can tell.
 void await_sleep(pid_t pid) {
-  for (u32 tries = 0; tries < 10'000; ++tries) {
+  for (u32 tries = 0; tries < 10'000 && sys::proc_is_ours(); ++tries) {
     const auto stat = sys::read_file("/proc/" + std::to_string(pid) + "/stat");
     const size_t at = stat ? stat->rfind(") ") : std::string::npos;
     if (at == std::string::npos || at + 2 >= stat->size() || std::strchr("SZX", (*stat)[at + 2]) != nullptr) return;

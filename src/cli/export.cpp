@@ -23,7 +23,7 @@ struct ExportOptions {
   std::vector<std::string> where, events;
   std::string to, format, only, filter;
   Window window;
-  bool quiet = false, uncompressed = false;
+  bool quiet = false, uncompressed = false, wall = false;
   bool recorded = false;  // at the end of a recording, which sums up itself
 };
 
@@ -115,7 +115,10 @@ class Lines : public Sink {
 
 class JsonSink final : public Lines {
  public:
-  JsonSink(WholeFile& file, const Trace& trace) : Lines(file), lines_(trace.formats, trace.tasks) {}
+  JsonSink(WholeFile& file, const Trace& trace, const std::optional<WallClock>& wall)
+      : Lines(file), lines_(trace.formats, trace.tasks) {
+    lines_.show_wall(wall);
+  }
 
  private:
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
@@ -129,8 +132,10 @@ class JsonSink final : public Lines {
 
 class CsvSink final : public Lines {
  public:
-  CsvSink(WholeFile& file, Reading& reading, const EventPatterns& only)
-      : Lines(file), trace_(reading.trace()), only_(only), lines_(trace_.formats, trace_.tasks) {}
+  CsvSink(WholeFile& file, Reading& reading, const EventPatterns& only, const std::optional<WallClock>& wall)
+      : Lines(file), trace_(reading.trace()), only_(only), lines_(trace_.formats, trace_.tasks) {
+    lines_.show_wall(wall);
+  }
   // What the recorder says of itself (stacks, maps, names) has no columns, unless it is asked for.
   result<void> begin(u64) override {
     begun_ = true;
@@ -190,14 +195,14 @@ class PerfettoSink final : public Sink {
 };
 
 std::unique_ptr<Sink> make_sink(Format format, WholeFile& file, Reading& reading, bool compressed,
-                                const EventPatterns& only = {}) {
+                                const EventPatterns& only = {}, bool with_wall = false) {
   if (format == Format::perfetto)
     return std::make_unique<PerfettoSink>(file, reading.trace(), compressed, &reading.join_stacks());
   if (format == Format::json) {
     reading.join_stacks();
-    return std::make_unique<JsonSink>(file, reading.trace());
+    return std::make_unique<JsonSink>(file, reading.trace(), wall_of(reading.trace(), with_wall));
   }
-  return std::make_unique<CsvSink>(file, reading, only);
+  return std::make_unique<CsvSink>(file, reading, only, wall_of(reading.trace(), with_wall));
 }
 
 // begun: there was a record.
@@ -228,7 +233,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
   if (!options.recorded) check_wanted(only, options.window, *reading);
   catch_signals();  // an unfinished file is removed
   auto file = RS_TRY(WholeFile::create(options.to));
-  const auto sink = make_sink(format, *file, *reading, !options.uncompressed, only);
+  const auto sink = make_sink(format, *file, *reading, !options.uncompressed, only, options.wall);
   Progress progress(options.quiet);
   TraceRecord record;
   bool begun = false;
@@ -421,6 +426,7 @@ Command add_export(CLI::App& app) {
   c->add_option("--only", options->only, "dat: leave the other out: kernel, or program")
       ->check(CLI::IsMember({"kernel", "program"}));
   c->add_flag("--uncompressed", options->uncompressed, "perfetto: packets that other programs can read without zlib");
+  c->add_flag("--wall", options->wall, "json, csv: the time of day of each event, too");
   c->add_flag("-q,--quiet", options->quiet, "no progress");
   c->footer(
       "Examples:\n"

@@ -111,6 +111,7 @@ Command add_latency(CLI::App& app) {
       ->capture_default_str()
       ->type_name("NUMBER");
   add_count(*c, options->count, "lines at most")->capture_default_str();
+  c->add_flag("--wall", options->wall, "the slowest pairs with their times of day");
   c->add_option("--slowest", options->slowest, "this number of pairs with their times, tasks and CPUs")
       ->check(CLI::Range(0, 10000))
       ->capture_default_str();

@@ -11,7 +11,7 @@ struct LatencyOptions {
   std::string hook, keys, by, task, sort = "max", flame;
   u64 most_waiting = 100'000, most_groups = 10'000, count = 20;
   u32 slowest = 10, context = 0;
-  bool heat = false, ascii = false, first = false, sure = false;
+  bool wall = false, heat = false, ascii = false, first = false, sure = false;
 };
 
 // What to measure, and where; empty if not given.

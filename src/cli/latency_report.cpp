@@ -98,6 +98,7 @@ std::string LatencyReport::json() const {
                    {"tid", trace_.tasks.seen(tid, ring)},
                    {"task", trace_.tasks.name(tid, ring)},
                    {"event", event_of(copy)}};
+      if (wall_) one[name]["wall"] = wall_text(wall_->of(copy.time));
       if (copy.stack != 0 && trace_.formats.stacks() != nullptr)
         one[name]["stack"] = trace_.formats.stacks()->functions(copy.stack);
     }
@@ -179,7 +180,8 @@ std::string LatencyReport::slowest() const {
     for (const Pairs::Copy* copy : {&slow.start, &slow.end}) {
       const RingName& ring = trace_.timeline.name(copy->source);
       cells.push_back(time_of(*copy));
-      cells.push_back(fmt::format("{}-{}", trace_.tasks.name(tid_of(*copy), ring), tid_of(*copy)));
+      const i32 tid = tid_of(*copy);
+      cells.push_back(fmt::format("{}-{}", trace_.tasks.name(tid, ring), trace_.tasks.show(trace_.tasks.key(tid, ring))));
       const i32 cpu = copy->record().cpu_in(ring);
       cells.push_back(cpu < 0 ? "-" : std::to_string(cpu));
     }
@@ -263,16 +265,14 @@ std::string LatencyReport::event_of(const Pairs::Copy& copy) const {
 
 i32 LatencyReport::tid_of(const Pairs::Copy& copy) const {
   const i32 tid = thread_of(type_of(copy), read_common(copy.record().payload));
-  if (trace_.tracefs() != nullptr && trace_.tasks.find(Tasks::Key{tid}) == nullptr) {  // the kernel remembers only some names
-    if (auto name = sys::read_file(fmt::format("/proc/{}/comm", tid)); name && !name->empty()) {
-      name->pop_back();
-      trace_.tasks.add(Task{tid, tid, *name, *name});
-    }
-  }
+  // The kernel remembers only some names.
+  if (trace_.tracefs() != nullptr && trace_.tasks.find(tid, trace_.timeline.name(copy.source)) == nullptr)
+    (void)trace_.learn_name(tid);
   return tid;
 }
 
 std::string LatencyReport::time_of(const Pairs::Copy& copy) const {
+  if (wall_) return wall_text(wall_->of(copy.time)).substr(0, sizeof "2026-11-28T14:05:02.123456" - 1);
   return trace_.raw_times() ? std::to_string(copy.time)
                             : fmt::format("{}.{:06}", copy.time / 1'000'000'000, copy.time % 1'000'000'000 / 1000);
 }

@@ -4,6 +4,7 @@
 #include "analysis/pairs.hpp"
 #include "cli/json.hpp"
 #include "cli/latency_job.hpp"
+#include "cli/options.hpp"
 
 namespace ringside::cli {
 
@@ -20,7 +21,8 @@ class LatencyReport {
         heat_(heat),
         counts_(pairs.counts()),
         missing_(missing),
-        groups_(groups()) {}
+        groups_(groups()),
+        wall_(wall_of(trace, options.wall)) {}
 
   std::string text(bool last) const;
   std::string json() const;
@@ -56,6 +58,7 @@ class LatencyReport {
   const Pairs::Counts counts_;
   const Missing& missing_;
   const std::vector<Row> groups_;
+  const std::optional<WallClock> wall_;  // to show times of day
 };
 
 }  // namespace ringside::cli

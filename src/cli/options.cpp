@@ -116,7 +116,30 @@ std::string seconds(u64 ns) { return fmt::format("{}.{:06} s", ns / 1'000'000'00
 
 }  // namespace
 
-std::string none_within(const Window& window, Reading& reading) {
+std::optional<WallClock> wall_of(const Trace& trace, bool asked) {
+  if (!asked) return std::nullopt;
+  auto wall = trace.wall();
+  if (!wall) throw UsageError{"--wall: " + shown_where(trace) + " does not say its time of day"};
+  return wall;
+}
+
+void say_wall(const Trace& trace) {
+  constexpr u64 much = 10'000'000;
+  const auto wall = trace.wall();
+  if (wall && wall->error_ns >= WallClock::unknown_error)
+    say("times of day are those of the machine's clock, which was not synchronized: how far they are off is unknown");
+  else if (wall && wall->error_ns > much)
+    say("times of day may be " + format_time(static_cast<double>(wall->error_ns)) + " off, as the machine's clock said");
+  for (const auto& input : trace.inputs) {
+    const RecordingMeta* const meta = input->recording();
+    if (meta != nullptr && static_cast<u64>(std::abs(meta->wall_set_ns)) > much)
+      say(fmt::format("the clock of {} was set by {} while it was recorded: times of day follow the one before", input->where,
+                      format_time(static_cast<double>(std::abs(meta->wall_set_ns)))));
+  }
+}
+
+std::string none_within(const Window& asked, Reading& reading) {
+  const Window& window = asked.asks_day() ? reading.window() : asked;
   if (window.whole() || reading.trace().live() || reading.totals().seen + reading.totals().lost != 0) return "";
   const u64 begin = reading.begin();
   if (begin == Timeline::forever) return "";
@@ -126,7 +149,8 @@ std::string none_within(const Window& window, Reading& reading) {
   return out + "; its first one is at " + seconds(begin) + (window.of_time() ? ", from which --time +0.5s.. is counted" : "");
 }
 
-void check_wanted(const EventPatterns& patterns, const Window& window, Reading& reading) {
+void check_wanted(const EventPatterns& patterns, const Window& asked, Reading& reading) {
+  const Window& window = asked.asks_day() ? reading.window() : asked;
   const Trace& trace = reading.trace();
   const std::string where = shown_where(trace);
   if (std::string sentence = unmatched(patterns, trace.formats, where); !sentence.empty()) throw UsageError{sentence};
@@ -186,8 +210,8 @@ void add_window(CLI::App& app, Window& window) {
          [&window](const std::string& text) {
            if (auto done = window.parse_time(text); !done) throw CLI::ValidationError("--time", done.error().sentence);
          },
-         "only this part: seconds as report prints them, or +0.5s after the first event; either side may be left out, and a "
-         "comma may stand for ..")
+         "only this part: seconds as report prints them, +0.5s after the first event, or a time of day (14:05:02.5..+10s, "
+         "2026-11-28T14:05..); either side may be left out, and a comma may stand for ..")
       ->type_name("FROM..TO");
 }
 

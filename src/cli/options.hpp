@@ -37,6 +37,10 @@ void add_key(CLI::App& app, std::string& keys);
 void add_task(CLI::App& app, std::string& task);
 // -C, --cpu LIST, --time FROM..TO
 void add_window(CLI::App& app, Window& window);
+// --wall: the trace's time of day; a UsageError, if it does not say it. Nothing, if it was not `asked` for.
+std::optional<WallClock> wall_of(const Trace& trace, bool asked);
+// How far the times of day may be off, where that matters.
+void say_wall(const Trace& trace);
 // -n, --max-count
 CLI::Option* add_count(CLI::App& app, u64& count, const std::string& words, u64 least = 1);
 // --jobs N

@@ -121,7 +121,7 @@ result<int> run_plot(PlotOptions options) {
   if (options.inputs.size() > 1) throw UsageError{"plot takes one WHERE"};
   if (!options.inputs.empty()) options.where = options.inputs.front();
   if (const Window& w = options.window;
-      w.from.given && w.until.given && w.from.relative == w.until.relative && w.from.ns > w.until.ns)
+      !w.asks_day() && w.from.given && w.until.given && w.from.relative == w.until.relative && w.from.ns > w.until.ns)
     throw UsageError{"--from is later than --to"};
   std::optional<Pairs::Options> wanted;
   if (!options.latency.empty()) {
@@ -137,6 +137,10 @@ result<int> run_plot(PlotOptions options) {
   auto opened = RS_TRY(Reading::open(std::move(open)));
   Reading& reading = *opened;
   check_wanted(only, options.window, reading);
+  if (options.window.asks_day()) {
+    options.window.from = reading.window().from;
+    options.window.until = reading.window().until;
+  }
   const Trace& trace = reading.trace();
   std::optional<Pairs> pairs;
   if (wanted) {
@@ -165,6 +169,8 @@ result<int> run_plot(PlotOptions options) {
                   RS_TRY(why_empty(options)) + "; " + (options.to == "-" ? "no page" : options.to) + " was not written");
   }
   plot::About about{options.where, facts_of(options, trace.first()), trace.raw_times()};
+  if (const auto wall = trace.wall(); wall && reading.totals().first_ns != ~u64{0})
+    about.facts.emplace_back("time of day at +0", wall_text(wall->of(reading.totals().first_ns)));
   about_clocks(trace, about);
   const auto page = RS_TRY(plot::page(plot.json(about)));
   if (options.to == "-") {

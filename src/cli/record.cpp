@@ -16,8 +16,8 @@
 #include "cli/export.hpp"
 #include "cli/preload.hpp"
 #include "cli/program.hpp"
-#include "record/loss_watch.hpp"
 #include "cli/progress.hpp"
+#include "cli/record_names.hpp"
 #include "cli/record_options.hpp"
 #include "cli/record_remarks.hpp"
 #include "export/recording_as_dat.hpp"
@@ -25,6 +25,7 @@
 #include "instance/borrowed.hpp"
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
+#include "record/loss_watch.hpp"
 #include "record/sample_feed.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
@@ -276,12 +277,14 @@ struct Parts {
   u64 earlier_events = 0;      // of the parts before this one
   int earlier_code = exit_ok;  // and how they ended
   u64 waited = 0;              // events in the instance's rings when the first part began
+  std::unique_ptr<HandedFiles> files{};  // of programs' code; null: no event has a stack
 
   // kernel_on: the kernel's events are recorded from here on.
   result<void> begin(bool kernel_on) {
     run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size, options.compress));
     if (grows(options)) run->writer().will_be_followed();
     run->meta().command = options.command;
+    run->keep_wall();
     RS_TRY(run->add(*program));
     if (others.kernel != nullptr) {
       RS_TRY(run->add(*others.kernel));
@@ -384,6 +387,7 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, int c
   const Instance& instance = parts.instance;
   RecordingRun& run = *parts.run;
   const auto finished = run.finish();
+  if (finished) keep_stack_names(run, options.out, parts.files.get(), options.quiet);
   const auto assembled = options.to.empty() ? result<void>() : assemble(options, file, run.meta());
   if (!assembled) options.to.clear();  // only the parts exist
   Told().doubts(run);
@@ -438,6 +442,7 @@ result<int> run_record(RecordOptions options) {
     return exit_signal + stop_signal();
   }
   Parts parts{options, instance, std::move(others)};
+  if (!options.stacks.empty() || own_samples != 0) parts.files = HandedFiles::listen(instance);
   RS_TRY(set_aside(options.out));
   RS_TRY(parts.begin(!begins_with_command(options)));
   if (!ours) parts.waited = parts.program->unread_at_begin();

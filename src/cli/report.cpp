@@ -24,7 +24,7 @@ struct ReportOptions {
   std::vector<i32> tids;
   std::string filter;
   u32 jobs = 0;
-  bool json = false, fail_on_loss = false, verbose = false;
+  bool json = false, fail_on_loss = false, verbose = false, wall = false;
 };
 
 constexpr size_t flush_at = 256 * 1024;
@@ -47,7 +47,11 @@ class Printer {
         reading_(reading),
         stacks_(reading.join_stacks()),
         text_(reading.trace().formats, reading.trace().tasks, reading.trace().raw_times()),
-        json_(reading.trace().formats, reading.trace().tasks) {}
+        json_(reading.trace().formats, reading.trace().tasks) {
+    const auto wall = wall_of(reading.trace(), options.wall);
+    text_.show_wall(wall);
+    json_.show_wall(wall);
+  }
 
   // Appends lines up to this size, or somewhat more. False: there are no more.
   bool print(fmt::memory_buffer& out, size_t size) {
@@ -230,6 +234,7 @@ result<int> run_report(const ReportOptions& options) {
   auto opened = RS_TRY(Reading::open(opening(options)));
   Reading& reading = *opened;
   check_wanted(only, options.window, reading);
+  if (options.wall) say_wall(reading.trace());
   Printed lines;
   if (!print(options, reading, lines)) return exit_failure;
   const bool problems = say_problems(reading);
@@ -260,6 +265,7 @@ Command add_report(CLI::App& app) {
   add_window(*c, options->window);
   add_jobs(*c, options->jobs);
   add_count(*c, options->most, "events at most");
+  c->add_flag("--wall", options->wall, "times of day, as the recorder's clock had them, instead of the trace's own");
   add_json(*c, options->json, "one JSON object a line");
   c->add_flag("-v,--verbose", options->verbose, "report how the clock of each WHERE was converted");
   c->add_flag_callback("--stdio", [] {}, "no effect; accepted because perf report has it")->group("");
@@ -269,6 +275,7 @@ Command add_report(CLI::App& app) {
       "  ringside report                              ./ringside.data as text\n"
       "  ringside report -e 'libc:m*' --tid 4711      some events of one thread\n"
       "  ringside report --time 12.5s..13s --cpu 0,2 -f 'size > 4096 && task ~ \"cc1*\"'\n"
+      "  ringside report --wall --time 14:05:02.5..+10s    by times of day\n"
       "  ringside report --time +0.5s..+0.6s -n 100   a part of it, from the first event on\n"
       "  ringside report trace.dat                    what trace-cmd recorded, compressed or not\n"
       "  ringside report web --json | jq .fields      a live instance, for programs\n"

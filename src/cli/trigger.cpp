@@ -125,6 +125,7 @@ class FlightRecorder {
     InstanceFeed program(instance_);
     auto made = RS_TRY(new_recording(dir, hit.clock.kind == own.kind ? hit.clock : own, options_.compress));
     RecordingRun& run = *made;
+    run.keep_wall();
     run.meta().start_ns -= std::min(run.meta().start_ns, duration);
     run.meta().command = options_.command;
     run.meta().trigger = RecordedTrigger{options_.condition, hit.line, hit.time, hit.latency};

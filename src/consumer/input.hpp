@@ -40,10 +40,17 @@ class Input {
   virtual ClockInfo own_clock() const = 0;
   virtual const RecordingMeta* recording() const { return nullptr; }  // what its recorder has written; of a trace.dat the clock
   virtual std::optional<u64> recorded_events() const { return std::nullopt; }  // as its recorder counted them, if it did
+  // Of its times; none: unknown, or its clock does not count seconds.
+  virtual std::optional<WallClock> wall() const {
+    return live() && own_clock().kind != ClockKind::counter ? std::optional(WallClock::measure()) : std::nullopt;
+  }
   virtual const ShippedAsRecording::Machine* machine() const { return nullptr; }  // its times are that machine's times of day
   virtual bool tallied() const { return false; }  // each record stands for a number of events (ShippedAsRecording::times_of)
   virtual Instance* instance() const { return nullptr; }
   virtual TracefsInstance* tracefs() const { return nullptr; }  // the kernel's live events
+  // The changes of names that were not handed out yet.
+  virtual std::vector<NameChange> take_names() { return {}; }
+  virtual std::string kept_names() const { return ""; }  // KeptNames, as the recorder has looked them up
   virtual void add_missing(Missing& all) const { all.doubts.insert(all.doubts.end(), doubts.begin(), doubts.end()); }
 
   // Its life.

@@ -70,12 +70,13 @@ class KernelInput : public Input {
 result<void> KernelInput::open(Trace& trace) {
   make_.clock = best_clock();
   kernel_ = std::make_unique<TracefsInstance>(RS_TRY(TracefsInstance::create(make_)));
+  (void)kernel_->numbers();  // from here on threads that end are told, in another PID namespace
   const bool all_but_own = !make_.own_events && !make_.only_followed;
   if (all_but_own) own_ = std::make_shared<OwnTasks>(), own_->add(sys::gettid());
-  if (make_.only_followed && !make_.own_events) (void)kernel_->ignore(sys::gettid());
-  if (make_.only_followed) RS_TRY(kernel_->write("set_event_pid", std::to_string(getpid())));  // this one is ignored
+  if (make_.only_followed) RS_TRY(kernel_->follow_none());
   where = kernel_->dir();
   world = World::own();
+  if (world.kernel_counts_apart()) trace.tasks.kernel_counts_apart(origin.ids);
   add_events(trace, *this, kernel_internal_events());
   for (const EventPattern& pattern : patterns_) {
     auto enabled = RS_TRY(kernel_->enable(pattern));

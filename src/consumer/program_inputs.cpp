@@ -46,6 +46,7 @@ class InstanceInput : public Input {
   bool may_get_rings() const override { return true; }
   bool has_no_writer() const override { return instance_->writers() == Presence::none; }
   void look_for_rings(Trace& trace) override;
+  std::vector<NameChange> take_names() override { return instance_->names(names_seen_); }
   void add_missing(Missing& all) const override;
   std::vector<std::unique_ptr<Source>> open_again() const override;
 
@@ -53,7 +54,7 @@ class InstanceInput : public Input {
   result<void> why_not(const Error& error) const;
   std::unique_ptr<Instance> instance_;
   ComingRings rings_;
-  u64 threads_seen_ = 0;
+  u64 threads_seen_ = 0, names_seen_ = 0;
 };
 
 // Does it name events of the kernel?

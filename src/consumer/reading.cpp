@@ -30,10 +30,21 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
   reading->tell();
   reading->narrow_ = !options.window.whole();
   reading->window_ = std::move(options.window);
+  if (reading->window_.asks_day()) {
+    const auto wall = trace.wall();
+    if (!wall)
+      return refuse(
+          std::errc::invalid_argument,
+          "this trace does not say its time of day, so --time cannot name one; write 12358.4s as report prints it, or "
+          "+300ms after the first event");
+    const u64 begin = trace.live() ? trace.now() : reading->begin();
+    reading->window_.resolve(*wall, begin == Timeline::forever ? 0 : begin);
+  }
   reading->only_ = EventFilter(std::move(options.only));
   if (!options.filter.empty()) reading->filter_ = RS_TRY(Filter::compile(options.filter, trace.formats, trace.tasks));
   if (reading->filter_ && reading->filter_->names("stack")) reading->join_stacks();
   if (reading->window_.of_time() && !trace.live()) reading->narrow(state_bytes);
+  if (trace.tracefs() != nullptr && World::own().kernel_counts_apart()) reading->look_up_names();
   if (options.push_down && reading->filter_) push_down(*reading->filter_, trace);
   return reading;
 }
@@ -146,7 +157,12 @@ void Reading::look_up(const TraceRecord& record, const RingName& name) {
   if (!name.kernel || record.lost != 0) return;
   const i32 tid = read_common(record.payload).tid;
   const auto [at, fresh] = named_.try_emplace(tid, true);
-  if (fresh && tid != 0) at->second = trace_.tasks.find(tid, name) != nullptr || trace_.learn_name(tid);
+  const bool outside = tid != 0 && trace_.tasks.is_outside(tid, name);  // as far as is known now
+  if (fresh && tid != 0) at->second = (!outside && trace_.tasks.find(tid, name) != nullptr) || trace_.learn_name(tid);
+  if (!fresh && outside) {
+    constexpr u64 again_ns = 100'000'000;
+    if (const u64 now = time_.now(); now >= look_again_ns_) trace_.find_here(), look_again_ns_ = now + again_ns;
+  }
   unnamed_ += !at->second;
 }
 
@@ -193,6 +209,8 @@ bool Reading::is_of(const Window& window, const TraceRecord& record) const {
 Stacks& Reading::join_stacks() {
   if (stacks_ == nullptr) {
     stacks_ = std::make_unique<Stacks>(trace_.formats, trace_.tasks);
+    for (const auto& input : trace_.inputs)
+      if (const std::string names = input->kept_names(); !names.empty()) stacks_->names().take_kept(names);
     stacks_->on_missing([this](Stacks& stacks) {
       trace_.read_again([&](u32 number, Bytes payload) {
         if (stacks.part(number) == Stacks::Part::stack) stacks.learn(payload, *trace_.formats.find(number));
@@ -301,7 +319,7 @@ void Reading::look_at_rings() {
     threads = threads || trace_.timeline.name(n).of_a_thread();
     kernel = kernel || trace_.timeline.name(n).kernel;
   }
-  tells_names_ = kernel;
+  tells_names_ = kernel || trace_.live() || following_ || trace_.tasks.has_changes();
   tells_cpus_ = threads && kernel;
 }
 

@@ -145,6 +145,7 @@ class Reading {
   void learn_names();  // for a picture: those of the kernel's threads that nothing else tells
   bool filters_in_order() { return filter_ && in_order(*filter_); }
   bool is_of(const Window& window, const TraceRecord& record) const;  // on one of its CPUs; a gap: perhaps
+  const Window& window() const { return window_; }                    // its times of day are those of the trace
   bool chooses_cpus() const { return !window_.cpus.empty(); }
   // The next records are those of the times from `from` to before `end`. Each part is later than the one before. ordered: what
   // earlier events tell of threads holds, too, as in a reading of the whole; they are all read then.
@@ -283,6 +284,7 @@ class Reading {
   bool looks_up_ = false, names_decide_ = false;  // names_decide_: which events are counted
   std::vector<u32> unasked_{};                    // numbers of events that only tell names
   u64 unnamed_ = 0;                               // events of threads whose names are unknown
+  u64 look_again_ns_ = 0;                         // for threads of this PID namespace among those that seem to be outside
   std::unordered_map<i32, bool> named_{};         // threads that were looked up; false: in vain
   std::function<void(const std::vector<std::string>&)> notices_;
   Time time_;

@@ -33,12 +33,13 @@ result<void> RecordedInput::open_in(Trace& trace, const std::string& dir) {
                             " older events went, as --max-size " + format_size(meta.max_size) + " wanted");
   if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
   world = meta.world;
+  if (world.kernel_counts_apart()) trace.tasks.kernel_counts_apart(origin.ids);
   add_events(trace, *this, meta.events);
+  if (names_idle()) trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   for (const RecordedRing& ring : meta.rings) {
     if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, origin.ids);
   }
   for (const RingName& thread : meta.threads) trace.tasks.add_recorded(thread, origin.ids);
-  if (names_idle()) trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   load_names(trace, dir);
   sources = std::move(rings);
   clock = to_string(meta.clock.kind);
@@ -52,6 +53,13 @@ std::optional<u64> RecordedInput::recorded_events() const {
   u64 events = 0;
   for (const RecordedRing& ring : meta_->rings) events += ring.events;
   return events;
+}
+
+std::vector<NameChange> RecordedInput::take_names() {
+  if (!meta_) return {};
+  const auto from = static_cast<std::ptrdiff_t>(std::min(names_taken_, meta_->names.size()));
+  names_taken_ = meta_->names.size();
+  return {meta_->names.begin() + from, meta_->names.end()};
 }
 
 void RecordedInput::add_missing(Missing& all) const {
@@ -104,11 +112,13 @@ class GrowingInput : public RecordedInput {
 
 void GrowingInput::grow(Trace& trace, const RecordingMeta& now) {
   const bool same = meta_ && meta_->events.size() == now.events.size() && meta_->threads.size() == now.threads.size() &&
-                    meta_->rings.size() == now.rings.size() && meta_->complete == now.complete;
+                    meta_->names.size() == now.names.size() && meta_->rings.size() == now.rings.size() &&
+                    meta_->complete == now.complete;
   if (same) return;
   clock = to_string(now.clock.kind);
   boot = now.boot;
   world = now.world;
+  if (world.kernel_counts_apart()) trace.tasks.kernel_counts_apart(origin.ids);
   add_events(trace, *this, now.events);
   for (const RecordedRing& ring : now.rings) {
     if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, origin.ids);

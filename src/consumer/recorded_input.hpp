@@ -14,6 +14,9 @@ class RecordedInput : public Input {
   ClockInfo own_clock() const override { return meta_ ? meta_->clock : ClockInfo{}; }
   const RecordingMeta* recording() const override { return meta_ ? &*meta_ : nullptr; }
   std::optional<u64> recorded_events() const override;
+  std::vector<NameChange> take_names() override;
+  std::optional<WallClock> wall() const override { return meta_ ? meta_->wall : std::nullopt; }
+  std::string kept_names() const override { return read_kept(where, ringside::kept_names).value_or(""); }
   void add_missing(Missing& all) const override;
   std::vector<std::unique_ptr<Source>> open_again() const override { return open_again_in(where); }
 
@@ -24,6 +27,7 @@ class RecordedInput : public Input {
   virtual bool names_idle() const { return true; }               // its events may tell no thread 0
 
   std::optional<RecordingMeta> meta_{};
+  size_t names_taken_ = 0;
 };
 
 }  // namespace ringside

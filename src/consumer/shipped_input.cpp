@@ -14,6 +14,7 @@ class ShippedInput : public RecordedInput {
       : RecordedInput(place), machine_(std::move(machine)), fetched_(std::move(fetched)) {}
   // The times of one boot of one machine are those of its own recordings.
   result<void> fetch(bool alone, const Tallied* tallied) override {
+    alone_ = alone;
     const auto times = alone ? ShippedAsRecording::Times::mono : ShippedAsRecording::Times::wall;
     fetched_ = RS_TRY(ShippedAsRecording::read(RS_TRY(ShippedAsRecording::Place::parse(where)), machine_, times, tallied));
     return {};
@@ -23,15 +24,22 @@ class ShippedInput : public RecordedInput {
     for (const std::string& remark : fetched_->remarks()) trace.notices.push_back(machine_.host + ": " + remark);
     return {};
   }
-  std::unique_ptr<Input> another() const override { return std::make_unique<ShippedInput>(where, machine_, fetched_); }
+  std::unique_ptr<Input> another() const override { return another_input(); }
   const ShippedAsRecording::Machine* machine() const override { return &machine_; }
+  std::optional<WallClock> wall() const override { return alone_ ? RecordedInput::wall() : WallClock{0, machine_.error_ns}; }
   bool tallied() const override { return fetched_->tallied(); }
   std::optional<u64> recorded_events() const override { return std::nullopt; }
   std::vector<std::unique_ptr<Source>> open_again() const override { return open_again_in(fetched_->recording()); }
 
  private:
+  std::unique_ptr<Input> another_input() const {
+    auto input = std::make_unique<ShippedInput>(where, machine_, fetched_);
+    input->alone_ = alone_;
+    return input;
+  }
   ShippedAsRecording::Machine machine_;
   std::shared_ptr<ShippedAsRecording> fetched_;
+  bool alone_ = false;
 };
 
 }  // namespace

@@ -79,6 +79,7 @@ result<void> Parts::add(Part part, RecordingMeta meta) {
     meta_.command = meta.command;
   }
   meta_.world = meta.world;
+  if (!meta_.wall) meta_.wall = meta.wall;
   meta_.duration_ns += meta.duration_ns;
   meta_.missing.refused += meta.missing.refused;
   meta_.missing.off += meta.missing.off;
@@ -179,6 +180,7 @@ result<void> Parts::describe(RecordingWriter& writer) const {
   RecordingMeta& meta = writer.meta();
   meta.boot = machine_.boot_id;
   meta.world = meta_.world;
+  meta.wall = meta_.wall;
   meta.command = meta_.command;
   meta.events = meta_.events;
   meta.missing = meta_.missing;

@@ -9,6 +9,7 @@
 
 #include "analysis/names.hpp"
 #include "consumer/common_clock.hpp"
+#include "kernel/kernel_numbers.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -65,6 +66,12 @@ bool Trace::live() const { return any(&Input::live); }
 bool Trace::has_only_just_begun() const { return any(&Input::begins_when_opened); }
 bool Trace::consumes() const { return any(&Input::consumes); }
 
+std::optional<WallClock> Trace::wall() const {
+  for (const auto& input : inputs)
+    if (auto found = input->wall()) return found;
+  return std::nullopt;
+}
+
 bool Trace::raw_times() const { return first().own_clock().kind == ClockKind::counter; }
 
 u64 Trace::now() const {
@@ -103,10 +110,24 @@ void Trace::refresh() {
     if (by.kind != ClockKind::counter) until = std::min(until, now_of(by));
   }
   look();
+  take_names();
   timeline.hold_after(until);
 }
 
-void Trace::grow(const RecordingMeta& now) { inputs.front()->grow(*this, now); }
+void Trace::take_names() {
+  for (const auto& input : inputs) {
+    const ClockInfo by = input->origin.clock.value_or(input->own_clock());
+    for (NameChange& change : input->take_names()) {
+      const u64 ns = by.to_ns(change.time);
+      tasks.add_change(std::move(change), ns, input->origin.ids);
+    }
+  }
+}
+
+void Trace::grow(const RecordingMeta& now) {
+  inputs.front()->grow(*this, now);
+  take_names();
+}
 
 void Trace::finish() {
   refresh();
@@ -135,20 +156,59 @@ std::vector<std::pair<i32, std::string>> names_of_late(const TracefsInstance& ke
 void Trace::learn_names() {
   if (tracefs() == nullptr) return;
   for (const auto& [tid, name] : names_of_late(*tracefs())) {
-    const Task* const known = tasks.find(Tasks::Key{tid});
+    const Task* const known = tasks.find(tid, of_kernel());
     if (tid <= 0 || name.empty() || (known != nullptr && known->name == name)) continue;  // there may be thousands
+    add_name(tid, name);
+  }
+}
+
+RingName Trace::of_kernel() const {
+  RingName ring;
+  ring.kernel = true;
+  ring.numbering = inputs.back()->origin.ids;
+  return ring;
+}
+
+// The kernel's number of a thread, and its name.
+void Trace::add_name(i32 tid, const std::string& name) {
+  if (tracefs() == nullptr || tracefs()->numbers() == nullptr) {
     tasks.add(Task{tid, tid, name, name});
+    return;
+  }
+  const KernelNumbers::Thread here = tracefs()->numbers()->here(tid);
+  RingName thread = of_kernel();
+  thread.pid = thread.tid = tid;
+  thread.task = thread.process = name;
+  thread.elsewhere.here_tid = here.tid;
+  thread.elsewhere.here_pid = here.pid;
+  tasks.add(thread, thread.numbering);
+}
+
+void Trace::find_here() {
+  KernelNumbers* const numbers = tracefs() != nullptr ? tracefs()->numbers() : nullptr;
+  if (numbers == nullptr) return;
+  numbers->look();
+  for (const auto& [kernel, here] : numbers->known()) {
+    char name[17] = {};
+    if (!tasks.is_outside(kernel, of_kernel())) continue;
+    sys::comm_of(here.pid, here.tid, name);
+    const Task* const told = tasks.find(kernel, of_kernel());  // by events, if it has ended
+    add_name(kernel, *name != 0 || told == nullptr ? std::string(name) : told->name);
   }
 }
 
 bool Trace::learn_name(i32 tid) {
   char living[17] = {};
-  if (sys::pids_are_the_kernels()) sys::comm_of(tid, tid, living);
+  KernelNumbers* const numbers = tracefs() != nullptr ? tracefs()->numbers() : nullptr;
+  if (numbers != nullptr) numbers->look();
+  if (numbers == nullptr && sys::pids_are_the_kernels()) sys::comm_of(tid, tid, living);
+  if (const auto here = numbers != nullptr ? numbers->here(tid) : KernelNumbers::Thread(); here.tid != 0)
+    sys::comm_of(here.pid, here.tid, living);
   std::string name = living;
   if (name.empty() && tracefs() != nullptr)
     for (auto& [other, its_name] : names_of_late(*tracefs()))
       if (other == tid) name = std::move(its_name);
-  if (!name.empty()) tasks.add(Task{tid, tid, name, name});
+  if (!name.empty()) add_name(tid, name);
   return !name.empty();
 }
 

@@ -40,6 +40,8 @@ struct Trace {
   // What is missing beside the gaps that were read. Call it after all is read.
   Missing missing(u64 gaps) const;
 
+  // The time of day of its times: its first input's that knows it.
+  std::optional<WallClock> wall() const;
   bool tallied() const;    // ShippedAsRecording::times_of(): each record stands for that number of events
   bool raw_times() const;  // its clock does not count seconds
   u64 now() const;         // this moment in the timeline's ns; 0: its clock does not count seconds
@@ -50,11 +52,16 @@ struct Trace {
   // Names of the kernel's threads: those that it has seen of late (it keeps some 128).
   void learn_names();
   bool learn_name(i32 tid);  // of one that lives, or that the kernel has seen of late; false: it is unknown
+  // In another PID namespace than the first: which threads of the kernel's events are in this one, as far as is known now.
+  void find_here();
   // From now on events tell the names of the kernel's threads. Returns the numbers of those that nothing else asked for.
   std::vector<u32> tell_names();
 
  private:
   bool any(bool (Input::*is)() const) const;
+  void take_names();
+  RingName of_kernel() const;
+  void add_name(i32 tid, const std::string& name);
 };
 
 // DIR, FILE.dat or INSTANCE, or the socket of an external writer, any number of them (if none, and no events of the kernel: the

@@ -10,10 +10,18 @@ result<Moment> Moment::parse(std::string_view text) {
   Moment moment;
   moment.given = true;
   moment.relative = !text.empty() && text.front() == '+';
+  if (text.find(':') != std::string_view::npos || (text.size() >= 10 && text[4] == '-')) {
+    const WallTime wall = RS_TRY(parse_wall(text));
+    moment.ns = static_cast<u64>(wall.ns);
+    (wall.has_date ? moment.of_date : moment.of_day) = true;
+    return moment;
+  }
   const auto time = ringside::parse_time(text.substr(moment.relative ? 1 : 0));
   if (!time)
     return refuse(std::errc::invalid_argument,
-                  in_quotes(text) + " is no time; write 12358.4s as report prints it, or +300ms after the first event");
+                  in_quotes(text) +
+                      " is no time; write 12358.4s as report prints it, +300ms after the first event, or a time of "
+                      "day: 14:05:02.5");
   moment.ns = *time;
   return moment;
 }
@@ -28,9 +36,23 @@ result<void> Window::parse_time(std::string_view text) {
                   in_quotes(text) + " is no range; write 12.5s..13s, +0.5s..+1s, 12.5s.. or ..+1s");
   if (!first.empty()) from = RS_TRY(Moment::parse(first));
   if (!last.empty()) until = RS_TRY(Moment::parse(last));
-  if (from.given && until.given && from.relative == until.relative && from.ns > until.ns)
+  const bool one_kind = from.relative == until.relative && from.of_day == until.of_day && from.of_date == until.of_date;
+  if (from.given && until.given && one_kind && !from.of_day && from.ns > until.ns)
     return refuse(std::errc::invalid_argument, in_quotes(text) + " ends before it begins");
   return {};
+}
+
+void Window::resolve(const WallClock& wall, u64 begin) {
+  const bool after_from = until.relative && (from.of_day || from.of_date);
+  for (Moment* moment : {&from, &until}) {
+    if (!moment->of_day && !moment->of_date) continue;
+    auto ns = static_cast<i64>(moment->ns);
+    if (moment->of_day) ns = wall_on_day_of(ns, wall.of(begin));
+    ns -= wall.offset_ns;
+    moment->ns = ns < 0 ? 0 : static_cast<u64>(ns);
+    moment->of_day = moment->of_date = false;
+  }
+  if (after_from) until.ns += from.ns, until.relative = false;
 }
 
 }  // namespace ringside

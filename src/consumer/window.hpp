@@ -5,14 +5,17 @@
 #include <string_view>
 #include <vector>
 
+#include "source/wall.hpp"
+
 namespace ringside {
 
 // A time of the trace, or one after its first event.
 struct Moment {
   u64 ns = 0;
   bool given = false, relative = false;
+  bool of_day = false, of_date = false;  // ns is a time of day, or one since 1970: Window::resolve
   u64 at(u64 first) const { return relative ? (ns > ~first ? ~u64{0} : first + ns) : ns; }
-  // "12.5s", or "+300ms" after the first event.
+  // "12.5s", or "+300ms" after the first event; "14:05:02.5" or "2026-11-28T14:05:02.5", a time of day.
   static result<Moment> parse(std::string_view text);
 };
 
@@ -25,7 +28,11 @@ struct Window {
   bool whole() const { return cpus.empty() && !of_time(); }
   bool of_time() const { return from.given || until.given; }
   // "12.5s..13s", "+0.5s..+1s", "12.5s..", "..+1s"; also with a comma, as perf takes it: "12.5,13"
+  // "14:05:02.5..+10s", "2026-11-28T14:05..2026-11-28T14:06": times of day; behind one, +10s is after that.
   result<void> parse_time(std::string_view text);
+  bool asks_day() const { return from.of_day || from.of_date || until.of_day || until.of_date; }
+  // Makes times of day those of a trace that begins at `begin`.
+  void resolve(const WallClock& wall, u64 begin);
 };
 
 }  // namespace ringside

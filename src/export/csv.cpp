@@ -11,18 +11,11 @@
 namespace ringside {
 namespace {
 
-constexpr std::array<std::string_view, 10> of_all{"ts_ns", "buffer", "cpu",   "ring", "pid",
-                                                  "tid",   "task",   "event", "lost", "more"};
+constexpr std::array<std::string_view, 11> of_all{"ts_ns", "buffer", "cpu",  "ring", "pid", "tid",
+                                                  "task",  "event",  "lost", "more", "wall"};
 
 std::string column_name(const std::string& field) {
   return (std::find(of_all.begin(), of_all.end(), field) != of_all.end() ? "fields." : "") + field;
-}
-
-// The CPU is empty where it is not known.
-void place(u64 time, i32 cpu, const RingName& ring, const std::string& buffer, fmt::memory_buffer& out) {
-  fmt::format_to(std::back_inserter(out), "{},{},", time, buffer);
-  if (cpu >= 0) fmt::format_to(std::back_inserter(out), "{}", cpu);
-  fmt::format_to(std::back_inserter(out), ",{},", ring.ring);
 }
 
 void commas(size_t count, fmt::memory_buffer& out) {
@@ -31,8 +24,17 @@ void commas(size_t count, fmt::memory_buffer& out) {
 
 }  // namespace
 
+// The CPU is empty where it is not known.
+void CsvLines::place(u64 time, i32 cpu, const RingName& ring, const std::string& buffer, fmt::memory_buffer& out) const {
+  fmt::format_to(std::back_inserter(out), "{},", time);
+  if (wall_) fmt::format_to(std::back_inserter(out), "{},", wall_text(wall_->of(time)));
+  fmt::format_to(std::back_inserter(out), "{},", buffer);
+  if (cpu >= 0) fmt::format_to(std::back_inserter(out), "{}", cpu);
+  fmt::format_to(std::back_inserter(out), ",{},", ring.ring);
+}
+
 void CsvLines::begin(const std::function<bool(const EventType&)>& wanted, fmt::memory_buffer& out) {
-  append(out, "ts_ns,buffer,cpu,ring,pid,tid,task,event,lost,");
+  append(out, wall_ ? "ts_ns,wall,buffer,cpu,ring,pid,tid,task,event,lost," : "ts_ns,buffer,cpu,ring,pid,tid,task,event,lost,");
   for (const auto& type : formats_.all()) {
     if (!wanted(*type)) continue;
     for (const Field& field : type->fields()) {
@@ -131,7 +133,8 @@ void CsvLines::print(const TraceRecord& record, const RingName& ring, fmt::memor
 }
 
 void CsvLines::print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) const {
-  fmt::format_to(std::back_inserter(out), "{},,,,,,,,{},", time, missing.refused + missing.unrecorded);
+  fmt::format_to(std::back_inserter(out), "{},{},,,,,,,{},", time, wall_ ? wall_text(wall_->of(time)) + "," : "",
+                 missing.refused + missing.unrecorded);
   commas(columns_.size(), out);
   cell(fmt::format("{}", fmt::join(missing.reasons(), "; ")), out);
   append(out, "\r\n");

@@ -8,6 +8,7 @@
 // declared when the first line stood, or because there are more than most_columns.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "decode/formats.hpp"
 #include "decode/id_table.hpp"
 #include "export/tasks.hpp"
+#include "source/wall.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {
@@ -24,6 +26,8 @@ class CsvLines {
   static constexpr size_t most_columns = 1000;  // of fields
 
   CsvLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks) {}
+  // A column `wall` with the time of day. Before the first line.
+  void show_wall(const std::optional<WallClock>& wall) { wall_ = wall; }
   // The first line: fields of these types.
   void begin(const std::function<bool(const EventType&)>& wanted, fmt::memory_buffer& out);
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
@@ -40,8 +44,11 @@ class CsvLines {
   static void cell(std::string_view bytes, fmt::memory_buffer& out);
   void value(Bytes payload, const Field& field, fmt::memory_buffer& out);
 
+  void place(u64 time, i32 cpu, const RingName& ring, const std::string& buffer, fmt::memory_buffer& out) const;
+
   const Formats& formats_;
   const Tasks& tasks_;
+  std::optional<WallClock> wall_{};
   std::unordered_map<std::string, u32> columns_;
   std::unordered_map<u32, Event> events_;
   u64 version_ = 0;  // of the formats that events_ knows

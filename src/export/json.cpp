@@ -224,6 +224,11 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   Appender out(buffer);
   append(out, "{\"ts\":");
   append_integer(static_cast<i64>(record.time), false, out);
+  if (wall_) {
+    append(out, ",\"wall\":\"");
+    append(out, wall_text(wall_->of(record.time)));
+    append(out, "\"");
+  }
   if (record.lost != 0) {
     out.to_buffer([&](fmt::memory_buffer& to) {
       append_cpu(ring.its_cpu(), to);

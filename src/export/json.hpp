@@ -12,12 +12,14 @@
 // of it "buffer", if a trace.dat names it. Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8
 // become U+FFFD; numbers that JSON cannot express (NaN, infinities) are null.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "decode/formats.hpp"
 #include "decode/id_table.hpp"
 #include "decode/syscalls.hpp"
 #include "export/tasks.hpp"
+#include "source/wall.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {
@@ -25,6 +27,8 @@ namespace ringside {
 class JsonLines {
  public:
   JsonLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks) {}
+  // "wall": the time of day, behind "ts".
+  void show_wall(const std::optional<WallClock>& wall) { wall_ = wall; }
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
 
  private:
@@ -48,6 +52,7 @@ class JsonLines {
   IdObjects<Event> events_;
   std::vector<Thread> threads_ = std::vector<Thread>(509);
   SyscallReader syscalls_;
+  std::optional<WallClock> wall_{};
 };
 
 // --json-safe: whole numbers beyond 2^53, which JavaScript rounds, are texts. Set once, before the first output.

@@ -39,7 +39,16 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
     const bool plain = thread.elsewhere.tid == 0 || thread.elsewhere.seen_tid(0) == thread.tid;
     return plain ? thread.task : thread.task + "-" + thread.show_tid();
   };
-  for (const RingName& thread : meta.threads) dat.tasks[thread.tid] = named(thread);
+  // In a container a thread of the kernel's events and one of the program may have one number: a trace.dat has one name for it.
+  const bool apart = meta.world.kernel_counts_apart();
+  for (const RingName& thread : meta.threads) {
+    if (apart && !wanted[thread.kernel]) continue;
+    const auto [at, fresh] = dat.tasks.try_emplace(thread.tid, named(thread));
+    if (!fresh && !(apart && at->second != named(thread)))
+      at->second = named(thread);
+    else if (!fresh)
+      at->second += "|" + named(thread);
+  }
   for (const bool kernel : {true, false}) {
     TraceDatBuffer buffer;
     buffer.name = dat.buffers.empty() ? "" : "program";  // KernelShark opens no file whose first buffer has a name

@@ -1,11 +1,16 @@
 // Names of threads: an event carries a number, and the rings' owners give the thread's name. The number is the thread's TID, or
 // a number of the instance, where the TID could be another thread's: in other PID namespaces (RingName::elsewhere).
 #pragma once
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
 #include "source/source.hpp"
+#include "source/world.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
 
@@ -39,6 +44,7 @@ class Tasks {
     add(ring);
   }
   void add(const RingName& ring, bool recorded = false) {
+    if (ring.kernel && ring.tid > 0 && kernel_counts_apart(ring)) return add_of_kernel(ring, recorded);
     if (ring.cpu < 0)
       add(Task{ring.pid, ring.tid, ring.task, ring.process, ring.elsewhere, ring.cgroup, false, recorded},
           ring.numbering);  // a CPU's ring names no thread
@@ -56,35 +62,74 @@ class Tasks {
                                             task.cgroup,
                                             false,
                                             task.recorded});
-    cgroups_.erase(key(task.tid));
-    by_key_[key(task.tid)] = std::move(task);
+    const Key own = key(task.tid);
+    cgroups_.erase(own);
+    by_key_[own] = std::move(task);
+    if (!pending_.empty()) show_before(own);
   }
-  // The thread's name from now on, as the kernel's events tell it: a TID of this machine. Not `always`: only if nothing else
-  // tells it.
-  void rename(i32 tid, std::string_view name, bool always) {
+  // In this numbering the kernel's events have numbers of the first PID namespace, and everything else those of another one.
+  void kernel_counts_apart(u32 numbering) {
+    apart_.insert(numbering);
+    any_elsewhere_ = true;
+    by_key_.try_emplace(key_of(0, outside(numbering)), Task{0, 0, "<idle>", "<idle>"});
+  }
+  bool kernel_counts_apart(const RingName& ring) const { return !apart_.empty() && apart_.count(ring.numbering) != 0; }
+  // A thread of the kernel's events that is not known to be in the recorder's namespace.
+  bool is_outside(i32 tid, const RingName& ring) const { return any_elsewhere_ && is_outside(key(tid, ring)); }
+  // From `ns` on, a time of the trace, a thread has other names; until then those before.
+  void add_change(NameChange change, u64 ns, u32 numbering) {
+    RingName ring;
+    ring.kernel = change.kernel;
+    ring.numbering = numbering;
+    const Key of = key(change.tid, ring);
+    for (i32* pid : {&change.pid, &change.old_pid})
+      if (change.kernel && *pid != 0) *pid = same_numbering(key(*pid, ring), of) ? number_of(key(*pid, ring)) : 0;
+    if (ns <= now_) return take(of, change.pid, change.task, change.process);
+    auto& waiting = pending_[of];
+    waiting.emplace(std::upper_bound(waiting.begin(), waiting.end(), ns, [](u64 at, const auto& w) { return at < w.first; }),
+                    ns, std::move(change));
+    due_.emplace(ns, of);
+    show_before(of);
+  }
+  bool has_changes() const { return now_ != 0 || !due_.empty(); }
+  // The next event is of this time: names are those of then.
+  void go_to(u64 ns) {
+    if (due_.empty() || due_.begin()->first > ns) [[likely]]
+      return;
+    for (; !due_.empty() && due_.begin()->first <= ns; due_.erase(due_.begin())) {
+      const auto at = pending_.find(due_.begin()->second);
+      const NameChange change = std::move(at->second.front().second);
+      at->second.pop_front();
+      if (at->second.empty()) pending_.erase(at);
+      take(due_.begin()->second, change.pid, change.task, change.process);
+    }
+    now_ = ns;
+  }
+  // The thread's name from now on, as the kernel's events tell it. Not `always`: only if nothing else tells it.
+  void rename(Key key, std::string_view name, bool always) {
     name = name.substr(0, sys::longest_name);  // each event of the thread shows it
-    const auto [at, fresh] = by_key_.try_emplace(tid, Task{tid, tid, "", std::string(name)});
+    const auto [at, fresh] = by_key_.try_emplace(key, unnamed(key, std::string(name)));
     Task& task = at->second;
     if (fresh) task.told = true;
     if (task.name == name || (!always && !task.told)) return;
     task.name = name;
-    if (task.pid == tid) task.process = name;
+    if (task.pid == task.tid) task.process = name;
     ++renamed_;
   }
-  // A thread begins, made by another one: both TIDs of this machine.
-  void begin(i32 tid, i32 maker, Birth birth) {
-    const auto by = by_key_.find(maker);
+  // A thread begins, made by another one.
+  void begin(Key key, Key maker, Birth birth) {
+    const auto by = same_numbering(key, maker) ? by_key_.find(maker) : by_key_.end();
     const bool known = by != by_key_.end();
-    const i32 process = known ? by->second.pid : maker;
+    const i32 process = known ? by->second.pid : number_of(maker), tid = number_of(key);
     const std::string name = known ? by->second.process : "";
-    const auto [at, fresh] = by_key_.try_emplace(tid, Task{tid, tid, "", ""});
+    const auto [at, fresh] = by_key_.try_emplace(key, unnamed(key, ""));
     Task& task = at->second;
     if (fresh) task.told = true;
-    const i32 pid = birth == Birth::process    ? tid
-                    : birth == Birth::either   ? task.pid
-                    : known || task.pid == tid ? process
-                                               : task.pid;
-    const i32 parent = pid == tid ? process : 0;
+    const i32 pid = birth == Birth::process || !same_numbering(key, maker) ? tid
+                    : birth == Birth::either                               ? task.pid
+                    : known || task.pid == tid                             ? process
+                                                                           : task.pid;
+    const i32 parent = pid == tid && same_numbering(key, maker) ? process : 0;
     if (task.pid == pid && task.parent == parent) return;
     task.pid = pid;
     task.parent = parent;
@@ -95,14 +140,15 @@ class Tasks {
   i32 parent(i32 tid, const RingName& ring) const {
     const Key own = key(tid, ring);
     const Task* const task = find(own);
-    const Task* const process = task == nullptr || task->parent != 0 ? task : find(own - tid + task->pid);
+    const Task* const process = task == nullptr || task->parent != 0 ? task : find(with_number(own, task->pid));
     return process != nullptr ? process->parent : 0;
   }
   u64 renamed() const { return renamed_; }  // changes with a name or a process: for caches of them
   // The key of a thread that wrote into this ring.
   Key key(i32 tid, const RingName& ring) const {
-    if (!any_elsewhere_ || ring.kernel) [[likely]]  // kernel events have TIDs only
+    if (!any_elsewhere_) [[likely]]
       return tid;
+    if (ring.kernel) return key_of_kernel(tid, ring);
     const Key of_its_own = key_of(tid, ring.numbering);
     return by_key_.count(of_its_own) != 0 ? of_its_own : tid;
   }
@@ -120,7 +166,7 @@ class Tasks {
   Key process(i32 tid, const RingName& ring) const {
     const Key own = key(tid, ring);
     const Task* task = find(own);
-    return task == nullptr ? ring.pid : own == tid ? task->pid : key_of(task->pid, ring.numbering);
+    return task == nullptr ? ring.pid : with_number(own, task->pid);
   }
 
   // Whether any thread's number differs from the TID that the reader sees.
@@ -129,8 +175,9 @@ class Tasks {
   i32 seen(i32 tid, const RingName& ring) const {
     if (!any_elsewhere_) [[likely]]
       return tid;
-    const Task* task = find(tid, ring);
-    return task != nullptr ? task->elsewhere.seen_tid(tid) : tid;
+    const Key own = key(tid, ring);
+    const Task* task = find(own);
+    return task != nullptr ? task->elsewhere.seen_tid(number_of(own)) : number_of(own);
   }
   i32 seen_process(i32 tid, const RingName& ring) const {
     const Task* task = find(tid, ring);
@@ -138,9 +185,9 @@ class Tasks {
   }
   // The number for people: Elsewhere::show_tid. For a process, its first thread's.
   std::string show(Key key) const {
-    const Task* task = any_elsewhere_ ? find(key) : nullptr;
-    const auto number = static_cast<i32>(key & 0xFFFFFFFF);
-    return task != nullptr ? task->elsewhere.show_tid(number) : std::to_string(number);
+    if (!any_elsewhere_) return std::to_string(key);
+    const Task* const task = find(key);
+    return (task != nullptr ? task->elsewhere : unnamed(key, "").elsewhere).show_tid(number_of(key));
   }
 
   // The threads live on this machine, so their cgroups can be looked up.
@@ -154,15 +201,72 @@ class Tasks {
     if (cgroups_.size() >= most_cgroups && cgroups_.count(own) == 0) cgroups_.clear();
     const auto [at, fresh] = cgroups_.try_emplace(own);
     const bool away = task != nullptr && task->elsewhere.tid != 0 && task->elsewhere.here_tid == 0;
-    if (fresh && !away) at->second = sys::cgroup_of(task != nullptr ? task->elsewhere.seen_tid(tid) : tid);
+    if (fresh && !away) at->second = sys::cgroup_of(seen(tid, ring));
     return at->second;
   }
 
  private:
+  void take(Key key, i32 pid, const std::string& name, const std::string& process) {
+    if (name.empty()) return;
+    Task& task = by_key_.try_emplace(key, unnamed(key, name)).first->second;
+    if (pid != 0) task.pid = pid;
+    task.name = name;
+    if (pid != 0)
+      task.process = process;
+    else if (task.pid == task.tid)
+      task.process = name;
+    ++renamed_;
+  }
+  // The names before the next change that is known.
+  void show_before(Key key) {
+    const auto at = pending_.find(key);
+    if (at == pending_.end()) return;
+    const NameChange& next = at->second.front().second;
+    take(key, next.old_pid, next.old_task, next.old_process);
+  }
   static constexpr size_t most_cgroups = 65536;  // a live view may run for weeks
   static Key key_of(i32 number, u32 numbering) { return (Key{numbering} + 1) << 32 | static_cast<u32>(number); }
+  static i32 number_of(Key key) { return static_cast<i32>(static_cast<u32>(key)); }
+  static bool is_plain(Key key) { return key == number_of(key); }
+  static bool same_numbering(Key a, Key b) { return is_plain(a) ? is_plain(b) : !is_plain(b) && a >> 32 == b >> 32; }
+  static Key with_number(Key key, i32 number) {
+    return is_plain(key) ? number : (key & ~Key{0xFFFFFFFF}) | static_cast<u32>(number);
+  }
+  // Of a thread of the kernel's events that is in no namespace of the recorder's: numberings are even (Timeline::Origin::ids).
+  static u32 outside(u32 numbering) { return numbering + 1; }
+  static bool is_outside(Key key) { return !is_plain(key) && ((key >> 32) - 1) % 2 == 1; }
+  static Task unnamed(Key key, std::string name) {
+    const i32 number = number_of(key);
+    Task task{number, number, name, std::move(name)};
+    if (is_outside(key)) task.elsewhere = {number, number, World::first_pid_namespace, 0, 0};
+    return task;
+  }
+  Key key_of_kernel(i32 number, const RingName& ring) const {
+    if (number < 0 || !kernel_counts_apart(ring)) return number;
+    const Key own = key_of(number, outside(ring.numbering));
+    const auto at = here_of_.find(own);
+    return at != here_of_.end() ? Key{at->second} : own;
+  }
+  // A thread by the number that the kernel's events have, and by that of the recorder's namespace, if it is in there.
+  void add_of_kernel(const RingName& thread, bool recorded) {
+    const Elsewhere& e = thread.elsewhere;
+    Task task{thread.pid, thread.tid, thread.task, thread.process, {}, thread.cgroup, false, recorded};
+    if (e.here_tid == 0) {
+      task.elsewhere = {thread.tid, thread.pid, World::first_pid_namespace, 0, 0};
+      return add(std::move(task), outside(thread.numbering));
+    }
+    here_of_[key_of(thread.tid, outside(thread.numbering))] = e.here_tid;
+    task.tid = e.here_tid;
+    task.pid = e.here_pid;
+    if (!task.name.empty() && by_key_.count(task.tid) == 0) add(std::move(task));
+  }
   std::unordered_map<Key, Task> by_key_;
   mutable std::unordered_map<Key, std::string> cgroups_;
+  std::set<u32> apart_;
+  std::unordered_map<Key, i32> here_of_;  // the recorder's number of a thread of the kernel's events
+  std::unordered_map<Key, std::deque<std::pair<u64, NameChange>>> pending_;  // by time
+  std::multimap<u64, Key> due_;
+  u64 now_ = 0;  // the last time that a name changed at
   u64 renamed_ = 0;
   bool any_elsewhere_ = false, here_ = false;
 };

@@ -30,10 +30,12 @@ const CopiedText& TextLines::prefix(const TraceRecord& record, i32 tid, const Ri
 char* TextLines::put_time(u64 ns, char* to) {
   if (raw_times_) return fmt::format_to(to, "{:>12}: ", ns);
   constexpr u64 second = 1'000'000'000;
+  if (wall_) ns = static_cast<u64>(wall_->of(ns));
   const u64 rounded = ns + 500;
   if (rounded - second_at_ >= second || seconds_.empty()) [[unlikely]] {
     second_at_ = rounded / second * second;
-    seconds_ = CopiedText(fmt::format("{:>5}.", rounded / second));
+    seconds_ =
+        CopiedText(wall_ ? wall_second(static_cast<i64>(rounded / second)) + "." : fmt::format("{:>5}.", rounded / second));
   }
   to = detail::put_six_digits(seconds_.put(to), static_cast<u32>(rounded - second_at_) / 1000);
   *to++ = ':';

@@ -14,12 +14,14 @@
 //    => parse+0x1d/0x40 [app] parse.c:12
 // Those of the kernel are events, whose line says <stack trace>.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "decode/formats.hpp"
 #include "decode/id_table.hpp"
 #include "decode/syscalls.hpp"
 #include "export/tasks.hpp"
+#include "source/wall.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {
@@ -39,6 +41,8 @@ class TextLines {
   }
   // A column of process IDs, as the kernel's option record-tgid adds it. Before the first line.
   void show_processes(bool show) { processes_ = show; }
+  // The time of day in front of each line, instead of the clock's. Before the first line.
+  void show_wall(const std::optional<WallClock>& wall) { wall_ = wall; }
   // Without tasks, a line is upstream's for remote buffers: "[003]\t 1234.567890: selftest id=1". Before the first line.
   void show_tasks(bool show) { with_tasks_ = show; }
 
@@ -66,6 +70,7 @@ class TextLines {
 
   const Formats& formats_;
   const Tasks& tasks_;
+  std::optional<WallClock> wall_{};
   bool raw_times_, as_tracefs_, processes_ = false, with_tasks_ = true;
   SyscallReader syscalls_;
   u64 second_at_ = 0;  // the ns at which it begins

@@ -299,10 +299,26 @@ std::vector<RingName> Instance::threads() const {
     if (e.tid != 0)
       all.push_back({0, static_cast<i32>(e.pid), static_cast<i32>(e.tid), text_in(e.task), text_in(e.process)});
   });
-  each_written<ForeignEntry>(threads_.get(), foreign_table_at, threads_file_size, [&](const ForeignEntry& e) {
+  each_written<ForeignEntry>(threads_.get(), foreign_table_at, names_table_at, [&](const ForeignEntry& e) {
     if (e.number != 0) all.push_back(name_of(e));
   });
   for (RingName& thread : all) locate(thread);
+  return all;
+}
+
+std::vector<NameChange> Instance::names(u64& n) const {
+  const u64 end = __atomic_load_n(&control().nr_names, __ATOMIC_ACQUIRE);
+  std::vector<NameChange> all;
+  for (n = std::max(n, end - std::min<u64>(end, most_changes)); n < end; ++n) {
+    const auto at = static_cast<off_t>(names_table_at + n % most_changes * sizeof(NameEntry));
+    NameEntry e{}, again{};
+    if (pread(threads_.get(), &e, sizeof e, at) != sizeof e || pread(threads_.get(), &again, sizeof again, at) != sizeof again)
+      break;
+    if (e.sequence < n + 1) break;  // it is being written, and comes with the next ones
+    if (e.sequence != n + 1 || std::memcmp(&e, &again, sizeof e) != 0) continue;
+    all.push_back({e.time, static_cast<i32>(e.number), static_cast<i32>(e.pid), static_cast<i32>(e.old_pid), false,
+                   text_in(e.task), text_in(e.process), text_in(e.old_task), text_in(e.old_process)});
+  }
   return all;
 }
 

@@ -116,6 +116,8 @@ class Instance {
   // The threads that wrote to rings of CPUs, and all threads of other PID namespaces that wrote, as far as they are known.
   // threads_seen() moves on whenever there is more to know.
   std::vector<RingName> threads() const;
+  // The changes of names since the n-th, as far as they are kept; n moves on behind them.
+  std::vector<NameChange> names(u64& n) const;
   // Finds the numbers of a thread, given by the number in its events, in its PID namespace and here. rings() and threads() have
   // done it.
   void locate(RingName& thread) const;

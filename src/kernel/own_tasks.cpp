@@ -1,9 +1,12 @@
 #include "kernel/own_tasks.hpp"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <filesystem>
 #include <system_error>
 
+#include "kernel/kernel_numbers.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -15,8 +18,12 @@ void OwnTasks::add_events(const std::vector<EventInfo>& events) {
 }
 
 void OwnTasks::add(i32 tid) {
+  if (tid > 0 && KernelNumbers::differ()) {
+    if (numbers_ == nullptr) numbers_ = KernelNumbers::shared().value_or(nullptr);
+    tid = numbers_ != nullptr ? numbers_->of(getpid(), tid).value_or(0) : 0;
+  }
   const auto at = std::lower_bound(tids_.begin(), tids_.end(), tid);
-  if (tid > 0 && sys::pids_are_the_kernels() && (at == tids_.end() || *at != tid)) tids_.insert(at, tid);
+  if (tid > 0 && (at == tids_.end() || *at != tid)) tids_.insert(at, tid);
 }
 
 void OwnTasks::add_all_threads() {

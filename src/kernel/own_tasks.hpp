@@ -3,6 +3,7 @@
 // hit these threads, and those of the scheduler.
 #pragma once
 #include <algorithm>
+#include <memory>
 #include <ringside/base/types.hpp>
 #include <vector>
 
@@ -10,13 +11,13 @@
 
 namespace ringside {
 
+class KernelNumbers;
+
 class OwnTasks {
  public:
   // events: those that may come. The scheduler's stay.
   void add_events(const std::vector<EventInfo>& events);
-  // A thread of this process. In another PID namespace than the kernel's first, events have numbers of that one: nothing is left
-  // out.
-  void add(i32 tid);
+  void add(i32 tid);       // a thread of this process
   void add_all_threads();  // that there are now; reads /proc, at most ten times a second
   bool causes_events = true;  // false: tracing is off
   bool has(Bytes payload) const {
@@ -33,7 +34,8 @@ class OwnTasks {
 
  private:
   static constexpr u8 in_interrupt = 0x08 | 0x10 | 0x40;  // TRACE_FLAG_HARDIRQ, _SOFTIRQ, _NMI of the kernel's trace_events.h
-  std::vector<i32> tids_;
+  std::vector<i32> tids_;                                 // the kernel's numbers of them
+  std::shared_ptr<KernelNumbers> numbers_;
   std::vector<u16> kept_;
   u64 looked_ns_ = 0;
 };

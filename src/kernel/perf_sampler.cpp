@@ -60,6 +60,8 @@ tl::unexpected<Error> refused(int error, const PerfSampler::Options& options) {
   return fail(error, "cannot sample by perf_event_open");
 }
 
+bool sees_all_numbers(const PerfSampler::Options& options) { return !options.pids.empty() || sys::pids_are_the_kernels(); }
+
 // The same event without samples.
 perf_event_attr of_names(perf_event_attr names) {
   names.type = PERF_TYPE_SOFTWARE;
@@ -77,8 +79,10 @@ perf_event_attr of_names(perf_event_attr names) {
 result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
   perf_event_attr attributes{};
   attributes.size = sizeof attributes;
-  attributes.type = PERF_TYPE_HARDWARE;
-  attributes.config = PERF_COUNT_HW_CPU_CYCLES;
+  // From inside a PID namespace, threads outside of it and the idle CPU have the same number in samples of cycles.
+  const bool sees_others = sees_all_numbers(options);
+  attributes.type = sees_others ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE;
+  attributes.config = sees_others ? u64{PERF_COUNT_HW_CPU_CYCLES} : u64{PERF_COUNT_SW_CPU_CLOCK};
   attributes.freq = 1;
   attributes.sample_freq = options.hz;
   attributes.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
@@ -107,6 +111,7 @@ result<std::unique_ptr<PerfSampler>> PerfSampler::open(const Options& options) {
 
   auto sampler = std::make_unique<PerfSampler>();
   sampler->depth_ = attributes.sample_max_stack;
+  sampler->sees_others_ = sees_others;
   std::vector<i32> threads;
   for (const i32 pid : options.pids) {
     const std::vector<i32> more = numbers_in("/proc/" + std::to_string(pid) + "/task");

@@ -50,6 +50,8 @@ class PerfSampler {
   // Those of samples, then those of names alone: read in this order, each sample finds the names before it.
   std::vector<Ring>& rings() { return rings_; }
   bool sees_kernel() const { return kernel_; }
+  // False: threads outside of this PID namespace have the number 0.
+  bool sees_others() const { return sees_others_; }
   const char* counts() const { return cycles_ ? "cycles" : "cpu-clock"; }
   u32 depth() const { return depth_; }
 
@@ -58,7 +60,7 @@ class PerfSampler {
                          u64 ring_size);
 
   std::vector<Ring> rings_;
-  bool kernel_ = true, cycles_ = true;
+  bool kernel_ = true, cycles_ = true, sees_others_ = true;
   u32 depth_ = 0;
 };
 

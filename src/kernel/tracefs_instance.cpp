@@ -14,9 +14,11 @@
 #include <sstream>
 
 #include "clock/clock.hpp"
+#include "kernel/kernel_numbers.hpp"
 #include "kernel/kernel_source.hpp"
 #include "kernel/probe_group.hpp"
 #include "schema/filter_clauses.hpp"
+#include "source/world.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -35,7 +37,8 @@ namespace ringside {
 namespace {
 
 // The prefixes of instances that commands make.
-constexpr const char* command_prefixes[] = {"ringside-", "ringside-trigger-", "ringside-doctor-", "ringside-clock-"};
+constexpr const char* command_prefixes[] = {"ringside-",       "ringside-trigger-", "ringside-doctor-",
+                                            "ringside-clock-", "ringside-numbers-", "ringside-names-"};
 
 // tracefs creates no files and has no modes.
 result<void> put(const std::string& path, const std::string& text, bool append) {
@@ -204,7 +207,8 @@ TracefsInstance::TracefsInstance(TracefsInstance&& other) noexcept
     : handle_(std::exchange(other.handle_, nullptr)),
       dir_(std::move(other.dir_)),
       held_(std::move(other.held_)),
-      cpus_(std::move(other.cpus_)) {}
+      cpus_(std::move(other.cpus_)),
+      numbers_(std::move(other.numbers_)) {}
 
 TracefsInstance::~TracefsInstance() { (void)remove(); }
 
@@ -402,18 +406,45 @@ result<void> TracefsInstance::record_stacks(const std::vector<EventInfo>& events
   return {};
 }
 
-result<void> TracefsInstance::follow(i32 pid, bool also) {
+KernelNumbers* TracefsInstance::numbers() {
+  if (!World::own().kernel_counts_apart()) return nullptr;
+  if (numbers_ == nullptr) numbers_ = KernelNumbers::shared().value_or(nullptr);
+  return numbers_.get();
+}
+
+result<i32> TracefsInstance::number_of(i32 pid, i32 tid) {
+  if (!KernelNumbers::differ()) return tid;
+  if (numbers_ == nullptr) numbers_ = RS_TRY(KernelNumbers::shared());
+  return numbers_->of(pid, tid);
+}
+
+result<void> TracefsInstance::follow_thread(i32 pid, i32 tid, bool also) {
+  const i32 number = RS_TRY(number_of(pid, tid));
   RS_TRY(write("options/event-fork", "1"));
-  return write("set_event_pid", std::to_string(pid), also);
+  return write("set_event_pid", std::to_string(number), also);
+}
+
+result<void> TracefsInstance::ignore_own() {
+  const i32 own = RS_TRY(number_of(getpid(), sys::gettid()));
+  return write("set_event_notrace_pid", std::to_string(own), true);
+}
+
+result<void> TracefsInstance::follow_none() {
+  RS_TRY(ignore_own());
+  return write("set_event_pid", std::to_string(RS_TRY(number_of(getpid(), sys::gettid()))));
 }
 
 // A thread that is not followed yet may make another one meanwhile: look again until there is none.
 result<void> TracefsInstance::follow_process(i32 pid) {
+  if (!sys::proc_is_ours())
+    return refuse(std::errc::no_such_process, "cannot find process " + std::to_string(pid) +
+                                                  ": /proc shows another PID namespace than this one (mount -t proc proc /proc "
+                                                  "shows it)");
   std::set<i32> followed;
   for (int round = 0; round < 16; ++round) {
     const size_t before = followed.size();
     for (const i32 tid : numbers_in("/proc/" + std::to_string(pid) + "/task"))
-      if (followed.insert(tid).second) RS_TRY(follow(tid));
+      if (followed.insert(tid).second) RS_TRY(follow_thread(pid, tid, true));
     if (followed.size() == before) break;
   }
   if (followed.empty()) return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid));

@@ -57,6 +57,8 @@ std::vector<EventInfo> kernel_internal_events();
 // format file get them.
 std::string with_quotes(const std::string& filter, const std::string& format);
 
+class KernelNumbers;
+
 class TracefsInstance {
  public:
   static result<TracefsInstance> create(const TracefsOptions& options);
@@ -73,27 +75,34 @@ class TracefsInstance {
   result<std::vector<EventInfo>> enable(const EventPattern& pattern, const std::string& filter = "");
   result<void> tracing(bool on);
   // From now on, records only events of this thread and its descendants. Another call adds a thread. Safe between fork and
-  // exec of a program with one thread.
-  result<void> follow(i32 pid, bool also = true);  // also: besides those before
+  // exec of a program with one thread. In another PID namespace than the first an error says if that thread cannot be found.
+  result<void> follow(i32 pid, bool also = true) { return follow_thread(pid, pid, also); }  // also: besides those before
   result<void> follow_process(i32 pid);            // all threads that it has now, and what they start
   // Behind each of the chosen events the kernel writes its stack (ftrace:kernel_stack); if all are chosen, also the user's
   // (ftrace:user_stack), as far as frame pointers lead.
   result<void> record_stacks(const std::vector<EventInfo>& events, const std::function<bool(const EventInfo&)>& chosen,
                              bool all, const std::string& filter);
   // Records no events of this thread (a recorder's own). Before follow(): later ones of its children are not recorded either.
-  result<void> ignore(i32 tid) { return write("set_event_notrace_pid", std::to_string(tid), true); }
+  result<void> ignore_own();
+  result<void> follow_none();  // the same, and none of any other process until follow()
   result<void> remove();  // like the destructor; if it fails, the next create() after this process's death removes the instance
+  // In another PID namespace than the first: which thread of this one the kernel's events mean. Null: it cannot be told, or the
+  // kernel's numbers are this process's.
+  KernelNumbers* numbers();
+  result<i32> number_of(i32 pid, i32 tid);  // by which the kernel's events name a thread of this namespace
   result<void> write(const char* file, const std::string& text, bool append = false);
 
  private:
   TracefsInstance(tracefs_instance* handle, std::string dir, sys::Fd held);
   result<void> set_up(const TracefsOptions& options);
+  result<void> follow_thread(i32 pid, i32 tid, bool also);
   std::string last_error() const;
 
   tracefs_instance* handle_;
   std::string dir_;
   sys::Fd held_;
   std::vector<u32> cpus_;
+  std::shared_ptr<KernelNumbers> numbers_;
 };
 
 // The directories of all instances, not only of those made here.

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "preload/hook.hpp"
+#include "preload/name.hpp"
 #include "preload/sample.hpp"
 #include "writer/sandbox.hpp"
 
@@ -91,7 +92,9 @@ HOOK int prctl(int option, ...) noexcept {
   long more[4];
   for (long& one : more) one = va_arg(arguments, long);
   va_end(arguments);
-  return static_cast<int>(ringside_confining_call(SYS_prctl, option, more[0], more[1], more[2], more[3], 0));
+  const long done = ringside_confining_call(SYS_prctl, option, more[0], more[1], more[2], more[3], 0);
+  if (option == PR_SET_NAME && done == 0) preload::thread_was_named(reinterpret_cast<const char*>(more[0]));
+  return static_cast<int>(done);
 }
 
 // What the C library does, but for two numbers. A child that shares memory comes back here, too, so nothing is kept on the

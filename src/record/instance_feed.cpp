@@ -57,6 +57,8 @@ void InstanceFeed::describe(RecordingMeta& meta) {
   meta.events.insert(meta.events.end(), events_.begin(), events_.end());
   for (const RingName& thread : instance_.threads()) know(thread);
   for (const auto& [tid, name] : threads_) meta.threads.push_back(name);
+  for (NameChange& change : instance_.names(names_seen_)) names_.push_back(std::move(change));
+  meta.names.insert(meta.names.end(), names_.begin(), names_.end());
 }
 
 InstanceFeed::News InstanceFeed::read_events() {

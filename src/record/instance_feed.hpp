@@ -51,6 +51,8 @@ class InstanceFeed final : public Feed {
   InstanceWords words_;
   std::map<u32, Ring> rings_;
   std::map<i32, RingName> threads_;
+  std::vector<NameChange> names_;
+  u64 names_seen_ = 0;  // by the instance, of these
   const EventPatterns only_;
   std::vector<EventInfo> events_;
   std::map<u16, bool> wanted_;  // by id

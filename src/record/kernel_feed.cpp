@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "kernel/kernel_numbers.hpp"
 #include "schema/filter_clauses.hpp"
 #include "sys/thread.hpp"
 #include "sys/try.hpp"
@@ -60,6 +61,14 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   auto instance = RS_TRY(TracefsInstance::create(make));
   std::unique_ptr<KernelFeed> feed(new KernelFeed(std::move(instance), options, clock));
   TracefsInstance& mine = feed->instance_;
+  if (KernelNumbers::differ()) {  // from here on threads that end are told
+    const auto numbers = RS_TRY(KernelNumbers::shared());
+    (void)mine.numbers();
+    if (!numbers->tells_ended() && options.notice)
+      options.notice(
+          "the kernel's events have the numbers of the first PID namespace, and perf_event_open, which tells those of "
+          "threads that end, is refused here: threads that end within half a second are shown by the former");
+  }
   feed->events_ = kernel_internal_events();
   std::set<u16> seen;
   for (const EventPattern& pattern : options.events) {
@@ -113,11 +122,11 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
     feed->own_.emplace();
     feed->own_->add_events(feed->events_);
   } else {
-    (void)mine.ignore(sys::gettid());
+    RS_TRY(options.will_follow ? mine.follow_none() : mine.ignore_own());
   }
-  if (options.will_follow) {  // no process until then: this one is ignored
-    RS_TRY(mine.write("set_event_pid", std::to_string(getpid())));
-  }
+  feed->names_ =
+      NameWatch::create(clock, options.pids, options.will_follow).value_or(nullptr);  // without it names are the last
+  if (feed->names_ != nullptr) RS_TRY(feed->names_->on());
   RS_TRY(feed->open_rings());
   feed->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!feed->wake_) return fail(errno, "cannot make an eventfd");
@@ -177,6 +186,7 @@ KernelFeed::~KernelFeed() {
   stop_thread();
   if (clean_up_.joinable()) clean_up_.join();
   sources_.clear();  // before the instance, which cannot be removed while they are open
+  names_ = nullptr;
   if (auto gone = instance_.remove(); !gone && notice_)
     notice_(gone.error().sentence + "; the next recording of the kernel removes it, or: rmdir " + instance_.dir());
   if (probes_) probes_->remove();
@@ -237,8 +247,9 @@ result<void> KernelFeed::on() {
 // The kernel itself begins when the read() returns, so not even the end of that call is recorded.
 result<void> KernelFeed::on_at_exec(i32 child) {
   RS_TRY(start_thread());
-  if (sys::pids_are_the_kernels() && traceon_is_of_the_instance() &&
-      instance_.write(end_of_read, "traceon if common_pid == " + std::to_string(child) + " && ret == 1", true))
+  const i32 number = RS_TRY(instance_.number_of(child, child));
+  if (traceon_is_of_the_instance() &&
+      instance_.write(end_of_read, "traceon if common_pid == " + std::to_string(number) + " && ret == 1", true))
     return {};
   return instance_.tracing(true);
 }
@@ -309,8 +320,16 @@ void KernelFeed::take_all(u32 at) {
   }
 }
 
+result<void> KernelFeed::follow(i32 pid) {
+  if (names_ != nullptr) RS_TRY(names_->follow(pid));
+  return instance_.follow(pid, false);
+}
+
 void KernelFeed::learn_names() {
+  if (names_ != nullptr) names_->take();
   if (!rings_ && threads_.size() > most_names) threads_.clear();
+  KernelNumbers* const numbers = instance_.numbers();
+  if (numbers != nullptr) numbers->look();
   for (auto& [number, name] : sys::cmdlines_of(sys::read_file(instance_.dir() + "/../../saved_cmdlines"))) {
     if (number <= 0) continue;
     const auto [at, fresh] = threads_.try_emplace(number);
@@ -319,7 +338,7 @@ void KernelFeed::learn_names() {
     thread.tid = number;
     thread.task = std::move(name);
     if (thread.process.empty()) thread.process = thread.task;
-    if (thread.cgroup.empty()) thread.cgroup = sys::cgroup_of(number);
+    if (thread.cgroup.empty() && numbers == nullptr) thread.cgroup = sys::cgroup_of(number);
   }
   const auto tgids = sys::read_file(instance_.dir() + "/../../saved_tgids");
   char* end = nullptr;
@@ -332,6 +351,22 @@ void KernelFeed::learn_names() {
     const auto process = threads_.find(thread.pid);
     if (process != threads_.end() && process->first != number) thread.process = process->second.task;
     if (thread.pid == 0) thread.pid = number;  // its process is unknown: most threads are their process's only one
+  }
+  if (numbers != nullptr) learn_numbers(*numbers);
+}
+
+// Which threads of this PID namespace the numbers mean.
+void KernelFeed::learn_numbers(KernelNumbers& numbers) {
+  for (auto& [number, thread] : threads_) thread.kernel = true;
+  for (const auto& [number, here] : numbers.known()) {
+    const auto [at, fresh] = threads_.try_emplace(number);
+    RingName& thread = at->second;
+    if (fresh) thread.tid = thread.pid = number, thread.kernel = true;
+    thread.elsewhere = {here.tid, here.pid, sys::pid_namespace(), here.tid, here.pid};
+    if (thread.cgroup.empty()) thread.cgroup = sys::cgroup_of(here.tid);
+    char name[17] = {};
+    if (thread.task.empty()) sys::comm_of(here.pid, here.tid, name);
+    if (thread.task.empty()) thread.task = thread.process = name;
   }
 }
 
@@ -379,6 +414,7 @@ void KernelFeed::describe(RecordingMeta& meta) {
   meta.events.insert(meta.events.end(), events_.begin(), events_.end());
   if (thread_.joinable()) return;  // it learns the names
   add_unknown(meta, threads_);
+  if (names_ != nullptr) meta.names.insert(meta.names.end(), names_->names().begin(), names_->names().end());
 }
 
 Books KernelFeed::close(RecordingRun& run) {

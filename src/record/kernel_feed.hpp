@@ -15,6 +15,7 @@
 #include "kernel/own_tasks.hpp"
 #include "kernel/probe_group.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "record/name_watch.hpp"
 #include "record/recording_run.hpp"
 #include "source/selection.hpp"
 #include "sys/sys.hpp"
@@ -45,7 +46,7 @@ class KernelFeed final : public Feed {
   const std::vector<EventInfo>& events() const { return events_; }  // including those that the kernel may write unasked
   u64 enabled() const { return enabled_; }
   // Between fork and exec of the command: records only its events and those of its descendants.
-  result<void> follow(i32 pid) { return instance_.follow(pid, false); }
+  result<void> follow(i32 pid);
 
   std::vector<std::pair<u32, Counters>> counters() const;  // of each CPU's ring, now
 
@@ -76,6 +77,7 @@ class KernelFeed final : public Feed {
   result<void> define_probes(const Options& options);
   const ProbeGroup::Event* probe_of(u16 id);
   void name_probes();
+  void learn_numbers(KernelNumbers& numbers);
   void consume();
   void stop_thread();
   Drained take(u32 at, u64 most);
@@ -94,6 +96,7 @@ class KernelFeed final : public Feed {
   u64 enabled_ = 0;
   bool needs_symbols_ = false;
   std::map<i32, RingName> threads_;  // owned by the thread while it runs
+  std::unique_ptr<NameWatch> names_;  // as well; null: when threads got their names is unknown
   sys::Fd wake_;                     // an eventfd
   std::thread thread_, clean_up_;
   std::atomic<bool> stopping_{false}, failed_{false};

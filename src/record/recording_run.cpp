@@ -12,10 +12,10 @@
 namespace ringside {
 
 void Feed::add_unknown(RecordingMeta& meta, const std::map<i32, RingName>& threads) {
-  std::set<i32> known;
-  for (const RingName& thread : meta.threads) known.insert(thread.tid);
+  std::set<std::pair<i32, bool>> known;  // in a container the kernel's numbers are others
+  for (const RingName& thread : meta.threads) known.emplace(thread.tid, thread.kernel);
   for (const auto& [tid, name] : threads)
-    if (known.insert(tid).second) meta.threads.push_back(name);
+    if (known.emplace(tid, name.kernel).second) meta.threads.push_back(name);
 }
 
 RecordingRun::RecordingRun(RecordingWriter writer, const ClockInfo& clock)
@@ -39,6 +39,10 @@ result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& di
   return std::unique_ptr<RecordingRun>(new RecordingRun(std::move(writer), clock));
 }
 
+void RecordingRun::keep_wall() {
+  if (meta().clock.kind != ClockKind::counter) meta().wall = WallClock::measure();
+}
+
 result<void> RecordingRun::add(Feed& feed) {
   RINGSIDE_CHECK(!finished_, "feeds come before a recording's end");
   RS_TRY(feed.begin(*this));
@@ -53,6 +57,7 @@ result<void> RecordingRun::add(Feed& feed) {
 void RecordingRun::describe() {
   meta().events.clear();
   meta().threads.clear();
+  meta().names.clear();
   for (Feed* feed : feeds_) feed->describe(meta());
 }
 
@@ -143,6 +148,7 @@ result<void> RecordingRun::finish(u64 duration_ns) {
   }
   describe();
   meta().totals = sum(all);
+  if (meta().wall) meta().wall_set_ns = WallClock::measure().offset_ns - meta().wall->offset_ns;
   const auto of_faults = faults_.doubts();
   missing.doubts.insert(missing.doubts.end(), of_faults.begin(), of_faults.end());
   if (!adds_up(totals())) missing.doubts.push_back(identity(totals()));

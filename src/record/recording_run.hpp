@@ -70,6 +70,8 @@ class RecordingRun {
   ~RecordingRun();
 
   // It must outlive the run.
+  // Its events are of this machine, from about now on: it keeps their time of day. Before add().
+  void keep_wall();
   result<void> add(Feed& feed);
   // Takes the present events of all feeds. Takes nothing once the disk is full.
   void poll();

@@ -24,6 +24,7 @@ namespace {
 constexpr u16 sample_id = 0xEF01, stack_id = 0xEF02, code_map_id = 0xEF03;
 constexpr u32 subbuf_size = 16384;
 constexpr size_t longest_path = 3000;
+constexpr const char* outside_name = "<outside>";  // of threads outside of this PID namespace: the kernel tells no number
 
 u64 raw_ns() {
   timespec t{};
@@ -140,22 +141,31 @@ result<void> SampleFeed::begin(RecordingRun& run) {
   if (samples() && sampler_->sees_kernel()) run.keep_kernel_symbols(options_.notice);
   // What is mapped from here on is in the rings, or found now.
   mapped_before_ = now();
+  if (!on_ && samples() && !sampler_->sees_others() && options_.notice)
+    options_.notice(
+        std::string("the processes outside of this container (PID namespace) cannot be told apart from inside of it: "
+                    "their samples are all of ") +
+        outside_name + ", and their addresses have no names");
   if (!on_) RS_TRY(sampler_->on());
   on_ = true;
   look_at_processes(run);
   return {};
 }
 
-void SampleFeed::know(i32 pid, i32 tid, std::string_view name) {
+void SampleFeed::know(i32 pid, i32 tid, std::string_view name, u64 time) {
   const auto [at, fresh] = threads_.try_emplace(tid);
   RingName& thread = at->second;
   const auto leader = threads_.find(pid);
   if (!fresh && thread.pid == pid && thread.task == name) return;
   changed_ = true;
+  const RingName before = thread;
   thread.tid = tid;
   thread.pid = pid;
   thread.task = name;
   thread.process = pid == tid || leader == threads_.end() ? thread.task : leader->second.task;
+  if (time != 0 && before.tid != 0)
+    names_.push_back({time, tid, pid, before.pid, false, thread.task, thread.process, before.task, before.process});
+  if (names_.size() > most_name_changes) names_.pop_front();
   if (fresh) thread.cgroup = sys::cgroup_of(tid);
 }
 
@@ -285,7 +295,9 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
   using Kind = PerfRecord::Kind;
   switch (record.kind) {
     case Kind::sample:
-      if (record.tid != 0) take_sample(run, record, out);  // else the CPU is idle
+      if (record.tid == 0 && sampler_->sees_others()) break;  // the CPU is idle
+      if (record.tid == 0) know(0, 0, outside_name);
+      take_sample(run, record, out);
       break;
     case Kind::map:
       if (record.pid > 0 && record.size != 0)
@@ -293,13 +305,15 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
                   record.text, record.inode);
       break;
     case Kind::name:
-      know(record.pid, record.tid, record.text);
+      if (record.tid <= 0) break;  // outside of this PID namespace
+      know(record.pid, record.tid, record.text, time_of(record));
       if (record.exec && walk_) walk_->exec(record.pid);
       if (record.exec) write_map(run, out, time_of(record), record.pid, 0, 0, 0, "", "");
       break;
     case Kind::fork:
+      if (record.tid <= 0) break;
       if (const auto maker = threads_.find(record.maker); maker != threads_.end())
-        know(record.pid, record.tid, std::string(maker->second.task));
+        know(record.pid, record.tid, std::string(maker->second.task), time_of(record));
       if (record.pid == record.maker || record.pid != record.tid) break;
       if (walk_) walk_->fork(record.maker, record.pid);
       write_map(run, out, time_of(record), record.pid, 0, 0, static_cast<u32>(record.maker), "", "fork");
@@ -366,6 +380,7 @@ void SampleFeed::describe(RecordingMeta& meta) {
   }
   add(code_map_id, *stack_events[1]);
   add_unknown(meta, threads_);
+  meta.names.insert(meta.names.end(), names_.begin(), names_.end());
 }
 
 Books SampleFeed::close(RecordingRun& run) {

@@ -2,6 +2,7 @@
 // addresses (ringside:code_map): the same events as a program's own. Each CPU has a ring; what was mapped before stands in one
 // more. With a rate of 0 it records only the latter, for stacks that come with events of the kernel.
 #pragma once
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -67,7 +68,7 @@ class SampleFeed final : public Feed {
                  std::string_view path, u64 inode = 0);
   void look_at_processes(RecordingRun& run);
   void look_at(RecordingRun& run, i32 pid);
-  void know(i32 pid, i32 tid, std::string_view name);
+  void know(i32 pid, i32 tid, std::string_view name, u64 time = 0);  // time: since then; 0: unknown
   std::string build_id_of(int maps, u64 address, const std::string& file);
 
   std::unique_ptr<PerfSampler> sampler_;
@@ -77,6 +78,7 @@ class SampleFeed final : public Feed {
   std::vector<Out> outs_;                            // of each CPU; the last one: of what was there before
   std::vector<size_t> out_of_;                       // outs_ by the sampler's ring
   std::map<i32, RingName> threads_;
+  std::deque<NameChange> names_;
   std::set<u64> stacks_;                             // that stand in the recording
   std::unordered_map<std::string, std::string> build_ids_;  // in hex, by device, inode and path
   u64 bytes_at_look_ = 0, throttled_ = 0, malformed_ = 0;

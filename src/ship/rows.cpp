@@ -393,6 +393,7 @@ result<void> PartRows::tell_part(const RecordingMeta& meta, const Use& use) {
   RecordingMeta described = meta;
   std::erase_if(described.threads,
                 [&](const RingName& thread) { return threads_.count(thread.tid) == 0 && threads_.count(thread.pid) == 0; });
+  std::erase_if(described.names, [&](const NameChange& change) { return threads_.count(change.tid) == 0; });
   Batch batch{"parts", 1, start_ns_, start_ns_, false, {}};
   const auto text = [&](const char* name, const std::string& value) {
     batch.columns.push_back(clickhouse::constant(name, "String", value, 1));

@@ -1,8 +1,6 @@
 #include "ship/wall.hpp"
 
 #include <fmt/format.h>
-#include <sys/timex.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 
 #include "consumer/reading.hpp"
 #include "source/recording.hpp"
+#include "source/wall.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 
@@ -18,29 +17,11 @@ namespace {
 
 constexpr u64 largest_error = ~u32{0};
 
-u64 now(clockid_t clock) {
-  timespec t{};
-  clock_gettime(clock, &t);
-  return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
-}
-
 }  // namespace
 
 WallOffset WallOffset::measure() {
-  WallOffset out;
-  u64 best = ~u64{0};
-  for (int n = 0; n < 10; ++n) {
-    const u64 before = now(CLOCK_MONOTONIC), wall = now(CLOCK_REALTIME), after = now(CLOCK_MONOTONIC);
-    if (after - before >= best) continue;
-    best = after - before;
-    out.offset_ns = static_cast<i64>(wall - (before + best / 2));
-  }
-  timex kernel{};
-  const int state = adjtimex(&kernel);
-  const bool known = state >= 0 && (kernel.status & STA_UNSYNC) == 0;
-  out.error_ns =
-      static_cast<u32>(known ? std::min<u64>(static_cast<u64>(kernel.maxerror) * 1000 + best, largest_error) : largest_error);
-  return out;
+  const WallClock now = WallClock::measure();
+  return {now.offset_ns, static_cast<u32>(std::min<u64>(now.error_ns, largest_error))};
 }
 
 std::string WallOffset::text() const { return fmt::format("{} {}\n", offset_ns, error_ns); }
@@ -60,6 +41,7 @@ WallOffset WallOffset::of(const std::string& recording) {
   // A recording by `record` has its start by the wall clock and its first event by CLOCK_MONOTONIC; the event was not earlier.
   const auto meta = RecordingMeta::read(recording);
   if (!meta) return out;
+  if (meta->wall) return {meta->wall->offset_ns, static_cast<u32>(std::min<u64>(meta->wall->error_ns, largest_error))};
   if (!meta->boot.empty() && meta->boot == sys::boot_id()) return measure();
   Reading::Options options;
   options.where = {recording};

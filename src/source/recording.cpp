@@ -75,7 +75,8 @@ result<std::vector<std::string>> files_of_recording(int open, const std::string&
   std::vector<std::string> ours;
   std::string foreign;
   for (const std::string& name : *names) {
-    if (name == "meta.json" || name == "meta.json.new" || name == "kallsyms" || name == "printk_formats" || ring_of_file(name))
+    if (name == "meta.json" || name == "meta.json.new" || name == "kallsyms" || name == "printk_formats" ||
+        name == kept_names || ring_of_file(name))
       ours.push_back(name);
     else
       foreign = name;

@@ -4,6 +4,7 @@
 //   DIR/cpuN.raw    the kernel's ring of processor N, in the format of ringN.raw
 //   DIR/printk_formats   texts that the kernel's events point to, as tracefs lists them
 //   DIR/kallsyms    names of the kernel's addresses, like /proc/kallsyms; only where an event needs them
+//   DIR/names       names of the addresses of its stacks, as they were when it was made
 //   DIR/ringN.raw   ring N's sub-buffers back to back, each `subbuf_size` bytes, in the format of read() of trace_pipe_raw:
 //                   16 bytes of header (time stamp; commit with the missed-events flags in bits 31 and 30), the data, the
 //                   number of missed events right behind the data, zeros (holes of the file) to the end
@@ -32,6 +33,7 @@
 #include "source/groups.hpp"
 #include "source/size_limit.hpp"
 #include "source/source.hpp"
+#include "source/wall.hpp"
 #include "source/world.hpp"
 #include "sys/sys.hpp"
 
@@ -55,6 +57,8 @@ struct RecordedTrigger {
   std::optional<u64> latency_ns{};     // of the pair that the event ended
 };
 
+inline constexpr const char* kept_names = "names";  // of the addresses of stacks, as the recorder has looked them up
+
 // A doubt about a recording that is not `complete`.
 inline constexpr const char* recorder_did_not_finish =
     "the recorder did not finish; the closing counters are missing, the events are here";
@@ -65,12 +69,15 @@ struct RecordingMeta {
   World world;                    // the machine
   u32 subbuf_size = 0;            // for rings that are not listed yet
   u64 start_ns = 0, stop_ns = 0;  // wall clock, since 1970
+  std::optional<WallClock> wall{};  // at its begin
+  i64 wall_set_ns = 0;              // how much further the wall clock went until its end: somebody has set it
   u64 duration_ns = 0;
   u64 max_size = 0;               // what the rings' files may take; 0: as much as there is
   std::vector<std::string> command;
   std::vector<EventInfo> events;
   std::vector<RecordedRing> rings;
   std::vector<RingName> threads;  // every thread seen; more than rings, because rings are reused
+  std::vector<NameChange> names;  // that their numbers got while it was recorded
   std::optional<RecordedTrigger> trigger;
   Counters totals;                // at the end, including rings whose memory was given back
   Missing missing;                // beside the gaps, which stand where they happened

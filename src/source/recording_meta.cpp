@@ -48,6 +48,21 @@ RingName name_from(const json& j) {
   return n;
 }
 
+json change_json(const NameChange& c) {
+  json j = {{"time", c.time}, {"tid", c.tid}, {"task", c.task}, {"old_task", c.old_task}};
+  if (c.kernel) j["kernel"] = true;
+  if (c.pid != 0) j["pid"] = c.pid, j["process"] = c.process;
+  if (c.old_pid != 0) j["old_pid"] = c.old_pid, j["old_process"] = c.old_process;
+  return j;
+}
+
+NameChange change_from(const json& j) {
+  const auto name = [&](const char* of) { return sys::kept_name(j.value(of, "")); };
+  return {j.at("time").get<u64>(), j.at("tid").get<i32>(),   j.value("pid", 0),
+          j.value("old_pid", 0),   j.value("kernel", false), name("task"),
+          name("process"),         name("old_task"),         name("old_process")};
+}
+
 struct CounterField {
   const char* name;
   u64 Counters::*member;
@@ -130,9 +145,10 @@ ClockInfo read_clock(const json& j) {
 World read_world(const json& j, const RecordingMeta& meta) {
   const auto world = j.find("world");
   if (world == j.end())
-    return !meta.boot.empty() && meta.boot == sys::boot_id() ? World::own() : World::told_by(meta.clock.kind);
+    return !meta.boot.empty() && meta.boot == sys::boot_id() ? World::of(World::own().architecture)
+                                                             : World::told_by(meta.clock.kind);
   return {architecture_from(world->value("machine", "")), world->value("byte_order", "") == "big",
-          world->value("word_size", u32{0})};
+          world->value("word_size", u32{0}), world->value("pid_namespace", u64{0})};
 }
 
 RecordingMeta meta_from(const json& j) {
@@ -150,6 +166,10 @@ RecordingMeta meta_from(const json& j) {
   meta.subbuf_size = j.value("subbuf_size", u32{0});
   meta.start_ns = j.value("start_ns", u64{0});
   meta.stop_ns = j.value("stop_ns", u64{0});
+  if (const auto w = j.find("wall"); w != j.end()) {
+    meta.wall = WallClock{w->value("offset_ns", i64{0}), w->value("error_ns", WallClock::unknown_error)};
+    meta.wall_set_ns = w->value("set_ns", i64{0});
+  }
   meta.duration_ns = j.value("duration_ns", u64{0});
   meta.max_size = j.value("max_size", u64{0});
   meta.totals = counters_from(j.value("totals", json::object()));
@@ -186,6 +206,8 @@ RecordingMeta meta_from(const json& j) {
   }
   if (const auto threads = j.find("threads"); threads != j.end())
     for (const json& t : *threads) meta.threads.push_back(name_from(t));
+  if (const auto names = j.find("names"); names != j.end())
+    for (const json& change : *names) meta.names.push_back(change_from(change));
   return meta;
 }
 
@@ -223,7 +245,7 @@ bool memory_for_tree(u64 bytes) noexcept {
 u64 tree_size(const RecordingMeta& meta) noexcept {
   u64 bytes = u64{1} << 20;
   for (const EventInfo& e : meta.events) bytes += 4096 + 3 * e.format.size();
-  return bytes + meta.rings.size() * 8192 + meta.threads.size() * 2048;
+  return bytes + meta.rings.size() * 8192 + (meta.threads.size() + meta.names.size()) * 2048;
 }
 
 constexpr const char* next_meta = "meta.json.new";
@@ -299,9 +321,11 @@ std::string RecordingMeta::text(int indent) const {
   j["world"] = {{"machine", machine_of(world.architecture)},
                 {"byte_order", world.big_endian ? "big" : "little"},
                 {"word_size", world.word_size}};
+  if (world.pid_namespace != 0) j["world"]["pid_namespace"] = world.pid_namespace;
   j["subbuf_size"] = subbuf_size;
   j["start_ns"] = start_ns;
   j["stop_ns"] = stop_ns;
+  if (wall) j["wall"] = {{"offset_ns", wall->offset_ns}, {"error_ns", wall->error_ns}, {"set_ns", wall_set_ns}};
   j["duration_ns"] = duration_ns;
   if (max_size != 0) j["max_size"] = max_size;
   j["complete"] = complete;
@@ -325,6 +349,7 @@ std::string RecordingMeta::text(int indent) const {
   for (const RecordedRing& ring : rings) j["rings"].push_back(ring_json(ring));
   j["threads"] = json::array();
   for (const RingName& thread : threads) j["threads"].push_back(name_json(thread));
+  for (const NameChange& change : names) j["names"].push_back(change_json(change));
   // Thread names are arbitrary bytes; invalid UTF-8 is replaced.
   return j.dump(indent, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -342,6 +367,7 @@ result<void> RecordingMeta::write(int open, const std::string& dir, bool last) c
     if (n < 0 && last && errno == ENOSPC && !threads.empty()) {  // the books matter more than names
       RecordingMeta without = *this;
       without.threads.clear();
+      without.names.clear();
       without.missing.doubts.push_back("there was no room for the names of threads");
       return without.write(open, dir);
     }

@@ -89,6 +89,16 @@ struct RingName {
   u32 ids() const { return kernel ? kernel_ids : 0; }
 };
 
+// A thread of this number is called otherwise from a moment on: it has named itself, its process has executed another program,
+// or another thread has the number now. What is empty, or 0, is unknown.
+struct NameChange {
+  u64 time = 0;  // in ticks of the trace's clock
+  i32 tid = 0, pid = 0, old_pid = 0;
+  bool kernel = false;  // the number is one of the kernel's events
+  std::string task, process, old_task, old_process;
+};
+inline constexpr size_t most_name_changes = 65536;  // that a recorder keeps of the kernel: the newest
+
 // The common_type of an event.
 inline u16 event_id(Bytes payload) {
   u16 id = 0;

@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "sys/sys.hpp"
+
 namespace ringside {
 namespace {
 
@@ -47,22 +49,33 @@ World World::of(Architecture architecture) {
   return {architecture, row.big_endian, row.word_size};
 }
 
-World World::own() {
+namespace {
+
+World of_this_program() {
 #if defined(__x86_64__)
-  return of(A::x86_64);
+  return World::of(A::x86_64);
 #elif defined(__aarch64__)
-  return of(A::arm64);
+  return World::of(A::arm64);
 #elif defined(__riscv) && __riscv_xlen == 64
-  return of(A::riscv64);
+  return World::of(A::riscv64);
 #elif defined(__powerpc64__) && defined(__LITTLE_ENDIAN__)
-  return of(A::ppc64le);
+  return World::of(A::ppc64le);
 #elif defined(__s390x__)
-  return of(A::s390x);
+  return World::of(A::s390x);
 #elif defined(__loongarch64)
-  return of(A::loongarch64);
+  return World::of(A::loongarch64);
 #else
   return {};
 #endif
+}
+
+}  // namespace
+
+World World::own() {
+  static const u64 pid_namespace = sys::pid_namespace();
+  World own = of_this_program();
+  own.pid_namespace = pid_namespace;
+  return own;
 }
 
 World World::told_by(ClockKind clock) {

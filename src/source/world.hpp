@@ -34,7 +34,13 @@ struct World {
   Architecture architecture = Architecture::unknown;
   bool big_endian = false;  // of the events' bytes in its files
   u32 word_size = 0;        // bytes of a `long` in its kernel; 0: unknown
-  bool operator==(const World&) const = default;
+  u64 pid_namespace = 0;    // the recorder's, by its inode; 0: unknown
+  bool operator==(const World& other) const {  // machines of one kind
+    return architecture == other.architecture && big_endian == other.big_endian && word_size == other.word_size;
+  }
+
+  static constexpr u64 first_pid_namespace = 0xEFFFFFFC;  // the kernel's events have its numbers, in all namespaces
+  bool kernel_counts_apart() const { return pid_namespace != 0 && pid_namespace != first_pid_namespace; }
 
   static World own();  // of this machine's kernel
   static World of(Architecture architecture);

@@ -51,7 +51,7 @@ struct ElfNames::Inside {
   std::optional<elf::DwarfPlaces> places{};
 
   explicit Inside(Budget* from) : budget(from != nullptr ? *from : own) {}
-  result<void> load(const std::string& path, const std::string& build_id);
+  result<void> load(const std::string& path, const std::string& build_id, sys::Fd given);
   result<void> report(const std::string& path, sys::Fd fd, const std::string& build_id);
   void read_segments(Elf* file, Dwarf_Addr bias);
   void read_symbols();
@@ -59,8 +59,8 @@ struct ElfNames::Inside {
   const Symbol* symbol_at(u64 address) const;
 };
 
-result<void> ElfNames::Inside::load(const std::string& path, const std::string& build_id) {
-  auto fd = elf::open_file(path);
+result<void> ElfNames::Inside::load(const std::string& path, const std::string& build_id, sys::Fd given) {
+  auto fd = given ? result<sys::Fd>(std::move(given)) : elf::open_file(path);
   auto loaded = fd ? report(path, std::move(*fd), build_id) : result<void>(tl::unexpected<Error>(fd.error()));
   if (loaded || build_id.size() < 4) return loaded;
   // The file has changed or is gone; an installed debug file may still know the build.
@@ -159,9 +159,10 @@ const Symbol* ElfNames::Inside::symbol_at(u64 address) const {
 ElfNames::ElfNames(std::unique_ptr<Inside> inside) : inside_(std::move(inside)) {}
 ElfNames::~ElfNames() = default;
 
-result<std::unique_ptr<ElfNames>> ElfNames::open(const std::string& path, const std::string& build_id, Budget* budget) {
+result<std::unique_ptr<ElfNames>> ElfNames::open(const std::string& path, const std::string& build_id, Budget* budget,
+                                                 sys::Fd given) {
   auto inside = std::make_unique<Inside>(budget);
-  RS_TRY(inside->load(path, build_id));
+  RS_TRY(inside->load(path, build_id, std::move(given)));
   return std::unique_ptr<ElfNames>(new ElfNames(std::move(inside)));
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "sys/budget.hpp"
+#include "sys/sys.hpp"
 
 namespace ringside {
 
@@ -34,7 +35,9 @@ class ElfNames {
  public:
   // "[vdso]": this process's own. build_id: in hex; empty: not compared. Errors: no regular file, no ELF file, another build id
   // (std::errc::bad_file_descriptor), unless a debug file of this build id is installed. budget: null: one of its own.
-  static result<std::unique_ptr<ElfNames>> open(const std::string& path, const std::string& build_id, Budget* budget = nullptr);
+  // given: this file instead of the one at `path`.
+  static result<std::unique_ptr<ElfNames>> open(const std::string& path, const std::string& build_id, Budget* budget = nullptr,
+                                                sys::Fd given = {});
   ~ElfNames();
   ElfNames(const ElfNames&) = delete;
   ElfNames& operator=(const ElfNames&) = delete;

@@ -39,6 +39,8 @@ constexpr u32 ordinary[] = {
     0x786F4256,  // shared folders of VirtualBox
 };
 
+bool is_ordinary(u32 type) { return std::find(std::begin(ordinary), std::end(ordinary), type) != std::end(ordinary); }
+
 tl::unexpected<Error> not_opened(const std::string& path, const std::string& why) {
   return refuse(std::errc::operation_not_permitted,
                 path + " is not opened: " + why + "; a trace may name any file, and opening may act");
@@ -110,7 +112,7 @@ result<void> Walk::judge() {
   struct statfs fs {};
   if (fstatfs(at_.get(), &fs) != 0) return missing(errno);
   const auto type = static_cast<u32>(fs.f_type);
-  if (std::find(std::begin(ordinary), std::end(ordinary), type) != std::end(ordinary)) return {};
+  if (is_ordinary(type)) return {};
   char number[16];
   std::snprintf(number, sizeof number, "%#x", type);
   return not_opened(path_, "its file system, " + (mount_.type.empty() ? "of the type " + std::string(number) : mount_.type) +
@@ -176,6 +178,11 @@ result<sys::Fd> Walk::run() {
 }
 
 }  // namespace
+
+bool keeps_files(int fd) {
+  struct statfs fs {};
+  return fstatfs(fd, &fs) == 0 && is_ordinary(static_cast<u32>(fs.f_type));
+}
 
 result<sys::Fd> open_judged(const std::string& path, const JudgedPath& how) { return Walk(path, how).run(); }
 

@@ -29,6 +29,9 @@ struct JudgedPath {
   Budget* budget = nullptr;  // for lists of mounts
 };
 
+// Whether an open file is on a file system that keeps files, and asks neither a program nor a device.
+bool keeps_files(int fd);
+
 // ENOENT: there is no such file. EPERM: it is not to be opened. EAGAIN: the budget is spent.
 result<sys::Fd> open_judged(const std::string& path, const JudgedPath& how = {});
 

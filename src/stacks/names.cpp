@@ -188,7 +188,7 @@ Names::Span Names::look_up(u32 space, u64 address) {
   if (address == trampoline) return keep({{remark("[FTRACE TRAMPOLINE]"), 0, 0, 0, 0, false}});
   const CodeMap* const map = maps_.find(space, address);
   if (map == nullptr || !is_file(maps_.file(map->file).path)) return by_perf_map(maps_.pid(space), address);
-  return in_file(map->file, address - map->start + map->offset);
+  return in_file(map->file, address - map->start + map->offset, maps_.pid(space));
 }
 
 Names::Span Names::in_kernel(u64 address) {
@@ -246,11 +246,35 @@ std::vector<std::string> Names::problems() const {
   return all;
 }
 
-ElfNames* Names::elf_of(u32 file) {
+void Names::take_kept(const std::string& text) {
+  if (kept_ == nullptr) kept_ = std::make_unique<KeptNames>();
+  kept_->add(text, budget_);
+}
+
+std::string Names::kept() const {
+  KeptNames out;
+  for (const auto& [key, span] : in_files_) {
+    const CodeFile& code = maps_.file(static_cast<u32>(key.first));
+    for (u32 i = 0; i < span.size; ++i) {
+      const CodePlace& p = places_[span.begin + i];
+      const CodeFunction& f = functions_[p.function];
+      if (f.kind != CodeFunction::Kind::program) continue;  // it has no name
+      out.add(code.path, code.build_id, key.second, {f.name, p.offset, p.size, sources_[p.file], p.line, p.inlined});
+    }
+  }
+  return out.text();
+}
+
+ElfNames* Names::elf_of(u32 file, i32 pid) {
   const auto [at, fresh] = elves_.try_emplace(file);
   if (fresh) {
     const CodeFile& code = maps_.file(file);
-    auto opened = ElfNames::open(code.path, code.build_id, &budget_);
+    sys::Fd found = find_file_ ? find_file_(code.path, pid) : sys::Fd();
+    auto opened = found || code.build_id.size() != 0 || kept_ == nullptr || !kept_->has_changed(code.path)
+                      ? ElfNames::open(code.path, code.build_id, &budget_, std::move(found))
+                      : result<std::unique_ptr<ElfNames>>(
+                            refuse(std::errc::bad_file_descriptor,
+                                   code.path + " is not the file that ran: it has changed since, and it has no build id"));
     if (opened)
       add_problem((*opened)->doubt());
     else
@@ -260,14 +284,16 @@ ElfNames* Names::elf_of(u32 file) {
   return at->second.get();
 }
 
-Names::Span Names::in_file(u32 file, u64 offset) {
+Names::Span Names::in_file(u32 file, u64 offset, i32 pid) {
   const auto [at, fresh] = in_files_.try_emplace({file, offset});
   if (!fresh) return at->second;
   const CodeFile& code = maps_.file(file);
   const std::string path = sys::printable(code.path), module = base_name(path);
   std::vector<CodePlace> places;
-  ElfNames* const names = elf_of(file);
-  for (ElfPlace& p : names != nullptr ? names->at(offset) : std::vector<ElfPlace>()) {
+  std::vector<ElfPlace> found = kept_ != nullptr ? kept_->at(code.path, code.build_id, offset) : std::vector<ElfPlace>();
+  if (found.empty())
+    if (ElfNames* const names = elf_of(file, pid)) found = names->at(offset);
+  for (ElfPlace& p : found) {
     const u32 source = source_number(p.file);
     places.push_back({intern({std::move(p.function), module, path, p.file, CodeFunction::Kind::program}), p.line, p.offset,
                       p.size, source, p.inlined});

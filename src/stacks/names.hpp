@@ -5,6 +5,7 @@
 //
 // A return address belongs to the call in front of it: callers ask for the address before.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <ringside/base/types.hpp>
@@ -16,6 +17,7 @@
 #include "decode/symbols.hpp"
 #include "stacks/code_maps.hpp"
 #include "stacks/elf_names.hpp"
+#include "stacks/kept_names.hpp"
 
 namespace ringside {
 
@@ -47,6 +49,15 @@ class Names {
   // The number of a remark as a function.
   u32 remark(const std::string& text);
 
+  // The names of a recording's own, as its recorder has looked them up: they come before what its files say now.
+  void take_kept(const std::string& text);
+  // All that have been looked up in files, as text for take_kept().
+  std::string kept() const;
+  // A file of a process before it is looked for by its path. Empty: there is none.
+  void find_files(std::function<sys::Fd(const std::string& path, i32 pid)> find) { find_file_ = std::move(find); }
+
+  u64 addresses() const { return in_files_.size(); }  // different ones in files
+
   u64 unnamed() const { return unnamed_; }    // different addresses
   std::vector<std::string> problems() const;  // files that cannot name all, a sentence each
 
@@ -66,10 +77,10 @@ class Names {
 
   Span look_up(u32 space, u64 address);
   Span in_kernel(u64 address);
-  Span in_file(u32 file, u64 offset);
+  Span in_file(u32 file, u64 offset, i32 pid);
   Span by_perf_map(i32 pid, u64 address);
   Span unnamed(std::string text, const std::string& path);
-  ElfNames* elf_of(u32 file);
+  ElfNames* elf_of(u32 file, i32 pid);
   void add_problem(std::string sentence);  // empty: there is none
   const PerfMap& perf_map(i32 pid);
   u32 intern(CodeFunction function);
@@ -89,6 +100,8 @@ class Names {
   std::unordered_map<std::pair<u64, u64>, Span, KeyHash> in_files_;  // by file and offset
   std::unordered_map<u32, std::unique_ptr<ElfNames>> elves_;         // null: cannot name
   std::map<i32, std::shared_ptr<PerfMap>> perf_maps_;
+  std::unique_ptr<KeptNames> kept_;  // null: none
+  std::function<sys::Fd(const std::string&, i32)> find_file_;
   std::vector<std::string> problems_;
   u64 unnamed_ = 0, beyond_ = 0;
 };

@@ -72,6 +72,48 @@ void write_entry(const Opened& in, Entry& entry, u32& first, u32 value, const Fi
   write();
 }
 
+struct Names {
+  u32 pid;
+  const char *task, *process;
+};
+bool same(const Names& a, const Names& b) noexcept {
+  return a.pid == b.pid && std::memcmp(a.task, b.task, 16) == 0 && std::memcmp(a.process, b.process, 16) == 0;
+}
+
+// Before the first event under the new names is written.
+void note_change(Opened& in, u32 number, const Names& before, const Names& after) noexcept {
+  if (same(before, after)) return;
+  InstanceControl& c = *in.words.control;
+  const u64 n = __atomic_fetch_add(&c.nr_names, u64{1}, __ATOMIC_RELAXED);
+  NameEntry* const entry = entry_at<NameEntry>(in, names_table_at, n % most_changes);
+  if (entry == nullptr) return;
+  __atomic_store_n(&entry->sequence, u64{0}, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  entry->time = RingClockNow{in.clock.kind, &c.clock_base_ticks}.now();
+  entry->number = number;
+  entry->pid = after.pid;
+  entry->old_pid = before.pid;
+  std::memcpy(entry->task, after.task, sizeof entry->task);
+  std::memcpy(entry->process, after.process, sizeof entry->process);
+  std::memcpy(entry->old_task, before.task, sizeof entry->old_task);
+  std::memcpy(entry->old_process, before.process, sizeof entry->old_process);
+  __atomic_store_n(&entry->sequence, n + 1, __ATOMIC_RELEASE);
+  __atomic_fetch_add(&c.nr_threads, u64{1}, __ATOMIC_RELEASE);
+}
+
+// The names of a number: those that it has had, and from now on others.
+void write_thread(Opened& in, ThreadEntry& entry, u32 tid, const Names& now) noexcept {
+  if (__atomic_load_n(&entry.tid, __ATOMIC_ACQUIRE) == tid) {
+    const ThreadEntry before = entry;
+    note_change(in, tid, {before.pid, before.task, before.process}, now);
+  }
+  write_entry(in, entry, entry.tid, tid, [&](ThreadEntry& e) {
+    e.pid = now.pid;
+    std::memcpy(e.task, now.task, sizeof e.task);
+    std::memcpy(e.process, now.process, sizeof e.process);
+  });
+}
+
 struct Foreign {
   u32 number, process;
   i32 tid, pid;
@@ -135,11 +177,7 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
     // If a handler has forked since the epoch was loaded, these numbers may be of two processes. The thread attaches again.
     if (epoch != __atomic_load_n(&detail::epoch.now, __ATOMIC_ACQUIRE)) return numbered(tid, pid);
     if (ThreadEntry* const entry = entry_at<ThreadEntry>(in, 0, static_cast<u32>(tid) % most_threads)) {
-      write_entry(in, *entry, entry->tid, static_cast<u32>(tid), [&](ThreadEntry& e) {
-        e.pid = static_cast<u32>(pid);
-        std::memcpy(e.task, me.task, sizeof e.task);
-        std::memcpy(e.process, process.comm, sizeof e.process);
-      });
+      write_thread(in, *entry, static_cast<u32>(tid), {static_cast<u32>(pid), me.task, process.comm});
     }
     return numbered(tid, pid);
   }
@@ -164,6 +202,25 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept {
   write_foreign(in, {number, group, tid, pid, here, start, me.task});
   this_thread.numbered_at = epoch;
   return numbered(static_cast<i32>(number), static_cast<i32>(group));
+}
+
+void name_thread(Opened& in, i32 number, const char* task) noexcept {
+  if (is_foreign(number)) {
+    ForeignEntry* const entry = foreign_entry(in, static_cast<u32>(number));
+    if (entry == nullptr || __atomic_load_n(&entry->number, __ATOMIC_ACQUIRE) != static_cast<u32>(number)) return;
+    const ForeignEntry before = *entry;
+    const char* const of_process = before.number == before.process ? task : before.process_name;
+    note_change(in, before.number, {before.process, before.task, before.process_name}, {before.process, task, of_process});
+    write_entry(in, *entry, entry->number, before.number, [&](ForeignEntry& e) {
+      std::memcpy(e.process_name, of_process, sizeof e.process_name);
+      std::memcpy(e.task, task, sizeof e.task);
+    });
+    return;
+  }
+  ThreadEntry* const entry = entry_at<ThreadEntry>(in, 0, static_cast<u32>(number) % most_threads);
+  if (entry == nullptr || __atomic_load_n(&entry->tid, __ATOMIC_ACQUIRE) != static_cast<u32>(number)) return;  // no events yet
+  const ThreadEntry before = *entry;
+  write_thread(in, *entry, before.tid, {before.pid, task, before.pid == before.tid ? task : before.process});
 }
 
 i32 introduce_silently(Opened& in) noexcept {

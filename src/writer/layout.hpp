@@ -1,13 +1,15 @@
 // What an instance shares between its processes, beside the rings. A directory (mode 0700) that mirrors tracefs:
 //
 //   NAME/instance                         InstanceControl, ring table, event table, process table (this page)
-//   NAME/threads                          threads that wrote: by tid (ThreadEntry); of other PID namespaces (ForeignEntry)
+//   NAME/threads                          threads that wrote: by tid (ThreadEntry); of other PID namespaces (ForeignEntry);
+//                                         and when a number got another name (NameEntry)
 //   NAME/gate                             4,096 bytes: per hash of "system:event", how many events are enabled
 //   NAME/per_cpu/cpuN/ring                the control region of ring N; with rings of CPUs the first are those of CPU N
 //   NAME/per_cpu/cpuN/trace_pipe_raw      its data region: exactly the kernel's mapping
 //   NAME/events/SYSTEM/EVENT/{id,format}
 //   NAME/set_event                        the patterns that enable events, one a line
 //   NAME/set_stack                        the patterns of events that get their caller's stack as a field; "depth=N"
+//   NAME/files                            a socket: while a recorder listens, programs hand over the files of their code
 //   NAME/saved_cmdlines, saved_tgids      "tid name", "tid pid": of the writers
 //
 // All files are sparse: a page costs memory only once it is written.
@@ -21,7 +23,7 @@
 namespace ringside {
 
 inline constexpr u64 instance_magic = 0x0154534E49474E52;  // "RNGINST\1"
-inline constexpr u32 instance_version = 4;
+inline constexpr u32 instance_version = 5;
 inline constexpr u32 most_rings = 65536;
 inline constexpr u32 most_events = 4095;  // numbers 1 .. 4095; their ids are abi::event_id
 inline constexpr u32 gate_bytes = 4096;
@@ -94,6 +96,8 @@ struct alignas(64) InstanceControl {
   u64 threads_without_room;     // --sample: the kernel's signal frame does not fit on their alternate signal stack
   u64 refused_off;              // events that came while recording was off, or while their ring stood still
   u64 refused_off_told;         // of refused_told
+  u64 nr_names;                 // changes of names that were noted so far
+  u64 wants_files;              // 1: a recorder takes the files of mapped code at the socket `files` (hand_over.cpp)
 };
 static_assert(sizeof(InstanceControl) <= 4096);
 
@@ -223,8 +227,21 @@ static_assert(sizeof(ForeignEntry) == 72);
 inline constexpr u32 most_foreign = 65536;
 constexpr bool is_foreign(i32 number) noexcept { return number >= static_cast<i32>(most_threads); }
 
+// A number of events (a TID, or one of the instance's) got another name: its thread has named itself, its process has executed
+// another program, or another thread has the number now. The n-th change stands at n modulo most_changes, so the table has the
+// newest.
+struct NameEntry {
+  u64 sequence;  // n + 1; 0: it is being written
+  u64 time;      // by the instance's clock: events of this number from here on have the new names
+  u32 number, pid, old_pid, reserved;
+  char task[16], process[16], old_task[16], old_process[16];
+};
+static_assert(sizeof(NameEntry) == 96);
+inline constexpr u32 most_changes = 65536;
+
 inline constexpr u64 foreign_table_at = u64{most_threads} * sizeof(ThreadEntry);
-inline constexpr u64 threads_file_size = foreign_table_at + u64{most_foreign} * sizeof(ForeignEntry);
+inline constexpr u64 names_table_at = foreign_table_at + u64{most_foreign} * sizeof(ForeignEntry);
+inline constexpr u64 threads_file_size = names_table_at + u64{most_changes} * sizeof(NameEntry);
 // A process maps the pieces of the file in which its threads stand, each with a page of the next piece, which may hold the end
 // of its last entry.
 inline constexpr u64 threads_piece = 256 << 10, nr_threads_pieces = (threads_file_size + threads_piece - 1) / threads_piece;

@@ -27,7 +27,7 @@ bool good_name(const std::string& name) {
 // finished has no others.
 bool is_part_of_instance(const std::string& name) {
   for (const char* part : {"per_cpu", "events", "set_event", "gate", "instance", "threads", "set_event.new", "saved_cmdlines",
-                           "saved_tgids", "serving", "socket", "snapshot"})
+                           "saved_tgids", "files", "serving", "socket", "snapshot"})
     if (name == part) return true;
   return false;
 }

@@ -128,7 +128,14 @@ void ready_stacks(u32 depth) noexcept;
 extern ringside_event* const stack_events[3];
 void forget_code_maps() noexcept;  // in the child of a fork: they have its parent's number
 
+// hand_over.cpp
+// Gives the recorder that listens, if one does, the file at `path`. name: as the code map has it. errno may change.
+void hand_over(const Opened& in, const char* name, const char* path) noexcept;
+
 // introduce.cpp
+// A thread has another name from now on; number: of its events. One that has written none yet is asked for its name then.
+// task: 16 bytes, zeros behind the name.
+void name_thread(Opened& in, i32 number, const char* task) noexcept;
 struct Numbers {
   i32 tid, pid;
   char task[16];  // the thread's name, which is asked for once

@@ -235,7 +235,7 @@ u32 put_path(const MappedObject& object, u8* to) noexcept {
   return length + rest;
 }
 
-[[gnu::noinline]] void write_code_map(StackWalk& walk, const MappedObject& object, u32 pid) noexcept {
+[[gnu::noinline]] void write_code_map(StackWalk& walk, const Opened& in, const MappedObject& object, u32 pid) noexcept {
   const int saved = errno;
   const Segments segments = segments_of(object);
   u8* const text = walk.payload + texts_at;
@@ -247,6 +247,9 @@ u32 put_path(const MappedObject& object, u8* to) noexcept {
               end = align_up(object.bias + s.p_vaddr + s.p_memsz, u64{page_size});
     write_map(walk, pid, start, end - start, s.p_offset & ~u64{page_size - 1}, build_id, path);
   }
+  const char* const name = reinterpret_cast<const char*>(text + build_id + 1);
+  const bool is_program = object.path == nullptr || *object.path == 0;
+  if (path != 0 && *name == '/') hand_over(in, name, is_program ? "/proc/self/exe" : name);
   errno = saved;
 }
 
@@ -269,7 +272,7 @@ Maps write_code_maps(StackWalk& walk, const Opened& in, const RingNow& ring, u64
     }
     const u64 key = key_of(identity + pid * 0x9E3779B97F4A7C15u, ring, again);
     if (ring.key != 0 && is_written(key, ring)) continue;
-    write_code_map(walk, object, pid);
+    write_code_map(walk, in, object, pid);
     if (ring.key != 0) remember(key, ring);
     done = Maps::added;
   }

@@ -1,0 +1,22 @@
+// The names of a finished recording's stacks, looked up while the files are what ran, and kept in it.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "sys/sys.hpp"
+
+namespace ringside {
+
+struct NamesToKeep {
+  std::function<sys::Fd(const std::string& path, i32 pid)> find_file{};  // before it is looked for by its path
+  u64 most_ns = 5'000'000'000;
+  u64 most_bytes = 64u << 20;
+};
+struct NamesKept {
+  u64 addresses = 0, bytes = 0;
+  bool all = true;  // the time and the room sufficed
+};
+// Reads the recording and writes its file `names`. Nothing to name: no file.
+result<NamesKept> keep_names(const std::string& dir, const NamesToKeep& how);
+
+}  // namespace ringside

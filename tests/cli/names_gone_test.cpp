@@ -1,0 +1,78 @@
+// Names of stacks whose programs cannot be opened when the recording is read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "binary.hpp"
+
+namespace ringside::names_gone_test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::string program = RINGSIDE_BUILD_DIR "/tests/names_writer";
+const std::string record = RINGSIDE_BUILD_DIR "/ringside record --libc malloc --stack ";
+
+struct NamesGone : test::BinaryTest {
+  std::string folded(const std::string& size) const {
+    return ringside("flame --folded -e libc:malloc -f 'size == " + size + "'").out;
+  }
+};
+
+TEST_F(NamesGone, AFileThatItsProgramRemoves) {
+  const auto recorded = run("cp " + program + " b; " + record + "./b 4321 ./b");
+  ASSERT_EQ(recorded.code, 0) << recorded.err;
+  EXPECT_THAT(recorded.err, HasSubstr("kept the names of"));
+  EXPECT_THAT(folded("4321"), AllOf(HasSubstr("main"), HasSubstr("inside")));
+}
+
+TEST_F(NamesGone, AFileThatIsRemovedOrBuiltAnewLater) {
+  ASSERT_EQ(run("cp " + program + " b; " + record + "-q ./b 4321").code, 0);
+  ASSERT_EQ(run("rm b").code, 0);
+  EXPECT_THAT(folded("4321"), AllOf(HasSubstr("main"), HasSubstr("inside")));
+  ASSERT_EQ(run("cp /bin/true b").code, 0);
+  EXPECT_THAT(folded("4321"), AllOf(HasSubstr("main"), HasSubstr("inside")));
+}
+
+TEST_F(NamesGone, AFileOfAnotherMountNamespace) {
+  if (geteuid() != 0) GTEST_SKIP() << "wants root, for unshare";
+  if (run("unshare -m true").code != 0) GTEST_SKIP() << "unshare does not work here";
+  const auto recorded = run("cp " + program + " a; mkdir box; " + record +
+                            "unshare -m sh -c 'mount -t tmpfs none box && cp a box/app && box/app 4321'");
+  if (recorded.err.find("mount:") != std::string::npos) GTEST_SKIP() << recorded.err;
+  ASSERT_EQ(recorded.code, 0) << recorded.err;
+  EXPECT_THAT(folded("4321"), AllOf(HasSubstr("main"), HasSubstr("inside")));
+}
+
+// It has no build id that would tell it from the one that ran.
+TEST_F(NamesGone, AChangedFileWithoutABuildIdIsNotBelieved) {
+  if (run("objcopy --remove-section .note.gnu.build-id " + program + " b").code != 0) GTEST_SKIP() << "wants objcopy";
+  ASSERT_EQ(run(record + "-q ./b 4321").code, 0);
+  EXPECT_THAT(folded("4321"), HasSubstr("inside"));
+  // Of the names that were kept only the file's own facts are left: an address that had no room.
+  std::string names = test::slurp(dir + "/ringside.data/names"), facts;
+  for (size_t at = 0, end; at < names.size(); at = end + 1) {
+    end = names.find('\n', at);
+    if (names[at] == 'F') facts += names.substr(at, end - at + 1);
+  }
+  std::ofstream(dir + "/ringside.data/names") << facts;
+  EXPECT_THAT(folded("4321"), HasSubstr("inside"));
+  ASSERT_EQ(run("cp " + program + " new; objcopy --remove-section .note.gnu.build-id new; mv new b; touch -d yesterday b").code,
+            0);
+  EXPECT_THAT(folded("4321"), testing::Not(HasSubstr("inside")));
+  EXPECT_THAT(ringside("flame --folded -e libc:malloc").err, HasSubstr("has changed since"));
+}
+
+// A stranger's file.
+TEST_F(NamesGone, DamagedNamesNameNothing) {
+  ASSERT_EQ(run(record + "-q " + program + " 4321").code, 0);
+  for (const char* text :
+       {"P\t1\n", "A\tzz\nP\n", "F\nA\nP\t\t\t\t\t\t\n", "F\tx\t-1\t-1\t/\nA\tffffffffffffffffff\nP\t1\t2\t3\t4\t5\t6\n"}) {
+    std::ofstream(dir + "/ringside.data/names") << text;
+    EXPECT_THAT(folded("4321"), HasSubstr("inside")) << text;
+  }
+}
+
+}  // namespace
+}  // namespace ringside::names_gone_test

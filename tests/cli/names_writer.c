@@ -1,0 +1,55 @@
+// What threads are called over time.
+//   rename          a thread allocates 5001 bytes, names itself "worker" and allocates 5002
+//   ONE TWO         two processes with the same PID, one after the other: ONE allocates 6001 bytes, TWO 6002. In a PID
+//                   namespace of its own, as root: ns_last_pid chooses the second PID
+//   SIZE            allocates SIZE bytes
+//   SIZE FILE       the same, after it has removed FILE
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+__attribute__((noinline)) static void inside(size_t size) {
+  void* volatile block = malloc(size);
+  free(block);
+}
+
+static void* work(void* unused) {
+  inside(5001);
+  pthread_setname_np(pthread_self(), "worker");
+  inside(5002);
+  return unused;
+}
+
+static pid_t start(const char* path, const char* size) {
+  const pid_t child = fork();
+  if (child == 0) {
+    execl(path, path, size, (char*)0);
+    _exit(1);
+  }
+  waitpid(child, NULL, 0);
+  return child;
+}
+
+int main(int argc, char** argv) {
+  if (argc == 2 && strcmp(argv[1], "rename") == 0) {
+    pthread_t t;
+    pthread_create(&t, NULL, work, NULL);
+    return pthread_join(t, NULL);
+  }
+  if (argc > 1 && atoi(argv[1]) != 0) {
+    if (argc > 2) unlink(argv[2]);
+    inside((size_t)atoi(argv[1]));
+    return 0;
+  }
+  if (argc < 3) return 2;
+  const pid_t first = start(argv[1], "6001");
+  const int fd = open("/proc/sys/kernel/ns_last_pid", O_RDWR);
+  if (dprintf(fd, "%d", first - 1) < 0) return 1;
+  close(fd);
+  return start(argv[2], "6002") != first;
+}
