@@ -5,6 +5,8 @@
 
 namespace ringside {
 
+constinit thread_local detail::ThisThread detail::this_thread{};
+
 constinit u32 sandbox = 0, calling = 0;
 
 void wait_for_system_calls() noexcept {

@@ -12,26 +12,39 @@ namespace ringside::sys {
 // steps through the code brings another one.
 u64 set_signal_mask(u64 mask) noexcept;
 
+// How a thread takes signals and cancellation.
+struct Signals {
+  u64 mask = 0;
+  int cancel = PTHREAD_CANCEL_ENABLE;
+};
+
 class SignalsOff {
  public:
-  SignalsOff() noexcept {
-    if (!calls_) return;
-    before_ = set_signal_mask(~u64{0});
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_);
+  SignalsOff() noexcept : off_(begin_system_calls()) {
+    if (!off_) return;
+    before_.mask = set_signal_mask(~u64{0});
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_.cancel);
   }
+  // Takes over what keep() has left, where this thread is in SystemCalls.
+  explicit SignalsOff(const Signals& before) noexcept : off_(true), before_(before) {}
   ~SignalsOff() {
-    if (!calls_) return;
-    pthread_setcancelstate(cancel_, nullptr);
-    set_signal_mask(before_);
+    if (!off_) return;
+    pthread_setcancelstate(before_.cancel, nullptr);
+    set_signal_mask(before_.mask);
+    end_system_calls();
   }
   SignalsOff(const SignalsOff&) = delete;
   SignalsOff& operator=(const SignalsOff&) = delete;
-  explicit operator bool() const noexcept { return bool{calls_}; }
+  explicit operator bool() const noexcept { return off_; }
+  // Signals stay off, and this thread in SystemCalls, until another one takes over.
+  Signals keep() noexcept {
+    off_ = false;
+    return before_;
+  }
 
  private:
-  const SystemCalls calls_;
-  int cancel_ = 0;
-  u64 before_ = 0;
+  bool off_;
+  Signals before_;
 };
 
 }  // namespace ringside::sys

@@ -24,7 +24,7 @@ int prepare(Opened& in, u64 most) noexcept {
   if (failed != 0) return failed;
   (void)attach(nullptr);  // this thread has its name then
   const SignalsOff off;
-  const Inside inside;
+  const Inside inside(off);
   sys::map_side_stacks();
   in.join();
   if (const Member own = in.seat.member(); own != nobody)
@@ -35,7 +35,10 @@ int prepare(Opened& in, u64 most) noexcept {
 }  // namespace
 
 int enter_sandbox(u64 most) noexcept {
-  if (no_system_calls()) return EALREADY;
+  if (const Sandbox now = sandbox_of_process(); now != Sandbox::none) {
+    if (now == Sandbox::ready && most == 0) set_sandbox(Sandbox::shut), shut_rings();
+    return EALREADY;
+  }
   const int saved = errno;
   Opened* const in = opened_now();
   const int failed = in != nullptr && most != 0 ? prepare(*in, most) : 0;
@@ -48,8 +51,9 @@ int enter_sandbox(u64 most) noexcept {
   return failed;
 }
 
-void leave_sandbox() noexcept {
-  set_sandbox(Sandbox::none);
+void leave_sandbox(Sandbox before) noexcept {
+  set_sandbox(before);
+  if (before != Sandbox::none) return;
   if (const Opened* const in = opened_now(); in != nullptr && in->seat.member() != nobody)
     __atomic_fetch_and(&in->words.process(slot_of(in->seat.member())).role, ~role::sandboxed, __ATOMIC_SEQ_CST);
 }

@@ -4,10 +4,10 @@
 
 namespace ringside {
 
-// Takes the memory of this process's rings, `most` bytes at most. Answers 0 (ready), or an errno (shut). 0 bytes: shut. Not for
-// signal handlers.
+// Takes the memory of this process's rings, `most` bytes at most. Answers 0 (ready), or an errno (shut). 0 bytes: shut, also
+// where it is ready by now. Not for signal handlers.
 int enter_sandbox(u64 most) noexcept;
 // The kernel has refused the program's sandbox: all as before.
-void leave_sandbox() noexcept;
+void leave_sandbox(Sandbox before) noexcept;
 
 }  // namespace ringside
