@@ -19,6 +19,7 @@
 #include "writer/cpu_rings.hpp"
 #include "writer/maker.hpp"
 #include "writer/process.hpp"
+#include "writer/sandbox.hpp"
 #include "writer/unwind.hpp"
 #include "schema/event_pattern.hpp"
 #include "schema/format_text.hpp"
@@ -424,6 +425,7 @@ int open_locked(const char* name) {
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
   (void)once;
   madvise(&detail::epoch, sizeof detail::epoch, MADV_WIPEONFORK);
+  tell_preloaded_copy();
   // No thread attaches before `opened` is set, and by then the events have their ids.
   register_all(*in);
   __atomic_store_n(&detail::cpu_side, in->side, __ATOMIC_RELEASE);

@@ -1,11 +1,15 @@
 #include "writer/sandbox.hpp"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <ringside/ringside.h>
 
 #include "sys/side_stack.hpp"
 #include "writer/cpu_rings.hpp"
 #include "writer/process.hpp"
+
+// Weak: a static program has none, and nothing is preloaded into it.
+extern "C" [[gnu::weak]] decltype(dlsym) dlsym;
 
 namespace ringside {
 
@@ -51,11 +55,31 @@ int enter_sandbox(u64 most) noexcept {
   return failed;
 }
 
-void leave_sandbox(Sandbox before) noexcept {
+namespace {
+
+Sandbox enter(bool clock) noexcept {
+  const Sandbox before = sandbox_of_process();
+  const Opened* const in = opened_now();
+  if (before == Sandbox::none || clock) (void)enter_sandbox(in == nullptr || clock ? 0 : in->words.control->budget);
+  return before;
+}
+
+void leave(Sandbox before) noexcept {
   set_sandbox(before);
   if (before != Sandbox::none) return;
   if (const Opened* const in = opened_now(); in != nullptr && in->seat.member() != nobody)
-    __atomic_fetch_and(&in->words.process(slot_of(in->seat.member())).role, ~role::sandboxed, __ATOMIC_SEQ_CST);
+    __atomic_fetch_and(&in->words.process(slot_of(in->seat.member())).role, ~role::sandboxed, __ATOMIC_RELAXED);
+}
+
+}  // namespace
+
+constinit const Confined confined{enter, leave};
+
+void tell_preloaded_copy() noexcept {
+  if (dlsym == nullptr || (sys::environment("RINGSIDE_LIBC") == nullptr && sys::environment("RINGSIDE_SAMPLE") == nullptr))
+    return;
+  const auto tell = reinterpret_cast<void (*)(const Confined*)>(dlsym(RTLD_DEFAULT, confine_together));
+  if (tell != nullptr) tell(&confined);
 }
 
 }  // namespace ringside

@@ -269,6 +269,22 @@ TEST_F(Limited, AnUnmodifiedProgramMayForbidMoreThanAFilter) {
       }
 }
 
+// The preloaded library sees what the program does, and tells the copy that the program is linked with.
+TEST_F(Limited, AProgramThatIsLinkedAndPreloadedNeedsNoPreparation) {
+  for (const char* rings : {"cpu", "thread"}) {
+    const Outcome o =
+        ringside(std::string("record -o rec -b 16M --libc mutex --rings ") + rings + " -- " + linked + "unprepared 100000");
+    if (o.code == 77) GTEST_SKIP() << "no seccomp here";
+    EXPECT_EQ(o.code, 0) << rings << o.err;
+    EXPECT_EQ(o.out, "200000 0 0\n") << rings;
+    u64 ticks = 0;
+    for (const json& event : events("rec")) ticks += event["event"] == "linked:tick";
+    EXPECT_EQ(ticks, 200'000u) << rings;
+    EXPECT_NE(o.err.find("lost 0;"), std::string::npos) << rings << o.err;
+    fs::remove_all(dir + "/rec");
+  }
+}
+
 // Its parent goes on; its own events are refused, and counted.
 TEST_F(Limited, AChildOfVforkThatConfinesItselfIsCounted) {
   for (const char* rings : {"cpu", "thread"}) {

@@ -1,7 +1,6 @@
 // A program that writes events, and limits itself. linked WAY COUNT: prints how many it has written, and how many were refused.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <ringside/trace.hpp>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -13,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ringside/trace.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -74,7 +74,10 @@ bool confine(const std::string& way, unsigned flags = 0) {
 // COUNT events before and behind; the text leaves by write alone, the process by exit.
 int sandboxed(const std::string& way, unsigned long count) {
   write_events(count);
-  const int done = ringside_prepare_sandbox(way == "too-small" ? 4096 : way == "strict" || way == "counter" ? 0 : SIZE_MAX);
+  const int done = way == "unprepared" ? 0
+                                       : ringside_prepare_sandbox(way == "too-small"                    ? 4096
+                                                                  : way == "strict" || way == "counter" ? 0
+                                                                                                        : SIZE_MAX);
   if (!confine(way)) return 77;
   if (way == "paused") {  // an event for each byte
     for (char byte; ::read(0, &byte, 1) == 1;) write_events(1);
@@ -115,7 +118,8 @@ int sandboxed_together(unsigned long count) {
       for (bool last = false; !last; ++tried) {
         last = confined;  // so that each writes in the sandbox
         const bool is_long = tried % 4 == 0;
-        linked::note(k, is_long ? "a text of more than forty-eight bytes, which does not stand on its caller's stack" : "short");
+        linked::note(k,
+                     is_long ? "a text of more than forty-eight bytes, which does not stand on its caller's stack" : "short");
       }
       --left;
       for (;;) asm volatile("");
@@ -150,7 +154,7 @@ int main(int argc, char** argv) {
     if (setrlimit(RLIMIT_FSIZE, &none) != 0) return 3;
     for (int i = 0; i < 4; ++i) std::thread(write_events, count).join();
   } else if (way == "strict" || way == "filter" || way == "threads" || way == "too-small" || way == "fork" || way == "paused" ||
-             way == "dispatch" || way == "counter") {
+             way == "unprepared" || way == "dispatch" || way == "counter") {
     return sandboxed(way, count);
   } else if (way == "together") {
     return sandboxed_together(count);
