@@ -16,34 +16,35 @@ u64 set_signal_mask(u64 mask) noexcept;
 struct Signals {
   u64 mask = 0;
   int cancel = PTHREAD_CANCEL_ENABLE;
+  bool went_off = false;  // in one word with `cancel`: it stands on small stacks
 };
 
 class SignalsOff {
  public:
-  SignalsOff() noexcept : off_(begin_system_calls()) {
-    if (!off_) return;
+  SignalsOff() noexcept {
+    before_.went_off = begin_system_calls();
+    if (!before_.went_off) return;
     before_.mask = set_signal_mask(~u64{0});
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_.cancel);
   }
   // Takes over what keep() has left, where this thread is in SystemCalls.
-  explicit SignalsOff(const Signals& before) noexcept : off_(true), before_(before) {}
+  explicit SignalsOff(const Signals& before) noexcept : before_{before.mask, before.cancel, true} {}
   ~SignalsOff() {
-    if (!off_) return;
+    if (!before_.went_off) return;
     pthread_setcancelstate(before_.cancel, nullptr);
     set_signal_mask(before_.mask);
     end_system_calls();
   }
   SignalsOff(const SignalsOff&) = delete;
   SignalsOff& operator=(const SignalsOff&) = delete;
-  explicit operator bool() const noexcept { return off_; }
+  explicit operator bool() const noexcept { return before_.went_off; }
   // Signals stay off, and this thread in SystemCalls, until another one takes over.
   Signals keep() noexcept {
-    off_ = false;
+    before_.went_off = false;
     return before_;
   }
 
  private:
-  bool off_;
   Signals before_;
 };
 

@@ -149,6 +149,12 @@ int main(int argc, char** argv) {
     if (write(1, "done\n", 5) != 5) return 5;
     _exit(0);
   }
+  if (strcmp(argv[1], "between") == 0) {  // prints the answers of a library that is preloaded, too
+    const long parent = syscall(SYS_getppid);
+    const int keeps = prctl(PR_GET_KEEPCAPS);
+    printf("%ld %d %d\n", parent, keeps, mlockall(MCL_CURRENT));
+    return 0;
+  }
   if (strcmp(argv[1], "child") == 0) {  // ten children of vfork read once, confine themselves, and read COUNT times
     char byte;
     const int file = open("/proc/self/exe", O_RDONLY);
