@@ -36,14 +36,8 @@ inline bool no_system_calls() noexcept { return sandbox_now() != Sandbox::none; 
 #define RINGSIDE_AT_THREAD_END
 #endif
 
-
-// True: this thread may make system calls until it ends them.
-RINGSIDE_AT_THREAD_END inline bool begin_system_calls() noexcept {
-  __atomic_fetch_add(&calling, 1u, __ATOMIC_SEQ_CST);
-  if (!no_system_calls()) return true;
-  __atomic_fetch_sub(&calling, 1u, __ATOMIC_RELEASE);
-  return false;
-}
+// True: this thread may make system calls until it ends them. Not inline: callers stand on small stacks.
+RINGSIDE_AT_THREAD_END [[gnu::noinline]] bool begin_system_calls() noexcept;
 RINGSIDE_AT_THREAD_END inline void end_system_calls() noexcept { __atomic_fetch_sub(&calling, 1u, __ATOMIC_RELEASE); }
 
 // The same for a block.
