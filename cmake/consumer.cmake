@@ -101,7 +101,7 @@ if(preload)
   # The fortified headers define some of the hooks inline.
   target_compile_options(ringside_libc PRIVATE -U_FORTIFY_SOURCE)
   # Into every process: it brings its C++ library along, so that the program loads nothing but what it loads anyway.
-  target_link_options(ringside_libc PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,nodelete -static-libstdc++ -static-libgcc -Wl,-z,now -Wl,--wrap=malloc,--wrap=pthread_sigmask)
+  target_link_options(ringside_libc PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,nodelete -static-libstdc++ -static-libgcc -Wl,-z,now -Wl,--wrap=malloc,--wrap=pthread_sigmask,--wrap=syscall)
   install(TARGETS ringside_libc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/ringside)  # no program links it
 endif()
 

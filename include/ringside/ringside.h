@@ -123,10 +123,10 @@ int ringside_open(const char* name);
 // handlers.
 void ringside_close(void);
 
-// For a program that is about to forbid itself system calls, by seccomp: strict mode, or a filter. From here on the library
+// For a program that is about to forbid itself system calls, by seccomp or by syscall user dispatch. From here on the library
 // makes none in this process, and events go on: what would need one is done now. The memory of the rings is taken, `bytes` of
-// it at most (SIZE_MAX: any). 0: events do not go on, but are refused, and counted; strict mode on x86-64 needs that, because it
-// forbids reading any clock, too. Returns 0, or a negative errno, and then events are refused, and counted: ENOSPC if the rings
+// it at most (SIZE_MAX: any). 0: events do not go on, but are refused, and counted; strict mode on x86-64 and PR_SET_TSC need
+// that, as they forbid any clock. Returns 0, or a negative errno, and then events are refused, and counted: ENOSPC if the rings
 // are larger, ENOMEM, EALREADY if it was called before. Refused, and counted, are from here on also the events of children of
 // fork, and those of a ring that is resized or makes room for a snapshot; in an instance with rings of threads also those of
 // other threads, as far as their rings have no memory, and of handlers that interrupt an event. Threads that begin later have

@@ -41,7 +41,10 @@ struct ThisThread {
   // For the library's own files, each for the one that is named. Whatever is larger is mapped when a thread needs it: of static
   // TLS, a process has little left for plug-ins (1.5 KB for all that it loads, in glibc).
   uint8_t walk_ends = 0;       // unwind.cpp: how often the thread's end has freed its walks
-  bool inside_before = false;  // vfork.cpp: these words of the parent
+  bool refuses : 1;        // sandbox.hpp: its events are refused and counted
+  bool holds_calls : 1;    // vfork.cpp: the parent is in SystemCalls, until the child begins
+  bool inside_before : 1;  // these words of the parent
+  bool refuses_before : 1;
   uint8_t cancel_before = 0;
   u32 refused_in_a_row = 0;    // write.cpp: since the epoch `refused_at`, which ends in these bits
   u32 refused_at = 0;

@@ -13,7 +13,7 @@
 // Where the events go: to the instance that the environment's RINGSIDE_INSTANCE names when the program starts; `ringside record
 // ./program` sets it. It is read before main. A program that chooses its instance itself, or sets the variable in main, calls
 // ringside_open(name), or ringside_open(nullptr) for the variable's (ringside.h). Without either nothing is written. A program
-// that is about to forbid itself system calls (seccomp) calls ringside_prepare_sandbox(bytes) before (ringside.h).
+// that is about to forbid itself system calls or the clock calls ringside_prepare_sandbox(bytes) before (ringside.h).
 //
 // Cost while disabled: one load and a predicted branch at the call. Arguments are evaluated but not converted (those of
 // RINGSIDE_TRACE are not evaluated); guard costly ones with `if (net::packet_in.enabled())`. Safety: every call may be made

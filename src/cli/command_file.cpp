@@ -109,9 +109,9 @@ bool gains_rights(int fd, const struct stat& st) {
 sys::Fd program_of(const std::string& path) {
   std::string file = path;
   for (int depth = 0; depth < 2; ++depth) {
-    sys::Fd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    struct stat st {};
-    if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return {};
+    auto opened = sys::open_data(file);
+    if (!opened) return {};
+    sys::Fd fd = std::move(*opened);
     if (binary_of(fd.get()).elf) return fd;
     file = interpreter_of(fd.get());
     if (file.empty()) return {};
@@ -173,8 +173,7 @@ std::string why_preload_fails(const std::string& path) {
   std::string file = path;
   for (int depth = 0; depth < 2; ++depth) {
     sys::Fd fd;
-    if (depth == 0) fd = sys::Fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    else if (auto named = open_judged(file)) fd = std::move(*named);  // by the program
+    if (auto named = depth == 0 ? sys::open_data(file) : open_judged(file)) fd = std::move(*named);  // 1: by the program
     struct stat st {};
     if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
     if (gains_rights(fd.get(), st))

@@ -183,28 +183,35 @@ class FormatReader {
     if (semicolon == line.npos || !read_declaration(line.substr(0, semicolon), declared) ||
         !read_place(line.substr(semicolon + 1), offset, size, is_signed))
       return false;
-    bytes_ += size > 0 ? static_cast<u64>(size) : 0;
     if (offset < 0 || size < 0 || offset > largest_offset || size > largest_offset) return true;  // nothing is there
     Field field;
     fill(declared, static_cast<u32>(offset), static_cast<u32>(size), is_signed, word_size_, field);
+    shown_.push_back({field.offset + field.size, field.size});
     out_.has_tid = out_.has_tid || (field.name == "common_pid" && offset == 4 && size == 4);
     names_ += field.name.size();
     located_ += field.kind == FieldKind::loc_text || field.kind == FieldKind::loc_array ? 1 : 0;
     (!behind_common_ && field.name.starts_with("common_") ? out_.common : out_.fields).push_back(std::move(field));
     return true;
   }
-  // Whether each event would show far more than it holds: thousands of fields have the same bytes of a payload, or long names.
-  bool shows_too_much() const {
+  // Whether an event would show far more than it holds, whatever its size is: thousands of fields have the same bytes of a
+  // payload, or long names.
+  bool shows_too_much() {
     constexpr u32 most_located = 64;
     constexpr u64 most_of_names = 8192;
-    constexpr u64 most_bytes = 4 * largest_offset;
-    return located_ > most_located || bytes_ > most_bytes || names_ > most_of_names;
+    std::sort(shown_.begin(), shown_.end(), [](const Shown& a, const Shown& b) { return a.end < b.end; });
+    u64 bytes = 0;
+    const auto is_too_much = [&](const Shown& one) { return (bytes += one.size) > 4 * u64{one.end}; };
+    return located_ > most_located || names_ > most_of_names || std::any_of(shown_.begin(), shown_.end(), is_too_much);
   }
 
   std::string_view text_;
   u32 word_size_;
   FormatFile out_;
-  u64 bytes_ = 0, names_ = 0;
+  struct Shown {
+    u32 end, size;
+  };
+  std::vector<Shown> shown_;  // a field each
+  u64 names_ = 0;
   bool behind_common_ = false;  // an empty line separates an event's own fields, which may have such names, too
   u32 located_ = 0;
 };

@@ -1,6 +1,6 @@
-// A program that forbids itself system calls: from then on the library makes none in it (writer/sandbox.hpp). Programs do that
-// by prctl, or by syscall, as the C library has no call for seccomp. A filter is not read: any may end a program for any call.
-#include <errno.h>
+// A program that forbids itself system calls, or the processor's counter: from then on the library makes and reads none in it
+// (writer/sandbox.hpp). Programs do that by prctl, or by syscall, as the C library has no call for seccomp. A filter is not
+// read: any may end a program for any call. Syscall user dispatch turns each call from outside a range into a signal.
 #include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
@@ -14,76 +14,91 @@
 
 using namespace ringside;
 
+extern "C" [[gnu::visibility("hidden")]] preload::Next ringside_next_syscall;
+
 namespace {
 
-#if defined(__x86_64__)
-long by_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept {
-  register long r10 asm("r10") = d, r8 asm("r8") = e, r9 asm("r9") = f;
-  long result;
-  asm volatile("syscall"
-               : "=a"(result)
-               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-               : "rcx", "r11", "memory");
-  return result;
-}
-#elif defined(__aarch64__)
-long by_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept {
-  register long x8 asm("x8") = number, x0 asm("x0") = a, x1 asm("x1") = b, x2 asm("x2") = c, x3 asm("x3") = d, x4 asm("x4") = e,
-                   x5 asm("x5") = f;
-  asm volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
-  return x0;
-}
-#else
-long by_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept {
-  const long result = syscall(number, a, b, c, d, e, f);
-  return result < 0 ? -errno : result;
-}
-#endif
+// calls: system calls. clock: the processor's counter, too, and with it any clock: no event has a time.
+enum class Forbids { nothing, calls, clock };
 
-long result_of(long answer) noexcept {
-  if (answer >= -4095 && answer < 0) return errno = static_cast<int>(-answer), -1;
-  return answer;
-}
-
-// On x86-64 strict mode forbids reading the processor's counter, too, and with it any clock: no event has a time.
-constexpr bool strict_has_no_clock =
+constexpr Forbids strict_forbids =
 #if defined(__x86_64__)
-    true;
+    Forbids::clock;
 #else
-    false;
+    Forbids::calls;
 #endif
 
 // Without a filter's address it is a question whether the kernel has filters.
-bool confines(long number, long what, long mode, long filter) noexcept {
-  if (number == SYS_prctl)
-    return what == PR_SET_SECCOMP && (mode == SECCOMP_MODE_STRICT || (mode == SECCOMP_MODE_FILTER && filter != 0));
-  return what == SECCOMP_SET_MODE_STRICT || (what == SECCOMP_SET_MODE_FILTER && filter != 0);
+Forbids forbidden_by(long number, long what, long mode, long filter) noexcept {
+  constexpr long user_dispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH, of newer headers
+  const auto by_filter = [&](bool is_one) { return is_one && filter != 0 ? Forbids::calls : Forbids::nothing; };
+  if (number != SYS_prctl) return what == SECCOMP_SET_MODE_STRICT ? strict_forbids : by_filter(what == SECCOMP_SET_MODE_FILTER);
+  switch (what) {
+    case PR_SET_SECCOMP:
+      return mode == SECCOMP_MODE_STRICT ? strict_forbids : by_filter(mode == SECCOMP_MODE_FILTER);
+    case user_dispatch:
+      return mode != 0 ? Forbids::calls : Forbids::nothing;
+    case PR_SET_TSC:
+      return mode == PR_TSC_SIGSEGV ? Forbids::clock : Forbids::nothing;
+    default:
+      return Forbids::nothing;
+  }
+}
+
+// A filter with a listener answers its descriptor; one for all threads, the number of a thread that could not take it.
+bool is_refused(long number, long flags, long answer) noexcept {
+  const bool has_listener = number == SYS_seccomp && (flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0;
+  return answer < 0 || (answer > 0 && !has_listener);
+}
+
+// Of the library. This one is the first.
+constexpr u32 most_copies = 16;
+constinit const Confined* copies[most_copies] = {&confined};
+u32 nr_copies() noexcept {
+  u32 nr = 1;
+  while (nr < most_copies && __atomic_load_n(&copies[nr], __ATOMIC_ACQUIRE) != nullptr) ++nr;
+  return nr;
+}
+
+template <class Call>
+long confine(Call call, long number, long a, long b, long c) noexcept {
+  const Forbids what = forbidden_by(number, a, b, c);
+  if (what == Forbids::nothing) return call();
+  detail::ThisThread& t = detail::this_thread;
+  if (t.borrowed != 0) {  // a child of vfork: its parent goes on
+    const bool before = t.refuses;
+    refuse_events_of_thread();
+    const long answer = call();
+    if (is_refused(number, b, answer)) t.refuses = before;
+    return answer;
+  }
+  const bool samples = sandbox_of_process() == Sandbox::none;
+  if (samples) preload::pause_samples();
+  Sandbox before[most_copies];
+  const u32 nr = nr_copies();
+  for (u32 n = 0; n < nr; ++n) before[n] = copies[n]->enter(what == Forbids::clock);
+  const long answer = call();
+  if (is_refused(number, b, answer)) {
+    for (u32 n = 0; n < nr; ++n) copies[n]->leave(before[n]);
+    if (samples) preload::resume_samples();
+  }
+  return answer;
 }
 
 }  // namespace
 
-extern "C" {
-
-// syscall(), for these two numbers.
-[[gnu::visibility("hidden"), gnu::used]] long ringside_confining_call(long number, long a, long b, long c, long d, long e,
-                                                                      long f) noexcept {
-  if (!confines(number, a, b, c) || no_system_calls()) return result_of(by_kernel(number, a, b, c, d, e, f));
-  if (detail::this_thread.borrowed != 0) {  // a child of vfork: its parent goes on
-    detail::this_thread.inside = true;
-    return result_of(by_kernel(number, a, b, c, d, e, f));
-  }
-  const Opened* const in = opened_now();
-  const bool strict = number == SYS_prctl ? b == SECCOMP_MODE_STRICT : a == SECCOMP_SET_MODE_STRICT;
-  preload::pause_samples();
-  (void)enter_sandbox(in == nullptr || (strict && strict_has_no_clock) ? 0 : in->words.control->budget);
-  const long answer = by_kernel(number, a, b, c, d, e, f);
-  if (answer != 0) {  // or the number of a thread that could not take the filter
-    leave_sandbox();
-    preload::resume_samples();
-  }
-  return result_of(answer);
+extern "C" [[gnu::visibility("hidden"), gnu::used]] long ringside_confining_call(long number, long a, long b, long c, long d,
+                                                                                 long e, long f) noexcept {
+  const auto real = reinterpret_cast<decltype(&::syscall)>(ringside_next_syscall.found);
+  return confine([=] { return real != nullptr ? real(number, a, b, c, d, e, f) : syscall(number, a, b, c, d, e, f); }, number,
+                 a, b, c);
 }
-[[gnu::visibility("hidden"), gnu::used]] long ringside_call_failed(long answer) noexcept { return result_of(answer); }
+
+HOOK void ringside_confine_together_1(const Confined* copy) noexcept {
+  for (const Confined*& place : copies) {
+    const Confined* there = nullptr;
+    if (__atomic_compare_exchange_n(&place, &there, copy, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) || there == copy) return;
+  }
 }
 
 HOOK int prctl(int option, ...) noexcept {
@@ -92,69 +107,12 @@ HOOK int prctl(int option, ...) noexcept {
   long more[4];
   for (long& one : more) one = va_arg(arguments, long);
   va_end(arguments);
-  const long done = ringside_confining_call(SYS_prctl, option, more[0], more[1], more[2], more[3], 0);
+  const auto real = NEXT(prctl);
+  const auto call = [&]() -> long {
+    if (real != nullptr) return real(option, more[0], more[1], more[2], more[3]);
+    return syscall(SYS_prctl, option, more[0], more[1], more[2], more[3]);
+  };
+  const long done = confine(call, SYS_prctl, option, more[0], more[1]);
   if (option == PR_SET_NAME && done == 0) preload::thread_was_named(reinterpret_cast<const char*>(more[0]));
   return static_cast<int>(done);
 }
-
-// What the C library does, but for two numbers. A child that shares memory comes back here, too, so nothing is kept on the
-// stack.
-#if defined(__x86_64__)
-asm(R"(
-  .pushsection .text
-  .globl syscall
-  .type syscall, @function
-syscall:
-  .cfi_startproc
-  cmpq $317, %rdi
-  je ringside_confining_call
-  cmpq $157, %rdi
-  je ringside_confining_call
-  movq %rdi, %rax
-  movq %rsi, %rdi
-  movq %rdx, %rsi
-  movq %rcx, %rdx
-  movq %r8, %r10
-  movq %r9, %r8
-  movq 8(%rsp), %r9
-  syscall
-  cmpq $-4095, %rax
-  jae 1f
-  ret
-1: movq %rax, %rdi
-  jmp ringside_call_failed
-  .cfi_endproc
-  .size syscall, . - syscall
-  .popsection
-)");
-static_assert(SYS_seccomp == 317 && SYS_prctl == 157);
-#elif defined(__aarch64__)
-asm(R"(
-  .pushsection .text
-  .globl syscall
-  .type syscall, @function
-syscall:
-  .cfi_startproc
-  cmp x0, #277
-  b.eq 1f
-  cmp x0, #167
-  b.eq 1f
-  mov x8, x0
-  mov x0, x1
-  mov x1, x2
-  mov x2, x3
-  mov x3, x4
-  mov x4, x5
-  mov x5, x6
-  svc #0
-  cmn x0, #4095
-  b.cs 2f
-  ret
-1: b ringside_confining_call
-2: b ringside_call_failed
-  .cfi_endproc
-  .size syscall, . - syscall
-  .popsection
-)");
-static_assert(SYS_seccomp == 277 && SYS_prctl == 167);
-#endif

@@ -532,11 +532,9 @@ class Parser {
 result<TraceDatFile> read_trace_dat(std::shared_ptr<TraceDatBytes> bytes) { return Parser(std::move(bytes)).run(); }
 
 result<TraceDatFile> open_trace_dat(const std::string& path) {
-  const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const sys::Fd fd = RS_TRY(sys::open_data(path));
   struct stat st {};
-  if (!fd || fstat(fd.get(), &st) != 0) return fail(errno, "cannot open " + path);
-  if (!S_ISREG(st.st_mode) || st.st_size == 0)
-    return refuse(std::errc::invalid_argument, path + " is no trace.dat: it is empty or no plain file");
+  if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot measure " + path);
   sys::guard_mappings();
   auto region = RS_TRY(sys::Region::map(fd.get(), static_cast<u64>(st.st_size), false, path));
   madvise(region.data(), region.size(), MADV_SEQUENTIAL);

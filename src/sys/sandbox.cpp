@@ -5,7 +5,16 @@
 
 namespace ringside {
 
+constinit thread_local detail::ThisThread detail::this_thread{};
+
 constinit u32 sandbox = 0, calling = 0;
+
+bool begin_system_calls() noexcept {
+  __atomic_fetch_add(&calling, 1u, __ATOMIC_SEQ_CST);
+  if (!no_system_calls()) return true;
+  __atomic_fetch_sub(&calling, 1u, __ATOMIC_RELEASE);
+  return false;
+}
 
 void wait_for_system_calls() noexcept {
   const auto is_quiet = [] { return static_cast<i32>(__atomic_load_n(&calling, __ATOMIC_SEQ_CST)) <= 0; };

@@ -12,26 +12,40 @@ namespace ringside::sys {
 // steps through the code brings another one.
 u64 set_signal_mask(u64 mask) noexcept;
 
+// How a thread takes signals and cancellation.
+struct Signals {
+  u64 mask = 0;
+  int cancel = PTHREAD_CANCEL_ENABLE;
+  bool went_off = false;  // in one word with `cancel`: it stands on small stacks
+};
+
 class SignalsOff {
  public:
   SignalsOff() noexcept {
-    if (!calls_) return;
-    before_ = set_signal_mask(~u64{0});
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_);
+    before_.went_off = begin_system_calls();
+    if (!before_.went_off) return;
+    before_.mask = set_signal_mask(~u64{0});
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_.cancel);
   }
+  // Takes over what keep() has left, where this thread is in SystemCalls.
+  explicit SignalsOff(const Signals& before) noexcept : before_{before.mask, before.cancel, true} {}
   ~SignalsOff() {
-    if (!calls_) return;
-    pthread_setcancelstate(cancel_, nullptr);
-    set_signal_mask(before_);
+    if (!before_.went_off) return;
+    pthread_setcancelstate(before_.cancel, nullptr);
+    set_signal_mask(before_.mask);
+    end_system_calls();
   }
   SignalsOff(const SignalsOff&) = delete;
   SignalsOff& operator=(const SignalsOff&) = delete;
-  explicit operator bool() const noexcept { return bool{calls_}; }
+  explicit operator bool() const noexcept { return before_.went_off; }
+  // Signals stay off, and this thread in SystemCalls, until another one takes over.
+  Signals keep() noexcept {
+    before_.went_off = false;
+    return before_;
+  }
 
  private:
-  const SystemCalls calls_;
-  int cancel_ = 0;
-  u64 before_ = 0;
+  Signals before_;
 };
 
 }  // namespace ringside::sys

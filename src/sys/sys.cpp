@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/magic.h>
 #include <linux/membarrier.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -228,6 +230,22 @@ result<Fd> open_regular(const std::string& path) {
   struct stat st {};
   if (!fd || fstat(fd.get(), &st) != 0) return fail(errno, "cannot open " + path);
   if (!S_ISREG(st.st_mode)) return refuse(std::errc::invalid_argument, path + " is no regular file");
+  return result<Fd>(std::move(fd));
+}
+
+result<Fd> open_data(const std::string& path) {
+  constexpr u64 securityfs = 0x73636673, configfs = 0x62656570, tracefs = 0x74726163;
+  const Fd known(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  struct stat st {};
+  struct statfs on {};
+  if (!known || fstat(known.get(), &st) != 0 || fstatfs(known.get(), &on) != 0) return fail(errno, "cannot open " + path);
+  if (!S_ISREG(st.st_mode) || st.st_size == 0) return refuse(std::errc::invalid_argument, path + " is empty or no plain file");
+  for (const u64 acting : {u64{PROC_SUPER_MAGIC}, u64{SYSFS_MAGIC}, tracefs, u64{DEBUGFS_MAGIC}, securityfs, configfs,
+                           u64{CGROUP_SUPER_MAGIC}, u64{CGROUP2_SUPER_MAGIC}})
+    if (static_cast<u64>(on.f_type) == acting)
+      return refuse(std::errc::invalid_argument, path + " is a file of the kernel's, and opening it may act");
+  Fd fd(::open(("/proc/self/fd/" + std::to_string(known.get())).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd) return fail(errno, "cannot open " + path);
   return result<Fd>(std::move(fd));
 }
 

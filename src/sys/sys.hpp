@@ -77,6 +77,9 @@ void* map_shared(int fd, u64 size, u64 offset = 0) noexcept;
 // Opens a regular file to read. Anything else is refused, for example a FIFO, which would block.
 result<Fd> open_regular(const std::string& path);
 result<std::string> read_file(const std::string& path);
+// For a file that the command line names, which may be a symlink of a stranger's: what is no regular file, is empty, or stands
+// on a file system whose files act (tracefs's free_buffer shrinks a ring when it is closed) is refused before it is opened.
+result<Fd> open_data(const std::string& path);
 // Reads the rest of an open file. `path` is for the error's sentence.
 result<std::string> read_text(int fd, const std::string& path, u64 most = 64u << 20);
 result<void> write_text(int fd, const std::string& path, const std::string& text);

@@ -30,7 +30,7 @@ RINGSIDE_NOINLINE u8* ready_entry(Opened& in, u64 at, u64 size) noexcept {
   if (!in.has_threads) return nullptr;
   const SignalsOff off;  // no handler leaves open what it opens
   if (!off) return nullptr;
-  const Inside inside;   // madvise() may be the program's, and traced
+  const Inside inside(off);  // madvise() may be the program's, and traced
   u8* piece = __atomic_load_n(&in.threads[at / threads_piece], __ATOMIC_ACQUIRE);
   if (piece == nullptr) {
     const sys::Fd dir = in.directory();

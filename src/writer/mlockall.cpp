@@ -14,6 +14,7 @@
 #include <new>
 #include <vector>
 
+#include "sys/side_stack.hpp"
 #include "sys/sys.hpp"
 #include "writer/process.hpp"
 
@@ -53,31 +54,37 @@ int lock_by_kernel(int flags) noexcept { return static_cast<int>(syscall(SYS_mlo
 
 int lock_all(int flags) noexcept {
   constexpr int later = MCL_FUTURE | MCL_ONFAULT;
-  const SystemCalls calls;
-  if ((flags & MCL_CURRENT) == 0 || (flags & ~(MCL_CURRENT | later)) != 0 || opened_now() == nullptr || !calls)
+  if ((flags & MCL_CURRENT) == 0 || (flags & ~(MCL_CURRENT | later)) != 0 || opened_now() == nullptr)
     return lock_by_kernel(flags);
-  try {
-    const Inside inside;
+  // True: it is done, or refused. Else the kernel says why not, or cannot be spared the rings.
+  int done = 0;
+  const auto lock = [&] {
     const auto maps = sys::read_file("/proc/self/maps");
     const std::vector<Mapping> own = own_mappings(maps ? *maps : "");
     u64 bytes = 0;
     for (const Mapping& one : own) bytes += one.size;
     rlimit limit{};
-    // The kernel says why not, or cannot be spared the rings.
-    if (!maps || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || (bytes > limit.rlim_cur && !may_lock_any_size()))
-      return lock_by_kernel(flags);
-    if ((flags & MCL_FUTURE) == 0)
-      munlockall();  // as the call does: what comes is not locked
-    else if (lock_by_kernel(flags & later) != 0)
-      return -1;
+    if (!maps || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || (bytes > limit.rlim_cur && !may_lock_any_size())) return false;
+    // As the call does: what comes is locked, or is not.
+    done = (flags & MCL_FUTURE) != 0 ? lock_by_kernel(flags & later) : static_cast<int>(syscall(SYS_munlockall));
     // What has no memory to lock is refused, and the kernel's own call leaves it out, too.
     for (const Mapping& one : own)
-      (void)syscall(SYS_mlock2, static_cast<size_t>(one.start), static_cast<size_t>(one.size),
-                    (flags & MCL_ONFAULT) != 0 ? MLOCK_ONFAULT : 0);
-    return 0;
-  } catch (const std::bad_alloc&) {
-    return lock_by_kernel(flags);
-  }
+      if (done == 0)
+        (void)syscall(SYS_mlock2, static_cast<size_t>(one.start), static_cast<size_t>(one.size),
+                      (flags & MCL_ONFAULT) != 0 ? MLOCK_ONFAULT : 0);
+    return true;
+  };
+  const SignalsOff off;
+  const Inside inside(off);
+  bool decided = false;
+  const auto try_to_lock = [&]() noexcept {
+    try {
+      decided = lock();
+    } catch (const std::bad_alloc&) {
+    }
+  };
+  if (off) (void)sys::on_side_stack(try_to_lock);
+  return decided ? done : lock_by_kernel(flags);
 }
 
 }  // namespace ringside

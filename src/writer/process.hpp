@@ -68,10 +68,15 @@ struct Process {
 };
 extern constinit Process process;
 
-// While it lives, this thread is in calls of the library itself; tracing those would never end.
+using sys::SignalsOff;
+
+// While it lives, this thread is in calls of the library itself; tracing those would never end, so they are dropped without a
+// count. Signals are off meanwhile: the calls of a handler are the program's. Where they are not off, it does nothing.
 class Inside {
  public:
-  Inside() noexcept : before_(detail::this_thread.inside) { detail::this_thread.inside = true; }
+  explicit Inside(const SignalsOff& off) noexcept : before_(detail::this_thread.inside) {
+    if (off) detail::this_thread.inside = true;
+  }
   ~Inside() { detail::this_thread.inside = before_; }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
@@ -79,8 +84,6 @@ class Inside {
  private:
   bool before_;
 };
-
-using sys::SignalsOff;
 
 // write.cpp
 enum class Attached { no, cpus, own };
@@ -105,10 +108,10 @@ Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 
 // Gives this thread a ring of its own at this depth, for the event that is open there. Signals are off. False: none is
 // available.
 bool attach_to_own_ring(u32 depth) noexcept;
-// The child of a vfork has its parent's thread: it gets rings of its own, and the parent gets its rings back when it goes on.
-// Signals are off.
-void lay_own_rings_aside() noexcept;
-void take_up_own_rings() noexcept;
+// The child of a vfork has its parent's thread: it gets rings of its own, and the parent gets its rings back when it goes on,
+// and releases the child's if signals are off.
+void lay_own_rings_aside(const SignalsOff& off) noexcept;
+void take_up_own_rings(const SignalsOff& off) noexcept;
 void retire_this_thread() noexcept;
 // For a sandbox: gives this thread a ring of its own, and takes the ring's memory, `most` bytes at most. 0, or an errno.
 int back_own_ring(u64 most) noexcept;

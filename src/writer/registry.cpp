@@ -19,6 +19,7 @@
 #include "writer/cpu_rings.hpp"
 #include "writer/maker.hpp"
 #include "writer/process.hpp"
+#include "writer/sandbox.hpp"
 #include "writer/unwind.hpp"
 #include "schema/event_pattern.hpp"
 #include "schema/format_text.hpp"
@@ -46,7 +47,7 @@ template <class Step>
 int opening_step(Step step) noexcept {
   const SignalsOff off;
   if (!off) return -EPERM;
-  const Inside inside;
+  const Inside inside(off);
   int done = -ENOMEM;
   const auto alone = [&]() noexcept {
     pthread_mutex_lock(&opening);
@@ -273,16 +274,21 @@ void say_limits(const Opened& in) noexcept {
   if (!process.fenced) __atomic_fetch_or(&in.words.control->impaired, lacks::fence, __ATOMIC_SEQ_CST);
 }
 
-constinit const int* forker = nullptr;  // the thread that forks now: its errno, which the child has, too; under `opening`
+// The thread that forks now: its errno, which the child has, too, and how it took signals. Under `opening`. Signals are off
+// until it has forked: a handler that forks would wait for the lock, and one that leaves by siglongjmp would keep it.
+constinit const int* forker = nullptr;
+constinit sys::Signals forkers_signals;
 
 void before_fork() {
-  if (!begin_system_calls()) return;
-  const Inside inside;
+  SignalsOff off;
+  if (!off) return;
+  const Inside inside(off);
   pthread_mutex_lock(&opening);
   __atomic_store_n(&forker, &errno, __ATOMIC_RELAXED);
   // No fork while a seat is being taken either: the child would have its lock, too.
   if (const Opened* const in = process.opened)
     for (int i = 0; i < 1000 && __atomic_load_n(&in->seating, __ATOMIC_ACQUIRE) == sys::this_process(); ++i) sched_yield();
+  forkers_signals = off.keep();
 }
 // False: it was in a sandbox when it forked.
 bool end_forking() noexcept {
@@ -292,9 +298,9 @@ bool end_forking() noexcept {
 }
 void after_fork_parent() {
   if (!end_forking()) return;
-  const Inside inside;
+  const SignalsOff off(forkers_signals);
+  const Inside inside(off);
   pthread_mutex_unlock(&opening);
-  end_system_calls();
 }
 void become_child() noexcept {
   forget_thread_after_fork();
@@ -312,8 +318,9 @@ void become_child() noexcept {
 }
 void after_fork_child() {
   if (!end_forking()) return;  // it inherits the sandbox; its events are refused
-  __atomic_store_n(&calling, 0u, __ATOMIC_SEQ_CST);  // of its parent's threads
-  const Inside inside;
+  __atomic_store_n(&calling, 1u, __ATOMIC_SEQ_CST);  // of its parent's threads, this one is here
+  const SignalsOff off(forkers_signals);
+  const Inside inside(off);
   pthread_mutex_init(&opening, nullptr);
   if (process.tids_noted_in != 0) process.tids_noted_in = sys::this_process();
   become_child();
@@ -418,6 +425,7 @@ int open_locked(const char* name) {
   static const bool once = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
   (void)once;
   madvise(&detail::epoch, sizeof detail::epoch, MADV_WIPEONFORK);
+  tell_preloaded_copy();
   // No thread attaches before `opened` is set, and by then the events have their ids.
   register_all(*in);
   __atomic_store_n(&detail::cpu_side, in->side, __ATOMIC_RELEASE);

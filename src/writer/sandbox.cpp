@@ -1,11 +1,15 @@
 #include "writer/sandbox.hpp"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <ringside/ringside.h>
 
 #include "sys/side_stack.hpp"
 #include "writer/cpu_rings.hpp"
 #include "writer/process.hpp"
+
+// Weak: a static program has none, and nothing is preloaded into it.
+extern "C" [[gnu::weak]] decltype(dlsym) dlsym;
 
 namespace ringside {
 
@@ -25,7 +29,7 @@ int prepare(Opened& in, u64 most) noexcept {
   if (failed != 0) return failed;
   (void)attach(nullptr);  // this thread has its name then
   const SignalsOff off;
-  const Inside inside;
+  const Inside inside(off);
   sys::map_side_stacks();
   in.join();
   if (const Member own = in.seat.member(); own != nobody)
@@ -36,7 +40,10 @@ int prepare(Opened& in, u64 most) noexcept {
 }  // namespace
 
 int enter_sandbox(u64 most) noexcept {
-  if (no_system_calls()) return EALREADY;
+  if (const Sandbox now = sandbox_of_process(); now != Sandbox::none) {
+    if (now == Sandbox::ready && most == 0) set_sandbox(Sandbox::shut), shut_rings();
+    return EALREADY;
+  }
   const int saved = errno;
   Opened* const in = opened_now();
   const int failed = in != nullptr && most != 0 ? prepare(*in, most) : 0;
@@ -49,10 +56,31 @@ int enter_sandbox(u64 most) noexcept {
   return failed;
 }
 
-void leave_sandbox() noexcept {
-  set_sandbox(Sandbox::none);
+namespace {
+
+Sandbox enter(bool clock) noexcept {
+  const Sandbox before = sandbox_of_process();
+  const Opened* const in = opened_now();
+  if (before == Sandbox::none || clock) (void)enter_sandbox(in == nullptr || clock ? 0 : in->words.control->budget);
+  return before;
+}
+
+void leave(Sandbox before) noexcept {
+  set_sandbox(before);
+  if (before != Sandbox::none) return;
   if (const Opened* const in = opened_now(); in != nullptr && in->seat.member() != nobody)
-    __atomic_fetch_and(&in->words.process(slot_of(in->seat.member())).role, ~role::sandboxed, __ATOMIC_SEQ_CST);
+    __atomic_fetch_and(&in->words.process(slot_of(in->seat.member())).role, ~role::sandboxed, __ATOMIC_RELAXED);
+}
+
+}  // namespace
+
+constinit const Confined confined{enter, leave};
+
+void tell_preloaded_copy() noexcept {
+  if (dlsym == nullptr || (sys::environment("RINGSIDE_LIBC") == nullptr && sys::environment("RINGSIDE_SAMPLE") == nullptr))
+    return;
+  const auto tell = reinterpret_cast<void (*)(const Confined*)>(dlsym(RTLD_DEFAULT, confine_together));
+  if (tell != nullptr) tell(&confined);
 }
 
 }  // namespace ringside

@@ -177,7 +177,7 @@ void release_all() noexcept {
 void end_thread(bool for_ever) noexcept {
   const SignalsOff off;
   if (!off) return;
-  const Inside inside;
+  const Inside inside(off);
   release_all();
   if (for_ever && these) sys::raw_munmap(std::exchange(this_thread.rings, nullptr), sizeof(ThreadRings));
 }
@@ -220,7 +220,7 @@ bool was_left(Top top, uintptr_t mine) noexcept {
 RINGSIDE_NOINLINE void end_left_ones(uintptr_t mine) noexcept {
   for (Top top = these->top; top != 0 && was_left(top, mine); top = these->top) {
     const SignalsOff off;
-    const Inside inside;
+    const Inside inside(off);
     if (these->top != top) continue;  // a handler has done it already
     const u32 depth = depth_of(top) - 1;
     end_all_left(depth);
@@ -230,7 +230,7 @@ RINGSIDE_NOINLINE void end_left_ones(uintptr_t mine) noexcept {
 
 RINGSIDE_NOINLINE void end_above(u32 depth) noexcept {
   const SignalsOff off;
-  const Inside inside;
+  const Inside inside(off);
   end_all_left(depth);
 }
 
@@ -339,8 +339,8 @@ void forget_thread_after_fork() noexcept {
 
 void retire_this_thread() noexcept { end_thread(false); }
 
-void lay_own_rings_aside() noexcept {
-  const Inside inside;
+void lay_own_rings_aside(const SignalsOff& off) noexcept {
+  const Inside inside(off);
   become_child_if_forked();  // or these rings are another process's
   if (!these) return;
   these->aside.top = these->top;
@@ -353,9 +353,9 @@ void lay_own_rings_aside() noexcept {
   these->top = 0;
 }
 
-void take_up_own_rings() noexcept {
-  const Inside inside;
-  release_all();
+void take_up_own_rings(const SignalsOff& off) noexcept {
+  const Inside inside(off);
+  if (off) release_all();  // else the child's stay mapped, and claimed by a process that is gone
   if (!these) return;
   std::copy(std::begin(these->aside.below), std::end(these->aside.below), these->below);
   std::copy_n(these->aside.events, most_depth, these->events);

@@ -12,7 +12,6 @@
 namespace ringside {
 
 constinit detail::Epoch detail::epoch = {};  // zeros: pages of a file cannot be wiped
-constinit thread_local detail::ThisThread detail::this_thread{};
 
 namespace {
 
@@ -113,9 +112,8 @@ RINGSIDE_NOINLINE Attached attach(const u32* depth) noexcept {
   };
   {
     const SignalsOff off;
-    t.inside = true;
-    (void)sys::on_side_stack(find);
-    t.inside = false;
+    const Inside inside(off);
+    if (off) (void)sys::on_side_stack(find);
   }
   errno = saved;
   t.refused_in_a_row = done != Attached::no ? 0 : t.refused_in_a_row + 1;

@@ -1,10 +1,12 @@
 // Recordings in which a stranger has written names of files: to read one acts on none of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 
 #include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "sys/sys.hpp"
 
 namespace ringside::strangers_test {
 namespace {
@@ -79,6 +81,24 @@ TEST_F(Strangers, ACtfTraceHasFilesAlone) {
   fs::remove(dir + "/ctf/metadata");
   fs::create_symlink("/proc/self/maps", dir + "/ctf/metadata");
   EXPECT_THAT(read(), HasSubstr("is neither a recording"));
+}
+
+// A file that the command line names may be a symlink that a stranger has put there.
+TEST_F(Strangers, AFileIsJudgedBeforeItIsOpened) {
+  std::ofstream(dir + "/empty.dat").flush();
+  std::ofstream(dir + "/full.dat") << "text";
+  fs::create_symlink("/proc/" + std::to_string(getpid()) + "/limits", dir + "/limits.dat");
+  for (const char* name : {"full", "empty", "limits"}) {
+    const std::string file = dir + "/" + name + ".dat";
+    const sys::Fd opened(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+    ASSERT_GE(inotify_add_watch(opened.get(), file.c_str(), IN_OPEN), 0);
+    for (const char* command : {"report ", "stat ", "record --libc malloc -o none -- "}) {
+      if (name == std::string("full") && command == std::string("stat ")) continue;
+      EXPECT_NE(ringside(command + file).code, 0) << name;
+    }
+    char events[4096];
+    EXPECT_EQ(::read(opened.get(), events, sizeof events) > 0, name == std::string("full")) << name << " was opened";
+  }
 }
 
 }  // namespace

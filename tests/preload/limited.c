@@ -2,6 +2,7 @@
 // failed.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
@@ -14,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static long kib(const char* file, const char* name) {
@@ -26,6 +28,8 @@ static long kib(const char* file, const char* name) {
   return found;
 }
 
+static volatile char blocked = 0;  // syscall user dispatch asks it
+
 #define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 static int confine(const char* way) {
@@ -33,6 +37,7 @@ static int confine(const char* way) {
                                  ALLOW(SYS_read),
                                  ALLOW(SYS_write),
                                  ALLOW(SYS_exit),
+                                 ALLOW(SYS_exit_group),
                                  ALLOW(SYS_rt_sigreturn),
                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)};
   const struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
@@ -40,7 +45,16 @@ static int confine(const char* way) {
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL) != -1 || syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL) != -1)
     return 0;
   if (strcmp(way, "strict") == 0) return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0;
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+  if (strcmp(way, "dispatch") == 0) return prctl(59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, 0, 0, &blocked) == 0;
+#if defined(__x86_64__)
+  if (strcmp(way, "counter") == 0) return prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) == 0;
+#endif
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 0;
+  if (strcmp(way, "listener") == 0)
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program) > 0;
+  if (strcmp(way, "together") == 0)
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+  return strcmp(way, "filter") == 0 && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
 }
 
 static void* allocate(void* unused) {
@@ -48,6 +62,29 @@ static void* allocate(void* unused) {
     void* volatile some = malloc(1234);
     free(some);
   }
+  return unused;
+}
+
+// Bytes between a thread, its child of vfork, and the thread that confines both.
+static int child_runs[2], is_confined[2], has_ended[2];
+static void send_byte(const int* ends) {
+  if (write(ends[1], "x", 1) != 1) _exit(6);
+}
+static void await_byte(const int* ends) {
+  char byte;
+  if (read(ends[0], &byte, 1) != 1) _exit(7);
+}
+static void* wait_for_child(void* unused) {
+  const pid_t child = vfork();
+  if (child == 0) {
+    send_byte(child_runs);
+    await_byte(is_confined);
+    _exit(0);
+  }
+  if (child < 0) _exit(8);
+  allocate(NULL);
+  send_byte(has_ended);
+  for (;;) await_byte(child_runs);
   return unused;
 }
 
@@ -89,7 +126,8 @@ int main(int argc, char** argv) {
     printf("%d %ld\n", started, addresses);
     return 0;
   }
-  if (strcmp(argv[1], "strict") == 0 || strcmp(argv[1], "filter") == 0) {  // COUNT bytes through a pipe, before and behind
+  if (strcmp(argv[1], "strict") == 0 || strcmp(argv[1], "filter") == 0 ||
+      strcmp(argv[1], "listener") == 0) {  // COUNT bytes through a pipe, before and behind
     int ends[2];
     char byte = 0;
     if (pipe(ends) != 0) return 3;
@@ -100,16 +138,56 @@ int main(int argc, char** argv) {
     if (write(1, "done\n", 5) != 5) return 5;
     syscall(SYS_exit, 0);
   }
-  if (strcmp(argv[1], "strict") == 0 || strcmp(argv[1], "filter") == 0) {  // COUNT bytes through a pipe, before and behind
-    int ends[2];
-    char byte = 0;
-    if (pipe(ends) != 0) return 3;
+  if (strcmp(argv[1], "dispatch") == 0 || strcmp(argv[1], "counter") == 0) {  // COUNT allocations, before and behind
     for (int i = 0; i < 2 * count; ++i) {
       if (i == count && !confine(argv[1])) return 77;
-      if (write(ends[1], &byte, 1) != 1 || read(ends[0], &byte, 1) != 1) return 4;
+      if (i >= count) blocked = 1;
+      void* volatile some = malloc(4321);
+      free(some);
+      blocked = 0;
     }
     if (write(1, "done\n", 5) != 5) return 5;
-    syscall(SYS_exit, 0);
+    _exit(0);
+  }
+  if (strcmp(argv[1], "between") == 0) {  // prints the answers of a library that is preloaded, too
+    const long parent = syscall(SYS_getppid);
+    const int keeps = prctl(PR_GET_KEEPCAPS);
+    printf("%ld %d %d\n", parent, keeps, mlockall(MCL_CURRENT));
+    return 0;
+  }
+  if (strcmp(argv[1], "child") == 0) {  // ten children of vfork read once, confine themselves, and read COUNT times
+    char byte;
+    const int file = open("/proc/self/exe", O_RDONLY);
+    static struct sock_filter filter[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    static const struct sock_fprog program = {1, filter};
+    for (int n = 0; n < 10; ++n) {
+      const pid_t child = vfork();
+      if (child == 0) {
+        for (int i = 0; i <= count; ++i) {
+          if (pread(file, &byte, 1, 0) != 1) _exit(4);
+          if (i == 0 &&
+              (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0))
+            _exit(77);
+        }
+        _exit(0);
+      }
+      int status = 0;
+      if (waitpid(child, &status, 0) != child || status != 0) return WEXITSTATUS(status);
+      for (int i = 0; i < 100; ++i)
+        if (pread(file, &byte, 1, 0) != 1) return 4;
+    }
+    return 0;
+  }
+  if (strcmp(argv[1], "together") == 0) {  // a filter for all threads comes while the child of one of them runs
+    pthread_t thread;
+    if (pipe(child_runs) != 0 || pipe(is_confined) != 0 || pipe(has_ended) != 0) return 3;
+    if (pthread_create(&thread, NULL, wait_for_child, NULL) != 0) return 5;
+    await_byte(child_runs);
+    if (!confine(argv[1])) return 77;
+    send_byte(is_confined);
+    await_byte(has_ended);
+    if (write(1, "done\n", 5) != 5) return 5;
+    _exit(0);
   }
   return 2;
 }

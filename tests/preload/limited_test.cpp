@@ -3,8 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <regex>
+#include <set>
 
 #include "binary.hpp"
 #include "instance/instance.hpp"
@@ -160,7 +163,8 @@ TEST_F(Limited, AThreadThatLosesItsRegistrationGoesOn) {
 
 // A filter that kills for any call but its five: events go on in the memory that is there, without a call.
 TEST_F(Limited, AProgramInASandboxWritesOn) {
-  for (const auto& [way, rings] : {std::pair{"filter", "cpu"}, {"threads", "cpu"}, {"filter", "thread"}}) {
+  for (const auto& [way, rings] :
+       {std::pair{"filter", "cpu"}, {"threads", "cpu"}, {"filter", "thread"}, {"dispatch", "cpu"}, {"dispatch", "thread"}}) {
     const u64 before = 100'000, attempts = way == std::string("threads") ? 6 * before : 2 * before;
     const Outcome o = ringside(std::string("record -o rec -b 16M --rings ") + rings + " -- " + linked + way + " 100000");
     if (o.code == 77) GTEST_SKIP() << "no seccomp here";
@@ -180,10 +184,14 @@ TEST_F(Limited, AProgramInASandboxCountsWhatItCannotWrite) {
     u64 written, refused;
     int answer;
   };
-  for (const Case& c : {Case{"too-small", "cpu", 10'000, 10'000, -ENOSPC}, Case{"too-small", "thread", 10'000, 10'000, -ENOSPC},
-                        Case{"strict", "cpu", 10'000, 10'000, 0}, Case{"strict", "thread", 10'000, 10'000, 0},
-                        Case{"threads", "thread", 20'000, 40'000, 0}, Case{"fork", "cpu", 20'000, 10'000, 0},
-                        Case{"fork", "thread", 20'000, 10'000, 0}}) {
+  std::vector<Case> cases{
+      Case{"too-small", "cpu", 10'000, 10'000, -ENOSPC}, Case{"too-small", "thread", 10'000, 10'000, -ENOSPC},
+      Case{"strict", "cpu", 10'000, 10'000, 0},          Case{"strict", "thread", 10'000, 10'000, 0},
+      Case{"threads", "thread", 20'000, 40'000, 0},      Case{"fork", "cpu", 20'000, 10'000, 0},
+      Case{"fork", "thread", 20'000, 10'000, 0}};
+  if (strict_has_no_clock)
+    for (const char* rings : {"cpu", "thread"}) cases.push_back({"counter", rings, 10'000, 10'000, 0});
+  for (const Case& c : cases) {
     const Outcome o = ringside(std::string("record -o rec --rings ") + c.rings + " -- " + linked + c.way + " 10000");
     if (o.code == 77) GTEST_SKIP() << "no seccomp here";
     EXPECT_EQ(o.code, 0) << c.way << o.err;
@@ -224,7 +232,7 @@ TEST_F(Limited, ThreadsThatAreConfinedTogetherWriteOn) {
 // The same for a program that knows nothing of it.
 TEST_F(Limited, AnUnmodifiedProgramInASandboxIsRecorded) {
   for (const char* options : {"", "--stack ", "--sample 1000 "})
-    for (const char* way : {"strict", "filter"})
+    for (const char* way : {"strict", "filter", "listener"})
       for (const char* rings : {"cpu", "thread"}) {
         const Outcome o =
             ringside(std::string("record -o rec --libc io ") + options + "--rings " + rings + " -- " + limited + way + " 1000");
@@ -234,11 +242,168 @@ TEST_F(Limited, AnUnmodifiedProgramInASandboxIsRecorded) {
         (void)recorded("rec");
         u64 calls = 0;
         for (const json& event : events("rec")) calls += event["event"] == "libc:read" || event["event"] == "libc:write";
-        const bool goes_on = way == std::string("filter") || !strict_has_no_clock;
+        const bool goes_on = way != std::string("strict") || !strict_has_no_clock;
         EXPECT_EQ(calls, goes_on ? 4001u : 2000u) << options << way << rings;
         EXPECT_NE(o.err.find(goes_on ? "lost 0;" : "lost 2,001;"), std::string::npos) << options << way << rings << o.err;
         fs::remove_all(dir + "/rec");
       }
+}
+
+// Syscall user dispatch makes a signal of each call, and a processor's counter that may not be read one of each reading.
+TEST_F(Limited, AnUnmodifiedProgramMayForbidMoreThanAFilter) {
+  for (const char* options : {"", "--stack ", "--sample 1000 "})
+    for (const char* way : {"dispatch", "counter"})
+      for (const char* rings : {"cpu", "thread"}) {
+        const Outcome o = ringside(std::string("record -o rec --libc malloc ") + options + "--rings " + rings + " -- " +
+                                   limited + way + " 2000");
+        if (o.code == 77) continue;  // there is no such thing here
+        EXPECT_EQ(o.code, 0) << options << way << rings << o.err;
+        EXPECT_EQ(o.out, "done\n") << options << way << rings;
+        (void)recorded("rec");
+        u64 calls = 0;
+        for (const json& event : events("rec")) calls += event["event"] == "libc:malloc" && event["fields"]["size"] == 4321;
+        const bool goes_on = way == std::string("dispatch");
+        EXPECT_EQ(calls, goes_on ? 4000u : 2000u) << options << way << rings;
+        EXPECT_NE(o.err.find(goes_on ? "lost 0;" : "lost 4,000;"), std::string::npos) << options << way << rings << o.err;
+        fs::remove_all(dir + "/rec");
+      }
+}
+
+// The preloaded library sees what the program does, and tells the copy that the program is linked with.
+TEST_F(Limited, AProgramThatIsLinkedAndPreloadedNeedsNoPreparation) {
+  for (const char* rings : {"cpu", "thread"}) {
+    const Outcome o =
+        ringside(std::string("record -o rec -b 16M --libc mutex --rings ") + rings + " -- " + linked + "unprepared 20000");
+    if (o.code == 77) GTEST_SKIP() << "no seccomp here";
+    EXPECT_EQ(o.code, 0) << rings << o.err;
+    EXPECT_EQ(o.out, "40000 0 0\n") << rings;
+    u64 ticks = 0;
+    for (const json& event : events("rec")) ticks += event["event"] == "linked:tick";
+    EXPECT_EQ(ticks, 40'000u) << rings;
+    EXPECT_NE(o.err.find("lost 0;"), std::string::npos) << rings << o.err;
+    fs::remove_all(dir + "/rec");
+  }
+}
+
+// Its parent goes on; its own events are refused, and counted.
+TEST_F(Limited, AChildOfVforkThatConfinesItselfIsCounted) {
+  for (const char* rings : {"cpu", "thread"}) {
+    const Outcome o = ringside(std::string("record -o rec --libc io --rings ") + rings + " -- " + limited + "child 1000");
+    if (o.code == 77) GTEST_SKIP() << "no seccomp here";
+    EXPECT_EQ(o.code, 0) << rings << o.err;
+    u64 reads = 0;
+    for (const json& event : events("rec")) reads += event["event"] == "libc:read";
+    EXPECT_EQ(reads, 1010u) << rings;
+    EXPECT_NE(o.err.find("lost 10,000;"), std::string::npos) << rings << o.err;
+    fs::remove_all(dir + "/rec");
+  }
+}
+
+// A thread waits for its child of vfork while the filter comes for all threads: it goes on below the filter.
+TEST_F(Limited, AParentOfVforkIsConfinedWhileItWaits) {
+  for (const char* rings : {"cpu", "thread"}) {
+    const Outcome o = ringside(std::string("record -o rec --libc malloc --rings ") + rings + " -- " + limited + "together");
+    if (o.code == 77) GTEST_SKIP() << "no seccomp here";
+    EXPECT_EQ(o.code, 0) << rings << o.err;
+    EXPECT_EQ(o.out, "done\n") << rings;
+    u64 calls = 0;
+    for (const json& event : events("rec")) calls += event["event"] == "libc:malloc" && event["fields"]["size"] == 1234;
+    EXPECT_EQ(calls + (rings == std::string("cpu") ? 0u : static_cast<u64>(counted(o.err, "; lost ")) / 2), 100u)
+        << rings << o.err;
+    fs::remove_all(dir + "/rec");
+  }
+}
+
+// Each read is recorded, also those of handlers and children, wherever signals come. COUNT makes it likely that one comes at
+// each place.
+TEST_F(Limited, SignalsAroundForksLoseNothing) {
+  for (const char* way : {"fork 200", "nest 100", "jump 100", "mlockall 200"})
+    for (const char* rings : {"cpu", "thread"}) {
+      const Outcome o = ringside(std::string("record -o rec -b 8M --libc io --rings ") + rings + " -- " + RINGSIDE_BUILD_DIR +
+                                 "/tests/preload_forks " + way);
+      EXPECT_EQ(o.code, 0) << way << rings << o.err;
+      u64 reads = 0;
+      for (const json& event : events("rec")) reads += event["event"] == "libc:read";
+      EXPECT_EQ(static_cast<long>(reads), two_numbers(o.out + " 0").first) << way << rings << o.err;
+      EXPECT_NE(o.err.find("lost 0;"), std::string::npos) << way << rings << o.err;
+      fs::remove_all(dir + "/rec");
+    }
+}
+
+// A child that shares its parent's memory, and its thread's words.
+TEST_F(Limited, ClonesThatShareMemoryAreCounted) {
+  struct Case {
+    const char* way;
+    bool exact;
+  };
+  for (const Case& c : {Case{"clone", true}, {"clone-vfork", true}, {"clone-vm", false}, {"clone-number", false}})
+    for (const char* rings : {"cpu", "thread"}) {
+      const Outcome o = ringside(std::string("record -o rec -b 8M --libc io --rings ") + rings + " -- " + RINGSIDE_BUILD_DIR +
+                                 "/tests/preload_forks " + c.way + " 20");
+      EXPECT_EQ(o.code, 0) << c.way << rings << o.err;
+      long reads = 0;
+      for (const json& event : events("rec")) reads += event["event"] == "libc:read";
+      const long lost = counted(o.err, "; lost ");
+      EXPECT_EQ(reads + lost, two_numbers(o.out + " 0").first) << c.way << rings << o.err;
+      EXPECT_EQ(lost == 0, c.exact) << c.way << rings << o.err;
+      fs::remove_all(dir + "/rec");
+    }
+}
+
+// Another preloaded library's functions of the same names are called, as without the recording.
+TEST_F(Limited, AnotherPreloadedLibraryIsCalled) {
+  const std::string both = "export LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/between.so; ";
+  const Outcome alone = run(both + limited + "between");
+  EXPECT_EQ(alone.out, "4242 77 55\n");
+  const Outcome o = run(both + RINGSIDE_BUILD_DIR "/ringside record -q --libc malloc -o rec -- " + limited + "between");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, alone.out);
+}
+
+// The names of system calls in what strace has written.
+std::set<std::string> calls_in(const std::string& log) {
+  std::set<std::string> names;
+  const std::regex call("^[0-9]+ +(?:<\\.\\.\\. )?([a-z_0-9]+)(?:\\(| resumed)");
+  std::istringstream lines(test::slurp(log));
+  std::smatch found;
+  for (std::string line; std::getline(lines, line);)
+    if (std::regex_search(line, found, call)) names.insert(found[1]);
+  return names;
+}
+
+// A filter is written by the guide's table: it names each call that a program makes only while it is traced.
+TEST_F(Limited, TheGuideNamesAllSystemCalls) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "the table has the names of x86-64";
+#endif
+  if (run("strace -f -o log true").code != 0) GTEST_SKIP() << "strace is not installed, or may not trace";
+  std::set<std::string> named;
+  std::istringstream guide(test::slurp(RINGSIDE_SOURCE_DIR "/docs/guide.md"));
+  bool within = false;
+  for (std::string line; std::getline(guide, line);) {
+    within = line.starts_with("| when | system calls |") || (within && line.starts_with("|"));
+    std::istringstream words(within ? line.substr(line.find('|', 1)) : "");
+    for (std::string word; words >> word;) {
+      word.erase(std::remove_if(word.begin(), word.end(), [](char c) { return isalnum(c) == 0 && c != '_'; }), word.end());
+      named.insert(word);
+    }
+  }
+  ASSERT_TRUE(named.contains("rt_sigprocmask"));
+  const std::string tests = RINGSIDE_BUILD_DIR "/tests/";
+  for (const std::string& program :
+       {linked + "write 100", linked + "threads 100", tests + "preload_forks fork 5", tests + "preload_forks jump 5",
+        tests + "preload_forks clone-vfork 5", limited + "together", limited + "filter 10"}) {
+    ASSERT_EQ(run("strace -f -o log " + program).code, 0) << program;
+    const std::set<std::string> alone = calls_in(dir + "/log");
+    for (const char* options : {"--rings cpu", "--rings thread", "--stack --rings cpu", "--sample 1000"}) {
+      const Outcome o =
+          ringside("record -q --libc malloc,io,mutex -o rec " + std::string(options) + " -- strace -f -o log " + program);
+      EXPECT_EQ(o.code, 0) << program << options << o.err;
+      for (const std::string& name : calls_in(dir + "/log"))
+        EXPECT_TRUE(alone.contains(name) || named.contains(name)) << name << ": " << program << ' ' << options;
+      fs::remove_all(dir + "/rec");
+    }
+  }
 }
 
 // A reader that waits is not woken from a sandbox: it looks by itself, also if it has begun to wait before.

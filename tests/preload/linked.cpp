@@ -1,7 +1,6 @@
 // A program that writes events, and limits itself. linked WAY COUNT: prints how many it has written, and how many were refused.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <ringside/trace.hpp>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -13,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ringside/trace.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,9 +47,15 @@ bool leave_rseq() {
   return syscall(SYS_rseq, area, 32, 1, 0x53053053) == 0;
 }
 
+volatile char blocked = 0;  // syscall user dispatch asks it
+
 // Beside the four calls of strict mode, a filter has what ends a process, and what threads need.
 bool confine(const std::string& way, unsigned flags = 0) {
   if (way == "strict") return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0;
+#if defined(__x86_64__)
+  if (way == "counter") return prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) == 0;
+#endif
+  if (way == "dispatch") return prctl(59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, 0, 0, &blocked) == 0;
   std::vector<sock_filter> filter{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   std::vector<unsigned> allowed{SYS_read, SYS_write, SYS_exit, SYS_rt_sigreturn, SYS_exit_group};
   if (way == "threads")
@@ -68,7 +74,10 @@ bool confine(const std::string& way, unsigned flags = 0) {
 // COUNT events before and behind; the text leaves by write alone, the process by exit.
 int sandboxed(const std::string& way, unsigned long count) {
   write_events(count);
-  const int done = ringside_prepare_sandbox(way == "too-small" ? 4096 : way == "strict" ? 0 : SIZE_MAX);
+  const int done = way == "unprepared" ? 0
+                                       : ringside_prepare_sandbox(way == "too-small"                    ? 4096
+                                                                  : way == "strict" || way == "counter" ? 0
+                                                                                                        : SIZE_MAX);
   if (!confine(way)) return 77;
   if (way == "paused") {  // an event for each byte
     for (char byte; ::read(0, &byte, 1) == 1;) write_events(1);
@@ -76,7 +85,9 @@ int sandboxed(const std::string& way, unsigned long count) {
   }
   if (way == "threads")
     for (int i = 0; i < 4; ++i) std::thread(write_events, count).join();
+  blocked = way == "dispatch";
   write_events(count);
+  blocked = 0;
   if (way == "fork") {
     if (const pid_t child = fork(); child == 0) {
       refused = 0;
@@ -107,7 +118,8 @@ int sandboxed_together(unsigned long count) {
       for (bool last = false; !last; ++tried) {
         last = confined;  // so that each writes in the sandbox
         const bool is_long = tried % 4 == 0;
-        linked::note(k, is_long ? "a text of more than forty-eight bytes, which does not stand on its caller's stack" : "short");
+        linked::note(k,
+                     is_long ? "a text of more than forty-eight bytes, which does not stand on its caller's stack" : "short");
       }
       --left;
       for (;;) asm volatile("");
@@ -141,7 +153,8 @@ int main(int argc, char** argv) {
     const rlimit none{0, RLIM_INFINITY};
     if (setrlimit(RLIMIT_FSIZE, &none) != 0) return 3;
     for (int i = 0; i < 4; ++i) std::thread(write_events, count).join();
-  } else if (way == "strict" || way == "filter" || way == "threads" || way == "too-small" || way == "fork" || way == "paused") {
+  } else if (way == "strict" || way == "filter" || way == "threads" || way == "too-small" || way == "fork" || way == "paused" ||
+             way == "unprepared" || way == "dispatch" || way == "counter") {
     return sandboxed(way, count);
   } else if (way == "together") {
     return sandboxed_together(count);

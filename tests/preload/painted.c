@@ -34,6 +34,9 @@ static void allocate_one(void) {
   keep = malloc(77);
   free(keep);
 }
+static void lock_memory(void) {
+  if (mlockall(MCL_CURRENT | MCL_ONFAULT) == 0) munlockall();
+}
 static void lock_one(void) {
   pthread_mutex_lock(&mutex);
   pthread_mutex_unlock(&mutex);
@@ -73,7 +76,8 @@ int main(void) {
   static const struct {
     const char* name;
     void (*call)(void);
-  } calls[] = {{"write", write_one}, {"open", open_one}, {"malloc", allocate_one}, {"mutex", lock_one}};
+  } calls[] = {
+      {"write", write_one}, {"open", open_one}, {"malloc", allocate_one}, {"mutex", lock_one}, {"mlockall", lock_memory}};
   null_file = open("/dev/null", O_WRONLY);
   for (size_t i = 0; i < sizeof calls / sizeof *calls; ++i) {
     call_now = calls[i].call;

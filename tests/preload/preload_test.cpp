@@ -113,7 +113,7 @@ TEST_F(Preload, ACallTakesOneKilobyteOfStackMore) {
   const Outcome alone = run(programs + "painted");
   ASSERT_EQ(alone.code, 0);
   const auto before = stack_used(alone.out);
-  ASSERT_EQ(before.size(), 4u);
+  ASSERT_EQ(before.size(), 5u);
   for (const auto& [options, most] : std::map<std::string, long>{{"", 1024}, {"--stack", 2048}})
     for (const char* which : {"auto", "thread"})
       for (const std::string& where : {std::string(), enter}) {

@@ -289,6 +289,22 @@ TEST(Formats, AnInvalidFormatLeavesHex) {
   EXPECT_EQ(printed(f, 1, Payload(1, 2).put(u16{0x2211})), "11 22");
 }
 
+// An event of 16 bytes must not show kilobytes: its fields may share bytes, as those of a union do, but not by the hundred.
+TEST(Formats, FieldsThatShareTheirBytesAreFew) {
+  const auto fields = [](u32 count, u32 apart) {
+    std::string text;
+    for (u32 n = 0; n < count; ++n)
+      text += "\tfield:u64 f" + std::to_string(n) + ";\toffset:" + std::to_string(8 + n * apart) + ";\tsize:8;\tsigned:0;\n";
+    return text;
+  };
+  const std::string far = "\tfield:char far[8];\toffset:65000;\tsize:8;\tsigned:0;\n";
+  Formats f;
+  EXPECT_TRUE(test::add(f, 1, "s", "union", format(1, "union", fields(4, 0), R"("x")")));
+  EXPECT_TRUE(test::add(f, 2, "s", "long", format(2, "long", fields(1000, 8), R"("x")")));
+  EXPECT_FALSE(test::add(f, 3, "s", "shared", format(3, "shared", fields(1000, 0), R"("x")")));
+  EXPECT_FALSE(test::add(f, 4, "s", "behind", format(4, "behind", fields(1000, 0) + far, R"("x")"))) << "no event is so long";
+}
+
 // A rest of the event that begins behind its end, and a text that printf takes for a wide one.
 TEST(Formats, WhatAPrintfWouldTrust) {
   Formats f;
