@@ -285,6 +285,7 @@ struct Parts {
     if (grows(options)) run->writer().will_be_followed();
     run->meta().command = options.command;
     run->keep_wall();
+    run->watch_clock();
     RS_TRY(run->add(*program));
     if (others.kernel != nullptr) {
       RS_TRY(run->add(*others.kernel));

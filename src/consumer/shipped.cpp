@@ -175,7 +175,7 @@ class Maker {
   ShippedAsRecording::Times times_;
   const Tallied* tallied_;
   clickhouse::Server& server_;
-  Parts parts_{place_, machine_};
+  Parts parts_{place_, machine_, times_};
   Rows rows_{tallied_ != nullptr};
   std::string symbols_;
   u64 unrecorded_ = 0, early_ = 0, strange_ = 0;

@@ -48,15 +48,16 @@ bool Parts::has_events(std::string_view agent, u64 first, u64 last) const {
 result<void> Parts::read(clickhouse::Server& server, const std::string& dir) {
   std::string answer;
   const auto blocks =
-      RS_TRY(server.select(fmt::format("SELECT agent, first_batch, batch, filtered, description, printk_formats, {} AS "
-                                       "reaches FROM parts WHERE {} AND {} ORDER BY time_ns, agent, batch",
+      RS_TRY(server.select(fmt::format("SELECT agent, first_batch, batch, filtered, offset_ns, description, printk_formats, {} "
+                                       "AS reaches FROM parts WHERE {} AND {} ORDER BY time_ns, agent, batch",
                                        parts_in_range(place_), of_machine(machine_), wanted_parts()),
                            answer));
   for (const BlockIn& block : blocks) {
     const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *description = RS_TRY(wanted(block, "description", true)),
                    *texts = RS_TRY(wanted(block, "printk_formats", true));
     const ColumnIn *first = RS_TRY(wanted(block, "first_batch", false)), *last = RS_TRY(wanted(block, "batch", false)),
-                   *left_out = RS_TRY(wanted(block, "filtered", false)), *reaches = RS_TRY(wanted(block, "reaches", false));
+                   *left_out = RS_TRY(wanted(block, "filtered", false)), *reaches = RS_TRY(wanted(block, "reaches", false)),
+                   *offset = RS_TRY(wanted(block, "offset_ns", false));
     for (u64 row = 0; row < block.rows; ++row) {
       Part part{std::string(agent->texts[row]), static_cast<u64>(first->whole(row)), static_cast<u64>(last->whole(row)),
                 static_cast<u32>(parts_.size())};
@@ -66,14 +67,14 @@ result<void> Parts::read(clickhouse::Server& server, const std::string& dir) {
       const std::string file = dir + "/described";
       std::filesystem::create_directories(file);
       RS_TRY(write_file(file + "/meta.json", description->texts[row]));
-      RS_TRY(add(std::move(part), RS_TRY(RecordingMeta::read(file))));
+      RS_TRY(add(std::move(part), RS_TRY(RecordingMeta::read(file)), static_cast<i64>(offset->whole(row))));
     }
   }
   for (u32 n = 0; n < parts_.size(); ++n) by_batch_[{parts_[n].agent, parts_[n].last}] = n;
   return {};
 }
 
-result<void> Parts::add(Part part, RecordingMeta meta) {
+result<void> Parts::add(Part part, RecordingMeta meta, i64 offset_ns) {
   if (parts_.empty()) {
     meta_.start_ns = meta.start_ns;
     meta_.command = meta.command;
@@ -113,6 +114,11 @@ result<void> Parts::add(Part part, RecordingMeta meta) {
               !of_cpu                                    ? part.agent + n.task
               : !n.kernel && n.ring >= first_sample_ring ? "samples"
                                                          : ""});
+  }
+  for (NameChange& change : meta.names) {
+    change.time = meta.clock.to_ns(change.time);
+    if (times_ == ShippedAsRecording::Times::wall) change.time += static_cast<u64>(offset_ns);
+    meta_.names.push_back(std::move(change));
   }
   for (RingName& thread : meta.threads) threads_[{thread.tid, thread.elsewhere.pid_namespace}] = std::move(thread);
   parts_.push_back(std::move(part));
@@ -185,6 +191,8 @@ result<void> Parts::describe(RecordingWriter& writer) const {
   meta.events = meta_.events;
   meta.missing = meta_.missing;
   for (const auto& [key, thread] : threads_) meta.threads.push_back(thread);
+  meta.names = meta_.names;
+  std::stable_sort(meta.names.begin(), meta.names.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
   if (!printk_formats_.empty()) RS_TRY(writer.keep("printk_formats", printk_formats_));
   for (const RecordedRing& ring : rings_) RS_TRY(writer.add_ring(ring.name, subbuf_size));
   return {};

@@ -26,8 +26,8 @@ struct Part {
 
 class Parts {
  public:
-  Parts(const ShippedAsRecording::Place& place, const ShippedAsRecording::Machine& machine)
-      : place_(place), machine_(machine) {}
+  Parts(const ShippedAsRecording::Place& place, const ShippedAsRecording::Machine& machine, ShippedAsRecording::Times times)
+      : place_(place), machine_(machine), times_(times) {}
   // Needs a directory of its own.
   result<void> read(clickhouse::Server& server, const std::string& dir);
 
@@ -54,12 +54,13 @@ class Parts {
   using RingKey = std::tuple<bool, i32, i32, i32, std::string>;
   std::string wanted_parts() const;
   bool has_events(std::string_view agent, u64 first, u64 last) const;
-  result<void> add(Part part, RecordingMeta meta);
+  result<void> add(Part part, RecordingMeta meta, i64 offset_ns);  // of the time of day
   u32 add_ring(Part& part, const RecordedRing& ring, const RingKey& key);
   std::optional<u16> free_id(bool kernel, u32 id);
 
   const ShippedAsRecording::Place& place_;
   const ShippedAsRecording::Machine& machine_;
+  const ShippedAsRecording::Times times_;
   RecordingMeta meta_;  // of all parts
   std::string printk_formats_;
   Formats formats_;

@@ -186,9 +186,12 @@ KernelFeed::~KernelFeed() {
   stop_thread();
   if (clean_up_.joinable()) clean_up_.join();
   sources_.clear();  // before the instance, which cannot be removed while they are open
-  names_ = nullptr;
-  if (auto gone = instance_.remove(); !gone && notice_)
-    notice_(gone.error().sentence + "; the next recording of the kernel removes it, or: rmdir " + instance_.dir());
+  const auto remove = [this](auto& instance) {
+    if (auto gone = instance.remove(); !gone && notice_)
+      notice_(gone.error().sentence + "; the next recording of the kernel removes it, or: rmdir " + instance.dir());
+  };
+  if (names_ != nullptr) remove(*names_);
+  remove(instance_);
   if (probes_) probes_->remove();
 }
 

@@ -27,7 +27,12 @@ result<std::unique_ptr<NameWatch>> NameWatch::create(const ClockInfo& clock, con
   return watch;
 }
 
-NameWatch::~NameWatch() { sources_.clear(); }  // the instance cannot be removed while they are open
+NameWatch::~NameWatch() { sources_.clear(); }
+
+result<void> NameWatch::remove() {
+  sources_.clear();  // the instance cannot be removed while they are open
+  return instance_.remove();
+}
 
 result<void> NameWatch::learn(const char* event, Kind& kind, const char* name, const char* other) {
   const auto enabled = RS_TRY(instance_.enable(EventPattern("task:" + std::string(event))));

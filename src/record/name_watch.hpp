@@ -17,6 +17,8 @@ class NameWatch {
   // It records nothing yet. pids: only these processes; will_follow: none until follow(). Neither: all.
   static result<std::unique_ptr<NameWatch>> create(const ClockInfo& clock, const std::vector<i32>& pids, bool will_follow);
   ~NameWatch();
+  result<void> remove();  // the kernel's instance; the names stay
+  const std::string& dir() const { return instance_.dir(); }
   result<void> follow(i32 pid) { return instance_.follow(pid, false); }
   result<void> on() { return instance_.tracing(true); }
   void take();  // what the kernel has noted since

@@ -18,8 +18,7 @@ void Feed::add_unknown(RecordingMeta& meta, const std::map<i32, RingName>& threa
     if (known.emplace(tid, name.kernel).second) meta.threads.push_back(name);
 }
 
-RecordingRun::RecordingRun(RecordingWriter writer, const ClockInfo& clock)
-    : writer_(std::move(writer)), clock_watch_(clock), start_ns_(sys::now_ns()) {}
+RecordingRun::RecordingRun(RecordingWriter writer) : writer_(std::move(writer)), start_ns_(sys::now_ns()) {}
 
 RecordingRun::~RecordingRun() {
   if (finished_) return;
@@ -36,7 +35,7 @@ RecordingRun::~RecordingRun() {
 result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& dir, const ClockInfo& clock, u64 max_size,
                                                            bool compress) {
   auto writer = RS_TRY(RecordingWriter::create(dir, clock, max_size, compress));
-  return std::unique_ptr<RecordingRun>(new RecordingRun(std::move(writer), clock));
+  return std::unique_ptr<RecordingRun>(new RecordingRun(std::move(writer)));
 }
 
 void RecordingRun::keep_wall() {
@@ -93,8 +92,8 @@ void RecordingRun::save_now_and_then() {
 void RecordingRun::poll() {
   polled_ = true;
   for (Feed* feed : feeds_) unsaved_ = feed->poll(*this) || unsaved_;
-  if (clock_watch_.is_due(sys::now_ns()))
-    if (const auto jump = clock_watch_.look(ticks_and_ns())) faults_.problem(*jump);
+  if (clock_watch_ && clock_watch_->is_due(sys::now_ns()))
+    if (const auto jump = clock_watch_->look(ticks_and_ns())) faults_.problem(*jump);
   if (!failed()) save_now_and_then();
 }
 

@@ -7,6 +7,7 @@
 //   (*run)->finish();
 #pragma once
 #include <functional>
+#include <optional>
 #include <memory>
 #include <map>
 #include <string>
@@ -69,6 +70,8 @@ class RecordingRun {
   // Finishes an unfinished run, if there is memory for that; takes nothing more if nothing was ever taken.
   ~RecordingRun();
 
+  // The clock is this machine's: when it jumps, that is missing.
+  void watch_clock() { clock_watch_.emplace(writer_.meta().clock); }
   // It must outlive the run.
   // Its events are of this machine, from about now on: it keeps their time of day. Before add().
   void keep_wall();
@@ -112,7 +115,7 @@ class RecordingRun {
   size_t rings() const { return writer_.meta().rings.size(); }
 
  private:
-  RecordingRun(RecordingWriter writer, const ClockInfo& clock);
+  explicit RecordingRun(RecordingWriter writer);
   void describe();
   void save_now_and_then();
 
@@ -120,7 +123,7 @@ class RecordingRun {
   std::vector<Feed*> feeds_;
   u64 lost_before_ = 0;  // lost_so_far() of the feeds, when they were added
   Faults faults_;
-  ClockWatch clock_watch_;
+  std::optional<ClockWatch> clock_watch_;
   const u64 start_ns_;
   bool unsaved_ = false, has_symbols_ = false, polled_ = false, finished_ = false, another_follows_ = false, kept_ = false;
   u64 save_again_ns_ = 0;  // no save before this time

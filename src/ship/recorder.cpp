@@ -80,6 +80,7 @@ result<void> Recorder::no_room_for(const Error& error) {
 result<void> Recorder::begin_part() {
   run_ = RS_TRY(RecordingRun::create(spool_.now(), clock_));
   run_->keep_wall();
+  run_->watch_clock();
   run_->another_follows();
   RS_TRY(run_->writer().keep(WallOffset::file, WallOffset::measure().text()));
   if (program_ != nullptr) RS_TRY(run_->add(*program_));

@@ -9,15 +9,14 @@
 
 #include <cstring>
 
+#include "sys/side_stack.hpp"
 #include "writer/process.hpp"
 
 namespace ringside {
 
-void hand_over(const Opened& in, const char* name, const char* path) noexcept {
-  if (__atomic_load_n(&in.words.control->wants_files, __ATOMIC_RELAXED) == 0) return;
-  const SignalsOff off;  // no handler leaves open what it opens
-  if (!off) return;
-  const Inside inside;
+namespace {
+
+void send_file(const Opened& in, const char* name, const char* path) noexcept {
   const sys::Fd file(openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)), dir = in.directory();
   struct stat st {};
   if (!file || !dir || fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode)) return;
@@ -43,6 +42,17 @@ void hand_over(const Opened& in, const char* name, const char* path) noexcept {
   // The recorder takes them at once; a full queue is not waited for longer than this.
   for (int tries = 0; line && tries < 20 && sendmsg(line.get(), &message, MSG_NOSIGNAL) < 0 && errno == EAGAIN; ++tries)
     usleep(100);
+}
+
+}  // namespace
+
+void hand_over(const Opened& in, const char* name, const char* path) noexcept {
+  if (__atomic_load_n(&in.words.control->wants_files, __ATOMIC_RELAXED) == 0) return;
+  const SignalsOff off;  // no handler leaves open what it opens
+  const SystemCalls calls;
+  if (!off || !calls) return;
+  const Inside inside(off);
+  (void)sys::on_side_stack([&]() noexcept { send_file(in, name, path); });  // without one the names are looked up by path
 }
 
 }  // namespace ringside

@@ -273,6 +273,7 @@ class OurSide {
     options.buffer_size = u64{slots} * (shape.subbuf_size - abi::header_size);
     options.overwrite = shape.overwrite;
     options.clock = ClockKind::mono;
+    options.rings = Rings::thread;
     instance_ = must(Instance::create(options));
     // Like a thread that makes its ring at its first event.
     region_ = must(map_instance(instance_->dir(), dir_, true));

@@ -437,6 +437,7 @@ class MountStorm : public testing::TestWithParam<bool> {
     options.buffer_size = nr_kb << 10;
     options.subbuf_size = subbuf_size;
     options.clock = ClockKind::mono;
+    options.rings = Rings::thread;
     options.overwrite = overwrite;
     must(Instance::create(options));
     server = start([&] { serve_mount(at); });
