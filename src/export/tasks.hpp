@@ -222,6 +222,7 @@ class Tasks {
     const auto at = pending_.find(key);
     if (at == pending_.end()) return;
     const NameChange& next = at->second.front().second;
+    if (next.old_task.empty()) return take(key, 0, next.task, "");  // it begins: a sample may be a little older
     take(key, next.old_pid, next.old_task, next.old_process);
   }
   static constexpr size_t most_cgroups = 65536;  // a live view may run for weeks
