@@ -62,9 +62,9 @@ void Symbols::Table::read() {
   std::inplace_merge(all.begin(), modules, all.end(), by_address);
   // A 64-bit kernel lives in the upper half. What it lists below are places in a processor's own data (__per_cpu_end), where
   // programs are.
-  constexpr u64 upper = u64{1} << 63;
-  if (!all.empty() && all.back().address >= upper)
-    all.erase(all.begin(), std::lower_bound(all.begin(), all.end(), Symbol{upper, {}, {}}, by_address));
+  constexpr u64 upper_half = u64{1} << 63;
+  if (!all.empty() && all.back().address >= upper_half)
+    all.erase(all.begin(), std::lower_bound(all.begin(), all.end(), Symbol{upper_half, {}, {}}, by_address));
 }
 
 const Symbols::Symbol* Symbols::find(u64 address) const {

@@ -13,7 +13,7 @@
 namespace ringside {
 namespace {
 
-constexpr const char* event = "events/signal/signal_generate";
+constexpr const char* generated = "events/signal/signal_generate";
 constexpr i32 mark = 0x52530000;      // si_errno of the signals sent here: this, plus a running number
 constexpr size_t most_at_once = 256;  // events of them that the instance's rings hold for certain
 
@@ -88,8 +88,8 @@ result<std::shared_ptr<KernelNumbers>> KernelNumbers::shared() {
   make.clock = ClockKind::mono;
   auto instance = RS_TRY(TracefsInstance::create(make));
   const std::string from = std::to_string(mark), to = std::to_string(mark + static_cast<i32>(most_at_once));
-  RS_TRY(instance.write((std::string(event) + "/filter").c_str(), "errno >= " + from + " && errno < " + to));
-  RS_TRY(instance.write((std::string(event) + "/enable").c_str(), "1"));
+  RS_TRY(instance.write((std::string(generated) + "/filter").c_str(), "errno >= " + from + " && errno < " + to));
+  RS_TRY(instance.write((std::string(generated) + "/enable").c_str(), "1"));
   RS_TRY(instance.tracing(true));
   std::shared_ptr<KernelNumbers> numbers(new KernelNumbers(std::move(instance)));
   numbers->exits_.open();
