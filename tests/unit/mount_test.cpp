@@ -74,6 +74,7 @@ struct MountServer : testing::Test {
     o.name = "web";
     o.subbuf_size = 4096;
     o.clock = ClockKind::mono;
+    o.rings = Rings::thread;
     must(Instance::create(o));
   }
   void TearDown() override {
