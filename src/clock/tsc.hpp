@@ -40,7 +40,7 @@ bool has_invariant_flags(const std::string& cpuinfo);
 // This machine's. The test runs where the kernel does not use the counter itself, once in a process: some milliseconds for each
 // processor that this thread may run on.
 const TscEvidence& tsc_evidence();
-// The test alone: every processor against the first. It takes at most 100 ms of this thread's time, and a second.
+// The test alone: every processor against the first. It takes at most 300 ms of this thread's time, and three seconds.
 void test_for_warps(TscEvidence& evidence) noexcept;
 
 }  // namespace ringside
