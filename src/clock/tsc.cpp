@@ -2,7 +2,7 @@
 
 #include <sched.h>
 #include <sys/mman.h>
-#include <time.h>
+#include <unistd.h>
 
 #include <ringside/base/ticks.hpp>
 #include <sstream>
@@ -55,12 +55,6 @@ void take_turns(const sys::BesideHere& here, void* memory) noexcept {
     for (int i = 0; i < 1000; ++i) own = take_turn(*static_cast<Table*>(memory), own, met);
 }
 
-u64 thread_ns() noexcept {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
-}
-
 bool pin(pid_t thread, int cpu) noexcept {
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -98,8 +92,8 @@ void test_for_warps(TscEvidence& evidence) noexcept {
   bool all_met = pin(0, first);
   {
     const sys::Beside beside(take_turns, memory);
-    const u64 own_end = thread_ns() + 300'000'000, deadline = sys::now_ns() + 3'000'000'000;
-    const auto in_time = [&] { return thread_ns() < own_end && sys::now_ns() < deadline; };
+    const u64 own_end = sys::thread_ns() + 300'000'000, deadline = sys::now_ns() + 3'000'000'000;
+    const auto in_time = [&] { return sys::thread_ns() < own_end && sys::now_ns() < deadline; };
     for (int cpu = first + 1; cpu < CPU_SETSIZE && beside.pid() > 0; ++cpu) {
       if (!CPU_ISSET(cpu, &before)) continue;
       u64 meetings = 0, own = 0;

@@ -599,6 +599,12 @@ bool futex_wait(const u32* word, u32 value, i64 ns) noexcept {
 
 void futex_wake_all(u32* word) noexcept { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
+u64 thread_ns() noexcept {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
+}
+
 u64 now_ns() noexcept {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

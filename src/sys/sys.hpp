@@ -177,5 +177,6 @@ void obey_environment() noexcept;
 std::string boot_id();  // identifies this boot of the machine; empty: unknown
 u64 boot_hash() noexcept;  // its hash; 0: unknown; signal-safe
 u64 now_ns() noexcept;  // CLOCK_MONOTONIC; signal-safe
+u64 thread_ns() noexcept;  // CPU time of this thread
 
 }  // namespace ringside::sys

@@ -119,12 +119,6 @@ static void ask_for_short_slices() noexcept {
   syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
-static u64 thread_ns() noexcept {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec);
-}
-
 // What runs beside this thread, on its CPU.
 struct Other {
   u32 ran;
@@ -158,8 +152,8 @@ bool kernel_aborts() noexcept {
     const sys::Beside beside(run_other, memory);
     const u32* const ran = &other->ran;
     // A second of this thread's own time, because on a busy machine it may run for only a small part of a second.
-    const u64 own_end = thread_ns() + 1'000'000'000, deadline = sys::now_ns() + 10'000'000'000;
-    const auto in_time = [&] { return beside.pid() > 0 && thread_ns() < own_end && sys::now_ns() < deadline; };
+    const u64 own_end = sys::thread_ns() + 1'000'000'000, deadline = sys::now_ns() + 10'000'000'000;
+    const auto in_time = [&] { return beside.pid() > 0 && sys::thread_ns() < own_end && sys::now_ns() < deadline; };
     while (__atomic_load_n(ran, __ATOMIC_RELAXED) == 0 && in_time()) sched_yield();  // it would wait for the end of this slice
     for (bool unnoticed = false; !aborted && !unnoticed && in_time();) {
       u32 seen = 0;  // noted by the sequence itself: on a busy machine the child may run just before that
@@ -199,7 +193,6 @@ const char* to_string(RingsBecause because) noexcept {
     case RingsBecause::can: return "as this machine has restartable sequences";
     case RingsBecause::no_rseq: return "as the C library or the kernel has no restartable sequences";
     case RingsBecause::no_abort: return "as the kernel did not abort a restartable sequence";
-    case RingsBecause::clock: return "as its clock is not read by one instruction";
     case RingsBecause::budget: return "as rings of all CPUs are more than its memory allows";
   }
   return "for a reason that is not known here";

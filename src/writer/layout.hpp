@@ -54,7 +54,6 @@ enum class RingsBecause : u32 {
   can = 1,         // rings of CPUs, because nothing spoke against them; all other values mean rings of threads
   no_rseq = 2,     // the C library or the kernel has no restartable sequences
   no_abort = 3,    // the kernel did not abort one when it should have
-  clock = 4,       // no instruction reads the clock; only in instances of older versions
   budget = 5,      // the CPUs' rings would not fit into the memory that the rings may take
 };
 
