@@ -157,7 +157,7 @@ class Events {
 py::dict answer(Pass& pass) {
   py::dict out;
   out["lost"] = pass.lost();
-  out["events"] = pass.reading().totals().events;
+  out["events"] = pass.reading().totals().account.read;
   out["problems"] = pass.problems();
   out["notices"] = pass.notices();
   return out;

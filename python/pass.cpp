@@ -65,12 +65,12 @@ const std::vector<std::string>& Pass::notices() {
 
 std::vector<std::string> Pass::problems() {
   const auto held = formats_held();
-  return reading_->complete().missing.reasons();  // with the timeline's problems
+  return reading_->complete().account.reasons();  // with the timeline's problems
 }
 
 u64 Pass::lost() {
   const auto held = formats_held();
-  return over_ ? reading_->complete().missing.count() : reading_->totals().lost;
+  return over_ ? reading_->complete().account.lost() : reading_->totals().account.overrun;
 }
 
 }  // namespace ringside::python

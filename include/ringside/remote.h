@@ -268,6 +268,7 @@ struct ringside_process_options {
   int (*write)(void* context, uint32_t ring, const char* text, size_t bytes);
   int (*switch_event)(void* context, uint32_t id, bool on);
   void* context;
+  uint32_t nr_rings;  // that the program writes to, which a reader brings along; 0: not known before they are written to
 };
 struct ringside_process;
 

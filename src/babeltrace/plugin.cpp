@@ -122,10 +122,10 @@ bt_message_iterator_class_initialize_method_status iterator_initialize(bt_self_m
 void iterator_finalize(bt_self_message_iterator* self) { delete static_cast<Rings*>(bt_self_message_iterator_get_data(self)); }
 
 void write_totals(const std::string& path, Reading& reading) {
-  const Totals& totals = reading.complete();
+  const Account& account = reading.complete().account;
   std::ofstream out(path);
-  out << totals.events << ' ' << totals.missing.count() << '\n';
-  for (const std::string& doubt : totals.missing.doubts) out << doubt << '\n';
+  out << account.read << ' ' << account.lost() << '\n';
+  for (const std::string& doubt : account.doubts) out << doubt << '\n';
 }
 
 bt_message_iterator_class_next_method_status next(bt_self_message_iterator* self, bt_message_array_const messages, u64 capacity,

@@ -476,7 +476,7 @@ void Recorder::tell_doubts() {
   const size_t further = said.size() - std::min(said.size(), most_doubts);
   said.resize(said.size() - further);
   if (further != 0) said.push_back(fmt::format("{} more of these are not listed", further));
-  auto& doubts = writer_.meta().missing.doubts;
+  auto& doubts = writer_.meta().account.doubts;
   doubts.insert(doubts.end(), said.begin(), said.end());
 }
 
@@ -484,9 +484,9 @@ result<void> Recorder::finish() {
   for (Ring& ring : rings_) RS_TRY(flush(ring));
   tell_doubts();
   if (cut_ != 0)
-    writer_.meta().missing.doubts.push_back(
+    writer_.meta().account.doubts.push_back(
         fmt::format("{} texts and arrays of more than 16 KiB, or in events of more than 60 KB, were cut", cut_));
-  for (const auto& [stream, state] : streams_) writer_.meta().missing.refused += state.lost;  // no event follows them
+  for (const auto& [stream, state] : streams_) writer_.meta().account.refused[Refusal::unknown] += state.lost;  // no event follows them
   return writer_.finish(begin_ <= last_ ? last_ - begin_ : 0);
 }
 

@@ -307,8 +307,8 @@ void Rings::lose(Stream& at, u64 time, u64 events) {
 void Rings::end() {
   over_ = true;
   // No ring's gap tells these. A trace without events is none, and has no place for them.
-  const Missing& missing = reading_->complete().missing;
-  if (const u64 events = missing.refused + missing.unrecorded; events != 0 && !streams_.empty()) {
+  const Account& account = reading_->complete().account;
+  if (const u64 events = account.elsewhere(); events != 0 && !streams_.empty()) {
     begin_stream(streams_.emplace_back(), "refused_or_not_recorded");
     lose(streams_.back(), last_, events);
   }

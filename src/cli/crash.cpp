@@ -65,7 +65,7 @@ result<int> run_crash(CrashOptions options) {
       text.print(kept.record, ring, out);
   }
   if (!put({out.data(), out.size()})) return exit_failure;
-  const u64 events = reading.totals().seen;
+  const u64 events = reading.totals().seen();
   say(fmt::format("{} in {}{}", counted(events, "event"), counted(trace.timeline.size(), "ring"),
                   events > last.size() ? fmt::format(", the last {} shown", last.size()) : ""));
   if (Instance* const instance = trace.first().instance()) {

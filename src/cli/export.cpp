@@ -81,7 +81,7 @@ class Sink {
   virtual result<void> begin(u64) { return {}; }
   virtual result<void> add(const TraceRecord& record, const RingName& ring) = 0;
   virtual result<void> put_out() = 0;  // all that was added
-  virtual result<void> add_missing(u64 time, const Missing& missing) = 0;  // what no gap tells
+  virtual result<void> add_missing(u64 time, const Account& account) = 0;  // what no gap tells
   virtual result<void> finish() { return put_out(); }
   virtual u64 left_out() const { return 0; }
 };
@@ -99,14 +99,14 @@ class Lines : public Sink {
     out_.clear();
     return done;
   }
-  result<void> add_missing(u64 time, const Missing& missing) override {
-    print_missing(time, missing, out_);
+  result<void> add_missing(u64 time, const Account& account) override {
+    print_missing(time, account, out_);
     return {};
   }
 
  protected:
   fmt::memory_buffer out_;  // to be written
-  virtual void print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) = 0;
+  virtual void print_missing(u64 time, const Account& account, fmt::memory_buffer& out) = 0;
   virtual void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) = 0;
 
  private:
@@ -124,8 +124,8 @@ class JsonSink final : public Lines {
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
     lines_.print(record, ring, out);
   }
-  void print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) override {
-    append_json_missing(time, missing, out);
+  void print_missing(u64 time, const Account& account, fmt::memory_buffer& out) override {
+    append_json_missing(time, account, out);
   }
   JsonLines lines_;
 };
@@ -152,8 +152,8 @@ class CsvSink final : public Lines {
   }
 
  private:
-  void print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) override {
-    lines_.print_missing(time, missing, out);
+  void print_missing(u64 time, const Account& account, fmt::memory_buffer& out) override {
+    lines_.print_missing(time, account, out);
   }
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
     lines_.print(record, ring, out);
@@ -184,8 +184,8 @@ class PerfettoSink final : public Sink {
   result<void> begin(u64 first_ns) override { return writer_.begin(first_ns); }
   result<void> add(const TraceRecord& record, const RingName& ring) override { return writer_.add(record, ring); }
   result<void> put_out() override { return writer_.put_out(); }
-  result<void> add_missing(u64 time, const Missing& missing) override {
-    return writer_.add_missing(time, missing.refused + missing.unrecorded);
+  result<void> add_missing(u64 time, const Account& account) override {
+    return writer_.add_missing(time, account.elsewhere());
   }
   result<void> finish() override { return writer_.finish(); }
   u64 left_out() const override { return writer_.left_out(); }
@@ -207,11 +207,11 @@ std::unique_ptr<Sink> make_sink(Format format, WholeFile& file, Reading& reading
 
 // begun: there was a record.
 result<void> finish(Sink& sink, Reading& reading, bool begun) {
-  const Missing& missing = reading.complete().missing;
-  if (missing.refused + missing.unrecorded != 0 || !missing.exact()) {
+  const Account& account = reading.complete().account;
+  if (account.elsewhere() != 0 || !account.exact()) {
     const u64 last = reading.totals().last_ns;
     if (!begun) RS_TRY(sink.begin(last));
-    RS_TRY(sink.add_missing(last, missing));
+    RS_TRY(sink.add_missing(last, account));
   }
   return sink.finish();
 }
@@ -242,7 +242,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
       if (asked_to_stop() && !options.recorded)
         return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
       progress.update([&](double seconds) {
-        return fmt::format("{}, {}, {:.0f} s", counted(reading->totals().events, "event"), format_size(file->bytes()), seconds);
+        return fmt::format("{}, {}, {:.0f} s", counted(reading->totals().account.read, "event"), format_size(file->bytes()), seconds);
       });
     }
     const Reading::Got got = reading->next(record);
@@ -257,7 +257,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
   const int code = say_faults(*reading, format, *sink);
   const Totals& totals = reading->totals();
   if (!options.recorded)
-    say(counted(totals.events, "event") + (totals.missing.nothing() ? "" : ", " + lost_count(totals.missing) + " lost") + ", " +
+    say(counted(totals.account.read, "event") + (totals.account.none_lost() ? "" : ", " + lost_count(totals.account) + " lost" + lost_places(totals.account)) + ", " +
         format_size(file->bytes()) + " in " + options.to +
         (format == Format::perfetto ? "; look with: https://ui.perfetto.dev" : ""));
   return code;

@@ -189,7 +189,7 @@ result<Side> gather(const FlameOptions& options, RunOptions from) {
   part.code = part.run->go([&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, true); },
                            [&](const Totals& totals, double, bool last) {
                              return last ? ""
-                                         : fmt::format("{}, {}; Ctrl-C ends\n", counted(totals.events, "event"),
+                                         : fmt::format("{}, {}; Ctrl-C ends\n", counted(totals.account.read, "event"),
                                                        counted(g.fold().size(), "different stack"));
                            },
                            [&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, false); });
@@ -298,7 +298,7 @@ result<int> run_flame(FlameOptions options) {
                              : "no event here has a stack: ringside record -g records those of events, --sample 999 those of "
                                "CPU time");
   say(fmt::format("{} with {}, lost {}{}", counted(g.fold().count(), "event"), counted(g.fold().size(), "different stack"),
-                  lost_count(totals.missing),
+                  lost_count(totals.account) + lost_places(totals.account),
                   to == "-" ? ""
                   : nothing ? "; " + to + " was not written"
                             : "; " + to + " (" + format_size(bytes.size()) + ")"));

@@ -165,7 +165,7 @@ result<int> run_guest(const GuestOptions& options) {
                           offset.ahead, offset.error));
   }
   if (code != exit_ok || !finished) return exit_failure;
-  if (!run.missing().proved()) return exit_failure;
+  if (!run.account().proved()) return exit_failure;
   const int status = guest.vm().status();
   if (status > 255) say(fmt::format("the guest's exit status is {}, which no exit code can be: 255 stands for it", status));
   return status > 0 ? std::min(status, 255) : exit_code(run, options.fail_on_loss);

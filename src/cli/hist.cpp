@@ -80,16 +80,16 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
     }
     list.push_back(std::move(row));
   }
-  return line_of(Json{{"rows", std::move(list)},
+  Json out{{"rows", std::move(list)},
                       {"keys", rows.size()},
                       {"count", hist.count()},
                       {"without", hist.without()},
                       {"without_values", std::move(without)},
-                      {"lost", totals.missing.count()},
-                      {"proved", totals.missing.exact()},
                       {"late", totals.late},
                       {"evicted_keys", hist.evicted().keys},
-                      {"evicted", hist.evicted().count}});
+                      {"evicted", hist.evicted().count}};
+  add_account(out, totals.account);
+  return line_of(std::move(out));
 }
 
 std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const Hist::Sort& sort, const HistOptions& options,
@@ -138,7 +138,7 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
   tell(hist.without_key(), options.key);
   for (size_t v = 0; v < hist.values().size(); ++v) tell(hist.without_value(v), hist.values()[v].name());
   Totals counted = totals;
-  counted.events = hist.count();
+  counted.account.read = hist.count();
   return out + closing_line(counted, hist.evicted().keys, hist.evicted().count, !hist.values().empty()) + "\n";
 }
 

@@ -51,7 +51,7 @@ result<int> run_latency(const LatencyOptions& options) {
       pairs.remember(record);
   };
   const auto picture = [&](const Totals& totals, double, bool last) {
-    const LatencyReport report(options, job, trace, pairs, heat, totals.missing, notes);
+    const LatencyReport report(options, job, trace, pairs, heat, totals.account, notes);
     if (!options.run.json) return report.text(last);
     if (last) {
       for (const std::string& note : report.notes(last)) say(note);

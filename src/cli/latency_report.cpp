@@ -67,8 +67,8 @@ std::string LatencyReport::json() const {
          {"repeated", c.repeated},    {"evicted", c.evicted},
          {"negative", c.negative},    {"open", c.waiting},
          {"unmatched", c.unmatched},  {"without_key", c.without_key},
-         {"lost", missing_.count()},  {"proved", missing_.exact()},
          {"all", std::move(all)}};
+  add_account(j, account_);
   if (pairs_.grouped()) {
     Json groups = Json::array();
     for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i) {
@@ -232,16 +232,17 @@ std::string LatencyReport::closing() const {
                        counted(pairs_.evicted_groups().count, "pair was", "pairs were"));
   if (exact())
     return out + (c.pairs == 0 ? "nothing was lost\n" : "nothing was lost: the numbers are exact, quantiles within 0.8 %\n");
-  if (c.losses + c.evicted + c.negative + pairs_.evicted_groups().keys == 0 && missing_.nothing())
+  if (c.losses + c.evicted + c.negative + pairs_.evicted_groups().keys == 0 && account_.none_lost())
     return out + "nothing was lost\n";  // only starts that repeat
   out += "NOT exact:";
   if (c.lost != 0)
     out += fmt::format(" {} lost, in {}; {} of the pairs have such a place between start and end and {}",
                        counted(c.lost, "event was", "events were"), counted(c.losses, "place"), format_count(c.doubtful),
                        options_.sure ? "are left out" : "may be none (marked ?; --sure leaves them out)");
-  Missing elsewhere = missing_;
-  elsewhere.gaps = 0;
-  if (!elsewhere.nothing())
+  Account elsewhere = account_;
+  elsewhere.overrun = 0;
+  elsewhere.overrun_at_least = false;
+  if (!elsewhere.none_lost())
     out += fmt::format("{} {} events are missing that nobody can place", c.lost != 0 ? ";" : "", lost_count(elsewhere));
   if (c.evicted != 0)
     out += fmt::format("{} {} gave way to younger ones (--keys)", c.lost != 0 ? ";" : "", counted(c.evicted, "start"));

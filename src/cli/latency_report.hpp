@@ -12,7 +12,7 @@ class LatencyReport {
  public:
   // All of them must outlive it.
   LatencyReport(const LatencyOptions& options, const LatencyJob& job, Trace& trace, const Pairs& pairs, const HeatMap& heat,
-                const Missing& missing, const std::vector<std::string>& notes)
+                const Account& account, const std::vector<std::string>& notes)
       : options_(options),
         job_(job),
         notes_(notes),
@@ -20,7 +20,7 @@ class LatencyReport {
         pairs_(pairs),
         heat_(heat),
         counts_(pairs.counts()),
-        missing_(missing),
+        account_(account),
         groups_(groups()),
         wall_(wall_of(trace, options.wall)) {}
 
@@ -41,7 +41,7 @@ class LatencyReport {
   std::string slowest() const;
   // The fate of every start and every end, and what the numbers are worth.
   std::string closing() const;
-  bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0 && missing_.nothing(); }
+  bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0 && account_.none_lost(); }
 
   static Json numbers_of(const Histogram& h);
   const EventType* type_of(const Pairs::Copy& copy) const { return trace_.formats.find(copy.record().number()); }
@@ -56,7 +56,7 @@ class LatencyReport {
   const Pairs& pairs_;
   const HeatMap& heat_;
   const Pairs::Counts counts_;
-  const Missing& missing_;
+  const Account& account_;
   const std::vector<Row> groups_;
   const std::optional<WallClock> wall_;  // to show times of day
 };

@@ -213,12 +213,13 @@ int AnalysisRun::finish() {
 
 std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events, bool quantiles) {
   std::string line =
-      counted(totals.events, "event") + ", " + (totals.missing.nothing() ? "none" : lost_count(totals.missing)) + " lost";
+      counted(totals.account.read, "event") + ", " +
+      (totals.account.none_lost() ? "none" : lost_count(totals.account)) + " lost" + lost_places(totals.account);
   if (evicted_keys != 0)
     line += fmt::format("; {} with {} given up for others (--keys)", counted(evicted_keys, "key"),
                         counted(evicted_events, "event was", "events were"));
   if (totals.late != 0) line += fmt::format("; {} came later than --look-ahead waits", format_count(totals.late));
-  line += totals.missing.nothing() && evicted_keys == 0 ? ": the numbers are exact" : ": the numbers lack those";
+  line += totals.account.none_lost() && evicted_keys == 0 ? ": the numbers are exact" : ": the numbers lack those";
   if (quantiles) line += ", quantiles within 1.6 %";
   if (totals.lost_earlier != 0) line += fmt::format(" ({} had been lost before this began)", format_count(totals.lost_earlier));
   return line;

@@ -140,7 +140,7 @@ void say_wall(const Trace& trace) {
 
 std::string none_within(const Window& asked, Reading& reading) {
   const Window& window = asked.asks_day() ? reading.window() : asked;
-  if (window.whole() || reading.trace().live() || reading.totals().seen + reading.totals().lost != 0) return "";
+  if (window.whole() || reading.trace().live() || reading.totals().seen() + reading.totals().account.overrun != 0) return "";
   const u64 begin = reading.begin();
   if (begin == Timeline::forever) return "";
   std::string out = "no event in " + shown_where(reading.trace()) + " is";

@@ -92,7 +92,7 @@ plot::Facts facts_of(const PlotOptions& options, const Input& input) {
 result<std::string> why_empty(const PlotOptions& options) {
   const auto whole = RS_TRY(Reading::open(reading_of({options.where})));
   whole->take_rest([](const auto&...) {});
-  const u64 seen = whole->totals().seen, begin = whole->totals().first_ns, end = whole->totals().last_ns;
+  const u64 seen = whole->totals().seen(), begin = whole->totals().first_ns, end = whole->totals().last_ns;
   if (seen == 0) return "no event is in " + options.where;
   const auto after = [begin](u64 time) {
     const u64 ns = time - begin;
@@ -182,7 +182,9 @@ result<int> run_plot(PlotOptions options) {
   for (const std::string& note : plot.notes()) say(note);
   for (const std::string& sentence : pairs ? unpaired(*pairs) : std::vector<std::string>()) say(sentence);
   say_first(reading.stack_remarks());
-  say(fmt::format("{}, lost {}; {} ({})", counted(plot.events(), "event"), lost_count(reading.missing(plot.lost())),
+  Account account = reading.account();
+  account.overrun = plot.lost();
+  say(fmt::format("{}, lost {}; {} ({})", counted(plot.events(), "event"), lost_count(account) + lost_places(account),
                   options.to == "-" ? "stdout" : options.to, format_size(page.size())));
   return problems ? exit_failure : exit_ok;
 }

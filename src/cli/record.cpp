@@ -310,9 +310,9 @@ struct Parts {
     if (!options.quiet) {
       const std::string compressed = compressed_to(*run);
       say(fmt::format("{}, {}; lost {}; {}{}{}", counted(run->events(), "event"), format_size(run->bytes()),
-                      lost_count(run->missing()), name, compressed.empty() ? "" : "; ", compressed));
+                      lost_count(run->account()) + lost_places(run->account()), name, compressed.empty() ? "" : "; ", compressed));
     }
-    const Accounted accounted = program->accounted();
+    const Account accounted = program->accounted();
     run = nullptr;
     program = std::make_unique<InstanceFeed>(instance);
     program->go_on_from(accounted);
@@ -395,7 +395,7 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, int c
   for (const std::string& sentence : unmatched_user(options, instance)) say(sentence);
   if (!options.quiet) {
     say_summary(run, options.to.empty() ? options.out : options.to, ours ? "" : instance.name() + " since it was made: ");
-    const bool all_read = run.missing().doubts.empty();
+    const bool all_read = run.account().doubts.empty();
     if (parts.waited != 0 && all_read)
       say(counted(parts.waited, "event was", "events were") + " in the rings of " + instance.name() +
           " when this began, written and not yet read; they came first");

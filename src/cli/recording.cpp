@@ -31,7 +31,7 @@ void Told::problems(const RecordingRun& run) {
 
 void Told::doubts(const RecordingRun& run) {
   std::vector<std::string> fresh;
-  for (const std::string& doubt : run.missing().doubts) {
+  for (const std::string& doubt : run.account().doubts) {
     if (told_.insert(doubt).second) fresh.push_back(doubt);
   }
   say_first(fresh);
@@ -47,23 +47,23 @@ std::string compressed_to(const RecordingRun& run) {
 void say_summary(const RecordingRun& run, const std::string& where, const std::string& books) {
   say(fmt::format("{}, {} in {} from {}; lost {}; {}", counted(run.events() - run.removed().events, "event"),
                   format_size(run.bytes() - run.removed().bytes), format_time(static_cast<double>(run.duration_ns())),
-                  counted(run.rings(), "ring"), lost_count(run.missing()), where));
+                  counted(run.rings(), "ring"), lost_count(run.account()) + lost_places(run.account()), where));
   if (const Removed gone = run.removed(); gone.events != 0)
     say(counted(gone.events, "older event") + ", " + format_size(gone.bytes) +
         ", were recorded and removed again (--max-size)");
   if (const std::string compressed = compressed_to(run); !compressed.empty()) say(compressed);
   say((run.events() == run.totals().read ? "" : books) + identity(run.totals()));
-  if (const u64 late = run.missing().unrecorded; late != 0)
+  if (const u64 late = run.account().unrecorded; late != 0)
     say(format_count(late) + " of the lost events were written to the rings when they could no longer be recorded");
-  if (const u64 own = run.missing().own; own != 0)
+  if (const u64 own = run.account().own; own != 0)
     say("left out: " + counted(own, "event") + " that this command caused itself; those of interrupts and of the scheduler are here");
   if (run.totals().unfinished_bytes != 0)
     say(format_size(run.totals().unfinished_bytes) + " were reserved and never committed (a writer died or is still writing)");
 }
 
 int exit_code(const RecordingRun& run, bool fail_on_loss) {
-  if (!run.missing().proved()) return exit_failure;
-  return fail_on_loss && !run.missing().nothing() ? exit_loss : exit_ok;
+  if (!run.account().proved()) return exit_failure;
+  return fail_on_loss && !run.account().none_lost() ? exit_loss : exit_ok;
 }
 
 int failed_to_start(const Error& error) {

@@ -82,7 +82,7 @@ result<int> run_recover(const RecoverOptions& options) {
   if (!finished && !run->failed()) return tl::unexpected<Error>(finished.error());
   if (!options.quiet)
     say(fmt::format("{} of {} recovered, {} missing between them; {}", counted(run->events(), "event"),
-                    counted(rings.size(), "ring"), lost_count(run->missing()), options.out));
+                    counted(rings.size(), "ring"), lost_count(run->account()), options.out));
   return finished ? exit_code(*run, false) : exit_failure;
 }
 

@@ -21,7 +21,7 @@ struct RemoteOptions : RecordingOptions {
   std::string socket, clock, layout = "meta";
   std::vector<std::string> command;
   u64 buffer_size = 4 << 20, subbuf_size = 16384, poll_ns = 20000000, patience_ns = 2000000000;
-  u32 rings = 1;
+  u32 rings = 0;
   bool again = false;
 };
 
@@ -32,7 +32,7 @@ bool nobody_yet(const Error& e) {
 
 RemoteFeed::Options feed_options(const RemoteOptions& options) {
   check_subbuf_size(options.subbuf_size);
-  if (options.rings == 0 || options.rings > 4096) throw UsageError{"--rings must be 1 to 4096"};
+  if (options.rings > 4096) throw UsageError{"--rings must be 1 to 4096, or 0 for as many as the writer has"};
   if (options.poll_ns < 100000) throw UsageError{"--poll must be at least 100us"};
   RemoteFeed::Options make;
   make.socket = options.socket;
@@ -158,7 +158,7 @@ Command add_remote(CLI::App& app) {
   c->add_option("SOCKET", options->socket, "where the writer listens")->required();
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
-  c->add_option("--rings", options->rings, "how many rings to bring along")->capture_default_str();
+  c->add_option("--rings", options->rings, "how many rings to bring along (default: as many as the writer says that it has, or one)");
   c->add_option("--clock", options->clock,
                 "the writer's: mono, tsc (x86-64) or cntvct (arm64) (default: tsc where it is invariant, else mono)");
   c->add_option("--layout", options->layout,

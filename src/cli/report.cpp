@@ -223,7 +223,7 @@ std::string why_none(const ReportOptions& options, Reading& reading) {
   by("--time", options.window.of_time());
   by("--cpu", !options.window.cpus.empty());
   const std::string where = shown_where(reading.trace());
-  const u64 seen = reading.totals().seen;
+  const u64 seen = reading.totals().seen();
   if (chosen.empty() || (seen == 0 && options.window.whole())) return where + " has no events";
   return "0 of " + counted(seen, "event") + (options.window.whole() ? " in " : " of this range in ") + where + " pass " +
          chosen;
@@ -239,15 +239,15 @@ result<int> run_report(const ReportOptions& options) {
   if (!print(options, reading, lines)) return exit_failure;
   const bool problems = say_problems(reading);
   say_first(reading.stack_remarks());
-  const Missing& missing = reading.totals().missing;
+  const Account& account = reading.totals().account;
   const std::string none = none_within(options.window, reading);
   if (!lines.any()) say(none.empty() ? why_none(options, reading) : none);
-  if (!missing.nothing())
-    say(lost_count(missing) + " events were lost" +
-        (options.most != 0 ? "" : ", " + format_count(reading.totals().seen) + " are here"));  // with -n not all were read
+  if (!account.none_lost())
+    say(lost_count(account) + " events were lost" + lost_places(account) +
+        (options.most != 0 ? "" : ", " + format_count(reading.totals().seen()) + " are here"));  // with -n not all were read
   if (problems) return exit_failure;
   if (!none.empty()) return exit_usage;
-  return options.fail_on_loss && !missing.nothing() ? exit_loss : exit_ok;
+  return options.fail_on_loss && !account.none_lost() ? exit_loss : exit_ok;
 }
 
 }  // namespace

@@ -85,9 +85,9 @@ result<clickhouse::Address> place_of(const std::string& text) {
   return address;
 }
 
-Missing lost_of(const ship::SpoolBooks& books) {
-  Missing lost;
-  lost.refused = books.lost;
+Account lost_of(const ship::SpoolBooks& books) {
+  Account lost;
+  lost.unrecorded = books.lost;
   if (books.unproved != 0) lost.doubts.push_back(counted(books.unproved, "recording") + " may have lost more");
   return lost;
 }
@@ -180,7 +180,7 @@ int close_books(const ShipOptions& options, const ship::Spool& spool, bool recor
   if (!sent) failed(sent.error());
   if (!recorded || !sent || !books.add_up()) return exit_failure;
   if (!records && books.spooled != 0) return exit_failure;  // to send was all there was to do
-  return options.fail_on_loss && (books.dropped != 0 || !lost_of(books).nothing()) ? exit_loss : exit_ok;
+  return options.fail_on_loss && (books.dropped != 0 || !lost_of(books).none_lost()) ? exit_loss : exit_ok;
 }
 
 result<int> run_ship(const ShipOptions& options) {

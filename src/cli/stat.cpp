@@ -100,8 +100,8 @@ result<Stat> stat_recording(const std::string& dir) {
     s.remarks.push_back("the recorder did not finish: these are the events in the files; how many were written, and how many of "
                         "them were lost, is not known");
   }
-  for (const std::string& doubt : meta.missing.doubts) s.remarks.push_back(doubt);
-  if (const u64 late = meta.missing.unrecorded; late != 0)
+  for (const std::string& doubt : meta.account.doubts) s.remarks.push_back(doubt);
+  if (const u64 late = meta.account.unrecorded; late != 0)
     s.remarks.push_back(counted(late, "event was", "events were") + " written when they could no longer be recorded");
   if (const Removed gone = meta.removed(); gone.events != 0) {
     s.remarks.push_back(counted(gone.events, "event") + ", the oldest ones, went again, as --max-size " +

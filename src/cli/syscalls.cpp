@@ -199,7 +199,7 @@ class SyscallTable {
   }
 
   bool exact(const Totals& totals) const {
-    return pairs_.counts().exact() && calls_.evicted().keys == 0 && totals.missing.nothing();
+    return pairs_.counts().exact() && calls_.evicted().keys == 0 && totals.account.none_lost();
   }
 
   std::string text(const std::vector<Row>& rows, const Totals& totals, bool last) const {
@@ -246,7 +246,7 @@ class SyscallTable {
                          counted(calls_.evicted().count, "call was", "calls were"));
     if (exact(totals)) return out + "nothing was lost: the numbers are exact\n";
     out += "NOT exact:";
-    if (!totals.missing.nothing()) out += " " + lost_count(totals.missing) + " events were lost;";
+    if (!totals.account.none_lost()) out += " " + lost_count(totals.account) + " events were lost;";
     if (c.doubtful != 0) out += " of " + format_count(c.doubtful) + " calls the beginning or the end may be another call's;";
     if (c.negative != 0) out += " " + format_count(c.negative) + " ends are older than their beginning;";
     if (c.evicted != 0) out += " " + format_count(c.evicted) + " calls waited for too many others;";
@@ -292,9 +292,8 @@ class SyscallTable {
               {"without", without_},
               {"evicted_keys", calls_.evicted().keys},
               {"evicted", calls_.evicted().count},
-              {"lost", totals.missing.count()},
-              {"proved", totals.missing.exact()},
               {"exact", exact(totals)}});
+    add_account(j, totals.account);
     return line_of(j);
   }
 

@@ -58,15 +58,15 @@ std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, c
     row.update({{"count", rows[i].count}, {"rate", rounded(rows[i].rate, 1)}, {"bytes_per_s", rounded(rows[i].bytes_rate, 1)}});
     list.push_back(std::move(row));
   }
-  return line_of(Json{{"rows", std::move(list)},
+  Json out{{"rows", std::move(list)},
                       {"keys", rows.size()},
-                      {"count", totals.events - groups.without()},
+                      {"count", totals.account.read - groups.without()},
                       {"without", groups.without()},
-                      {"lost", totals.missing.count()},
-                      {"proved", totals.missing.exact()},
                       {"late", totals.late},
                       {"evicted_keys", groups.evicted().keys},
-                      {"evicted", groups.evicted().count}});
+                      {"evicted", groups.evicted().count}};
+  add_account(out, totals.account);
+  return line_of(std::move(out));
 }
 
 // Losses belong to no key, because their values are unknown. They have a line of their own, as do the sums.
@@ -92,8 +92,8 @@ std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, 
   if (rows.size() > options.count) table.row({fmt::format("({} more)", rows.size() - options.count)});
   std::vector<std::string> sums = {"all"};
   sums.insert(sums.end(), none.begin(), none.end());
-  for (std::string cell : {format_count(totals.events - groups.without()), format_rate(rate, ""),
-                           format_size(static_cast<u64>(bytes_rate)) + "/s", lost_count(totals.missing)})
+  for (std::string cell : {format_count(totals.account.read - groups.without()), format_rate(rate, ""),
+                           format_size(static_cast<u64>(bytes_rate)) + "/s", lost_count(totals.account)})
     sums.push_back(std::move(cell));
   table.row(std::move(sums));
   std::string out = table.render(colours());

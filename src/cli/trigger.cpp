@@ -156,7 +156,7 @@ class FlightRecorder {
     if (!w.time)
       say("the event itself is not in the recording: the rings had gone round before they stood still; give them more room "
           "with -b");
-    return run.missing().proved() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
+    return run.account().proved() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
   }
 
  private:
@@ -466,8 +466,8 @@ result<int> run_trigger(TriggerOptions options) {
   if (watch.lost() != 0)
     say(counted(watch.lost(), "event") + " came too fast for a test of the condition: it may have held unseen");
   const bool problems = say_problems(reading);
-  if (const Missing missing = reading.missing(0); missing.refused != 0 && !options.quiet)
-    say(counted(missing.refused, "event was", "events were") +
+  if (const u64 refused = reading.account().refused.sum(); refused != 0 && !options.quiet)
+    say(counted(refused, "event was", "events were") +
         " never stored: their rings were full, not available, or stood still while a recording was saved; the condition was "
         "not "
         "checked for them");

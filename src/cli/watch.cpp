@@ -179,11 +179,9 @@ class Watcher {
   const WatchModel& model() const { return *model_; }
   WatchPicture picture(const std::string& chosen, bool everything = false) const {
     WatchPicture p = model_->picture(chosen, everything);
-    p.missing.refused = missing_.refused;
-    p.missing.off = missing_.off;
-    p.missing.unrecorded = missing_.unrecorded;
-    p.missing.refused_at_least = missing_.refused_at_least;
-    p.missing.doubts = missing_.doubts;
+    const u64 gaps = p.account.overrun;
+    p.account = account_;
+    p.account.overrun = gaps;
     return p;
   }
 
@@ -193,7 +191,7 @@ class Watcher {
     std::string out;
     if (!last)
       out = fmt::format("{}: {:.1f} s, {}, {}, {} lost\n", where(), p.seconds, counted(p.all.count, "event"),
-                        format_rate(p.all.rate, ""), lost_count(p.missing));
+                        format_rate(p.all.rate, ""), lost_count(p.account));
     std::vector<Table::Column> columns;
     for (const std::string& name : p.columns) columns.push_back({name});
     for (const char* name : {"count", "rate", "share"}) columns.push_back({name, Table::right});
@@ -223,8 +221,8 @@ class Watcher {
     if (p.without != 0) out += fmt::format("{} no {}\n", counted(p.without, "event has", "events have"), p.query.by);
     if (!last) return out + "\n";
     Totals totals;
-    totals.events = p.all.count;
-    totals.missing = p.missing;
+    totals.account = p.account;
+    totals.account.read = p.all.count;
     totals.lost_earlier = run_->reading().totals().lost_earlier;
     return out + closing_line(totals, p.evicted_keys, p.evicted_events, values) + "\n";
   }
@@ -255,9 +253,9 @@ class Watcher {
     append(out, "],\"all\":{");
     numbers(p.all);
     fmt::format_to(to,
-                   "}},\"keys\":{},\"without\":{},\"lost\":{},\"proved\":{},\"evicted_keys\":{},\"evicted\":{},\"own_cpu\":{:."
+                   "}},\"keys\":{},\"without\":{},\"lost\":{},\"proved\":{},\"account\":{},\"evicted_keys\":{},\"evicted\":{},\"own_cpu\":{:."
                    "3f},\"rings\":[",
-                   p.keys, p.without, p.missing.count(), p.missing.exact(), p.evicted_keys, p.evicted_events, status_.own_cpu);
+                   p.keys, p.without, p.account.lost(), p.account.exact(), json_of(p.account).dump(), p.evicted_keys, p.evicted_events, status_.own_cpu);
     for (const WatchStatus::Ring& ring : status_.rings) {
       append(out, &ring == status_.rings.data() ? "{\"name\":" : ",{\"name\":");
       append_json_text(ring.name, out);
@@ -319,7 +317,7 @@ class Watcher {
     last_usage_ = now;
     last_cpu_us_ = cpu;
     status_.rings.clear();
-    missing_ = run_->reading().missing(0);
+    account_ = run_->reading().account();
     if (!live()) return;
     const Timeline& timeline = trace().timeline;
     for (u32 i = 0; i < timeline.size() && status_.rings.size() < 64; ++i) {
@@ -336,7 +334,7 @@ class Watcher {
   std::unique_ptr<AnalysisRun> run_;
   std::optional<WatchModel> model_;  // declared after the run, whose formats it uses
   WatchStatus status_;
-  Missing missing_;  // missing events beside the gaps
+  Account account_;  // of the reading, as of the last picture
   u64 interval_ns_, last_tick_ = 0, next_tick_ = 0, end_ns_ = 0, ticks_ = 0;
   u64 last_usage_ = 0, last_cpu_us_ = 0;
   bool ended_ = false;

@@ -175,8 +175,8 @@ std::string Consumer::text(const Event& e) {
   return line;
 }
 
-u64 Consumer::events() const { return state_->reading->totals().events; }
-u64 Consumer::lost() const { return state_->reading->totals().lost; }
+u64 Consumer::events() const { return state_->reading->totals().account.read; }
+u64 Consumer::lost() const { return state_->reading->totals().account.overrun; }
 u64 Consumer::late() const { return state_->trace().timeline.late(); }
 std::vector<std::string> Consumer::problems() const {
   std::vector<std::string> all = state_->reading->notices();
@@ -185,8 +185,8 @@ std::vector<std::string> Consumer::problems() const {
   return all;
 }
 Consumer::Missing Consumer::missing() const {
-  const ringside::Missing& all = state_->reading->complete().missing;
-  return {all.count(), all.reasons()};
+  const Account& all = state_->reading->complete().account;
+  return {all.lost(), all.reasons()};
 }
 
 // In this order: what the consumer has opened goes last.

@@ -51,7 +51,8 @@ class Input {
   // The changes of names that were not handed out yet.
   virtual std::vector<NameChange> take_names() { return {}; }
   virtual std::string kept_names() const { return ""; }  // KeptNames, as the recorder has looked them up
-  virtual void add_missing(Missing& all) const { all.doubts.insert(all.doubts.end(), doubts.begin(), doubts.end()); }
+  // Events that no source of it hands out: refused, not recorded, left to a later reader; and the doubts.
+  virtual Account account() const { return doubtful(); }
 
   // Its life.
   virtual bool live() const { return false; }              // it may still be written to
@@ -73,6 +74,13 @@ class Input {
   Timeline::Origin origin{};                       // origin.ids is added to the numbers of its events
   std::vector<std::unique_ptr<Source>> sources{};  // until the timeline takes them
   std::vector<std::string> doubts{};               // why more may be missing than is known
+
+ protected:
+  Account doubtful() const {
+    Account of;
+    of.doubts = doubts;
+    return of;
+  }
 };
 
 // input.cpp: what a WHERE names; a place on a server may have several machines.

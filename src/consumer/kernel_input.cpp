@@ -56,7 +56,7 @@ class KernelInput : public Input {
     (void)kernel_->tracing(false);
     if (own_ != nullptr) own_->causes_events = false;
   }
-  void add_missing(Missing& all) const override;
+  Account account() const override;
 
  private:
   EventPatterns patterns_;
@@ -101,13 +101,14 @@ result<void> KernelInput::open(Trace& trace) {
   return kernel_->tracing(true);
 }
 
-void KernelInput::add_missing(Missing& all) const {
-  Input::add_missing(all);
+Account KernelInput::account() const {
+  Account of = doubtful();
   for (const u32 cpu : kernel_->cpus()) {
     const auto counters = kernel_counters({kernel_->dir(), cpu});
-    if (counters) all.refused += refused_of(*counters);
-    else all.doubts.push_back(counters.error().sentence);
+    if (counters) of.refused += refused_of(*counters);
+    else of.doubts.push_back(counters.error().sentence);
   }
+  return of;
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ class InstanceInput : public Input {
   bool has_no_writer() const override { return instance_->writers() == Presence::none; }
   void look_for_rings(Trace& trace) override;
   std::vector<NameChange> take_names() override { return instance_->names(names_seen_); }
-  void add_missing(Missing& all) const override;
+  Account account() const override;
   std::vector<std::unique_ptr<Source>> open_again() const override;
 
  private:
@@ -105,15 +105,15 @@ void InstanceInput::look_for_rings(Trace& trace) {
   rings_.add(trace, *this, instance_->ring_names(), [&](u32 ring) { return instance_->peek(ring); });
 }
 
-void InstanceInput::add_missing(Missing& all) const {
-  Input::add_missing(all);
-  const PastTotals past = instance_->past();
-  all.off += instance_->refused_off();
-  all.refused += instance_->refused() + past.dropped + past.commit_overrun;
+Account InstanceInput::account() const {
+  Account of = doubtful();
+  of.refused = instance_->refused_elsewhere();
+  of.refused += refused_of(counters_of(instance_->past()));
   for (const RingInfo& ring : instance_->rings()) {
-    all.refused += refused_of(ring.counters);
-    if (!ring.problem.empty()) all.doubts.push_back(ring.problem);
+    of.refused += refused_of(ring.counters);
+    if (!ring.problem.empty()) of.doubts.push_back(ring.problem);
   }
+  return of;
 }
 
 std::vector<std::unique_ptr<Source>> InstanceInput::open_again() const {
@@ -146,10 +146,11 @@ class ServedInput : public Input {
     else
       trace.timeline.add_problem(names.error().sentence);
   }
-  void add_missing(Missing& all) const override {
-    Input::add_missing(all);
-    if (const auto refused = this->refused()) all.refused += *refused;
-    else all.doubts.push_back(refused.error().sentence);
+  Account account() const override {
+    Account of = doubtful();
+    if (const auto refused = this->refused()) of.refused = *refused;
+    else of.doubts.push_back(refused.error().sentence);
+    return of;
   }
 
  private:
@@ -163,9 +164,8 @@ class ServedInput : public Input {
     return served_rings(*server_);
   }
   // Events that never came into a ring. A ring that is not open here is among the problems.
-  result<u64> refused() const {
-    const Counters past = RS_TRY(server_->counters(std::nullopt));
-    u64 refused = refused_of(past);
+  result<RefusedCounts> refused() const {
+    RefusedCounts refused = refused_of(RS_TRY(server_->counters(std::nullopt)));
     for (const RingName& name : RS_TRY(served_rings(*server_)))
       if (const auto ring = server_->counters(name.ring)) refused += refused_of(*ring);
     return refused;
@@ -183,13 +183,15 @@ class WriterInput : public Input {
     remote::Process::Options make;
     make.buffer.size = 4 << 20;
     make.buffer.subbuf_size = 16384;
+    make.buffer.rings = 0;  // as many as it has
     make.buffer.clock = clock_info_ = calibrate(best_clock());
     process_ = RS_TRY(remote::Process::attach(where, make));
     world = World::own();
     add_events(trace, *this, process_->events());
-    auto source = RS_TRY(process_->buffer().source(0));
-    trace.tasks.add(source->name());
-    sources.push_back(std::move(source));
+    for (u32 ring = 0; ring < process_->buffer().plan().nr_rings; ++ring) {
+      sources.push_back(RS_TRY(process_->buffer().source(ring)));
+      trace.tasks.add(sources.back()->name());
+    }
     clock = to_string(clock_info_.kind);
     boot = sys::boot_id();
     return process_->enable(true);
@@ -199,10 +201,12 @@ class WriterInput : public Input {
   bool live() const override { return true; }
   bool begins_when_opened() const override { return true; }
   void patience(std::chrono::nanoseconds most) override { process_->patience(most); }
-  void add_missing(Missing& all) const override {
-    Input::add_missing(all);
-    all.refused += process_->buffer().refused();
-    all.refused_at_least = all.refused_at_least || !process_->buffer().refused_is_exact();
+  Account account() const override {
+    Account of = doubtful();
+    of.refused[Refusal::unknown] = process_->buffer().refused();
+    of.refused_at_least = !process_->buffer().refused_is_exact();
+    process_->add_not_brought(of);
+    return of;
   }
 
  private:

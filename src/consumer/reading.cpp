@@ -171,9 +171,12 @@ void Reading::learn_names() {
 }
 
 void Reading::add(Reading& part) {
-  totals_.seen += part.totals_.seen;
-  totals_.events += part.totals_.events;
-  totals_.lost += part.totals_.lost;
+  Account& sum = totals_.account;
+  const Account& more = part.totals_.account;
+  sum.read += more.read;
+  sum.left_out += more.left_out;
+  sum.overrun += more.overrun;
+  sum.overrun_at_least |= more.overrun_at_least;
   totals_.late += part.totals_.late;
   totals_.first_ns = std::min(totals_.first_ns, part.totals_.first_ns);
   totals_.last_ns = std::max(totals_.last_ns, part.totals_.last_ns);
@@ -283,10 +286,8 @@ void Reading::follow(std::optional<u64> look_ahead_ns, u64 duration_ns) {
 
 void Reading::begin_books() {
   books_begin_ns_ = trace_.now();
-  const Missing before = trace_.missing(0);
-  refused_before_ = before.refused;
-  off_before_ = before.off;
-  totals_.lost_earlier += refused_before_;
+  refused_before_ = trace_.account().refused;
+  totals_.lost_earlier += refused_before_.sum();
   for (u32 n = 0; n < trace_.timeline.size(); ++n) overwritten_.push_back({trace_.timeline.source(n).counters().overrun, 0});
 }
 
@@ -353,22 +354,26 @@ u64 Reading::recorded_events() const {
   return following_ ? 0 : events;
 }
 
-Missing Reading::missing(u64 gaps) const {
-  Missing all = trace_.missing(gaps);
-  all.refused -= std::min(all.refused, refused_before_);
-  all.off -= std::min(all.off, off_before_);
+Account Reading::account() const {
+  Account all = trace_.account();
+  const Account& here = totals_.account;
+  all.read = here.read;
+  all.left_out = here.left_out;
+  all.overrun = here.overrun;
+  all.overrun_at_least = here.overrun_at_least;
+  all.refused -= refused_before_;
   if (cut_) all.doubts.emplace_back(too_late);
   if (unnamed_ != 0 && names_decide_)
     all.doubts.emplace_back("the names of some threads are unknown: these had ended before their first event was read");
   const u64 recorded = ended_ && all.proved() && window_.whole() ? recorded_events() : 0;
-  if (totals_.seen < recorded)
-    all.doubts.push_back(counted(recorded - totals_.seen, "event that was recorded is", "events that were recorded are") +
+  if (totals_.seen() < recorded)
+    all.doubts.push_back(counted(recorded - totals_.seen(), "event that was recorded is", "events that were recorded are") +
                          " not in the files: these were cut, or changed");
   return all;
 }
 
 const Totals& Reading::complete() {
-  totals_.missing = missing(totals_.lost);
+  totals_.account = account();
   tell();
   return totals_;
 }
@@ -388,7 +393,7 @@ size_t Reading::each_new_problem(const std::function<void(const std::string&)>& 
 // Those of complete() that neither a notice of the opening nor the timeline has told. The caller that cuts a reading short says
 // that itself.
 std::vector<std::string> Reading::found_doubts() const {
-  std::vector<std::string> found = totals_.missing.doubts;
+  std::vector<std::string> found = totals_.account.doubts;
   const auto drop = [&](const std::vector<std::string>& told) {
     std::erase_if(found, [&](const std::string& doubt) { return std::find(told.begin(), told.end(), doubt) != told.end(); });
   };

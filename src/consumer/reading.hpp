@@ -29,10 +29,12 @@ class Pairs;
 class Column;
 
 struct Totals {
-  u64 seen = 0, events = 0;  // all events; those that pass the filter
-  u64 lost = 0, late = 0;    // all losses between events; all events that came behind later ones
-  u64 lost_earlier = 0;      // lost before the books began
-  Missing missing{};         // what the reading does not contain
+  // read: the events that pass the filter; left_out: the others; overrun: those of gaps. The other places are as of the last
+  // complete().
+  Account account{};
+  u64 lost_earlier = 0;  // before the books began
+  u64 late = 0;          // events that came behind later ones
+  u64 seen() const { return account.read + account.left_out; }
   u64 first_ns = ~u64{0}, last_ns = 0;
   double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
 };
@@ -97,7 +99,7 @@ class Reading {
   // Ends with the events written up to now; those still come.
   void stop();
   bool stopped() const { return stopped_; }
-  // To be called with follow(): what was lost before this moment is not missing (Totals::lost_earlier).
+  // To be called with follow(): what was lost before this moment is not in the account (Totals::lost_earlier).
   void begin_books();
   // Of the losses since then: events that another reader of an instance took before this one saw them.
   u64 taken_by_others() const;
@@ -185,7 +187,7 @@ class Reading {
 
   const Totals& totals() const { return totals_; }
   const Totals& complete();  // including what is missing
-  Missing missing(u64 gaps) const;
+  Account account() const;  // so far, with all places
   // What could not be read, a sentence each; after complete() also why more may be missing, if the reading itself found that.
   // Returns the total number of sentences.
   size_t each_new_problem(const std::function<void(const std::string&)>& use);
@@ -237,14 +239,14 @@ class Reading {
     totals_.late += record.late;
     if (record.lost != 0) {
       const bool earlier = record.time < books_begin_ns_;
-      (earlier ? totals_.lost_earlier : totals_.lost) += record.lost;
+      (earlier ? totals_.lost_earlier : totals_.account.overrun) += record.lost;
+      totals_.account.overrun_at_least |= record.lost_at_least && !earlier;
       if (!earlier && record.source < overwritten_.size()) overwritten_[record.source].gaps += record.lost;
       return Got::gap;
     }
-    ++totals_.seen;
-    if (!only_.wants(record.number(), trace_.formats) || (filter_ && !filter_->matches(record, name))) return Got::other;
-    ++totals_.events;
-    return Got::event;
+    const bool wanted = only_.wants(record.number(), trace_.formats) && (!filter_ || filter_->matches(record, name));
+    ++(wanted ? totals_.account.read : totals_.account.left_out);
+    return wanted ? Got::event : Got::other;
   }
   bool is_over() const { return time_.over() || time_.now() >= end_ns_; }
   void stop_if_over() {
@@ -290,7 +292,8 @@ class Reading {
   Time time_;
   Totals totals_;
   u64 grown_until_ = 0;  // open_growing: in the trace's ns
-  u64 books_begin_ns_ = 0, refused_before_ = 0, off_before_ = 0;
+  u64 books_begin_ns_ = 0;
+  RefusedCounts refused_before_{};  // when the books began
   struct Overwritten {
     u64 before, gaps;  // as the ring counts them, when the books began; as gaps tell them since
   };

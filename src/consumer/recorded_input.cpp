@@ -22,7 +22,7 @@ void RecordedInput::load_names(Trace& trace, const std::string& dir) {
 
 result<void> RecordedInput::open_in(Trace& trace, const std::string& dir) {
   auto meta = RS_TRY(RecordingMeta::read(dir));
-  doubts = meta.missing.doubts;
+  doubts = meta.account.doubts;
   std::vector<std::string> problems;
   auto rings = RS_TRY(open_recording(dir, meta, &problems));
   for (std::string& problem : problems) trace.timeline.add_problem(std::move(problem));
@@ -62,13 +62,16 @@ std::vector<NameChange> RecordedInput::take_names() {
   return {meta_->names.begin() + from, meta_->names.end()};
 }
 
-void RecordedInput::add_missing(Missing& all) const {
-  Input::add_missing(all);
-  if (!meta_) return;
-  all.refused += meta_->missing.refused;
-  all.unrecorded += meta_->missing.unrecorded;
-  all.refused_at_least = all.refused_at_least || meta_->missing.refused_at_least;
-  all.off += meta_->missing.off;
+// The reading counts what it reads, and the gaps; what the recorder left out is the recording's affair.
+Account RecordedInput::account() const {
+  Account of = doubtful();
+  if (!meta_) return of;
+  const Account& recorded = meta_->account;
+  of.refused = recorded.refused;
+  of.refused_at_least = recorded.refused_at_least;
+  of.unrecorded = recorded.unrecorded;
+  of.unread = recorded.unread;
+  return of;
 }
 
 std::vector<std::unique_ptr<Source>> RecordedInput::open_again_in(const std::string& dir) const {
@@ -126,7 +129,7 @@ void GrowingInput::grow(Trace& trace, const RecordingMeta& now) {
       trace.timeline.add(std::make_unique<GrowingSource>(where, ring, now.clock));
   }
   for (const RingName& thread : now.threads) trace.tasks.add_recorded(thread, origin.ids);
-  doubts = now.missing.doubts;
+  doubts = now.account.doubts;
   meta_ = now;
 }
 

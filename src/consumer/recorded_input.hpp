@@ -17,7 +17,7 @@ class RecordedInput : public Input {
   std::vector<NameChange> take_names() override;
   std::optional<WallClock> wall() const override { return meta_ ? meta_->wall : std::nullopt; }
   std::string kept_names() const override { return read_kept(where, ringside::kept_names).value_or(""); }
-  void add_missing(Missing& all) const override;
+  Account account() const override;
   std::vector<std::unique_ptr<Source>> open_again() const override { return open_again_in(where); }
 
  protected:

@@ -82,15 +82,10 @@ result<void> Parts::add(Part part, RecordingMeta meta, i64 offset_ns) {
   meta_.world = meta.world;
   if (!meta_.wall) meta_.wall = meta.wall;
   meta_.duration_ns += meta.duration_ns;
-  meta_.missing.refused += meta.missing.refused;
-  meta_.missing.off += meta.missing.off;
-  meta_.missing.unrecorded += meta.missing.unrecorded;
-  meta_.missing.refused_at_least = meta_.missing.refused_at_least || meta.missing.refused_at_least;
   complete_ = complete_ && meta.complete;
-  if (!meta.complete)
-    meta.missing.doubts.push_back("a recorder did not finish; the closing counters are missing, the events are here");
-  for (std::string& doubt : meta.missing.doubts)
-    if (doubts_.insert(doubt).second) meta_.missing.doubts.push_back(std::move(doubt));
+  if (!meta.complete) meta.account.doubts.emplace_back(recorder_did_not_finish);
+  std::erase_if(meta.account.doubts, [&](const std::string& doubt) { return !doubts_.insert(doubt).second; });
+  meta_.account += meta.account;
   for (EventInfo& event : meta.events) {
     const std::string full = event.system + ":" + event.name;
     const auto [at, fresh] = ids_.try_emplace(
@@ -189,7 +184,7 @@ result<void> Parts::describe(RecordingWriter& writer) const {
   meta.wall = meta_.wall;
   meta.command = meta_.command;
   meta.events = meta_.events;
-  meta.missing = meta_.missing;
+  meta.account = meta_.account;
   for (const auto& [key, thread] : threads_) meta.threads.push_back(thread);
   meta.names = meta_.names;
   std::stable_sort(meta.names.begin(), meta.names.end(), [](const auto& a, const auto& b) { return a.time < b.time; });

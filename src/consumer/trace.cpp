@@ -34,9 +34,10 @@ std::string label_of(std::string where) {
 
 }  // namespace
 
-Missing Trace::missing(u64 gaps) const {
-  Missing all{gaps, 0, 0, timeline.problems()};
-  for (const auto& input : inputs) input->add_missing(all);
+Account Trace::account() const {
+  Account all;
+  all.doubts = timeline.problems();
+  for (const auto& input : inputs) all += input->account();
   return all;
 }
 

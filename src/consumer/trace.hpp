@@ -38,7 +38,7 @@ struct Trace {
   void read_again(const std::function<void(u32, Bytes)>& use) const;
 
   // What is missing beside the gaps that were read. Call it after all is read.
-  Missing missing(u64 gaps) const;
+  Account account() const;  // of all inputs
 
   // The time of day of its times: its first input's that knows it.
   std::optional<WallClock> wall() const;

@@ -20,10 +20,11 @@ class TraceDatInput : public Input {
   std::unique_ptr<Input> another() const override { return trace_dat_input(where); }
   ClockInfo own_clock() const override { return meta_.clock; }
   const RecordingMeta* recording() const override { return &meta_; }
-  void add_missing(Missing& all) const override {
-    Input::add_missing(all);
-    all.refused += meta_.missing.refused;
-    all.unrecorded += meta_.missing.unrecorded;
+  Account account() const override {
+    Account of = doubtful();
+    of.refused = meta_.account.refused;
+    of.unrecorded = meta_.account.unrecorded;
+    return of;
   }
   std::vector<std::unique_ptr<Source>> open_again() const override {
     auto again = open_trace_dat(where);
@@ -41,7 +42,7 @@ result<void> TraceDatInput::open(Trace& trace) {
     return refuse(std::errc::bad_message, dat.problems.front() + "; no events are left to read");
   for (const std::string& problem : dat.problems) trace.notices.push_back(problem);
   doubts = std::move(dat.problems);
-  for (const std::string& doubt : dat.missing.doubts)
+  for (const std::string& doubt : dat.account.doubts)
     trace.notices.push_back(doubts.emplace_back(where + ": " + sys::printable(doubt)));
   trace.formats.add_strings(dat.printk_formats);
   world = meta_.world = dat.world;
@@ -52,8 +53,7 @@ result<void> TraceDatInput::open(Trace& trace) {
   sources = std::move(dat.rings);
   meta_.clock = dat.clock;
   meta_.complete = true;
-  meta_.missing.refused = dat.missing.refused;
-  meta_.missing.unrecorded = dat.missing.unrecorded;
+  meta_.account = dat.account;
   clock = dat.clock.kind == ClockKind::mono ? dat.clock_name : to_string(dat.clock.kind);
   if (!dat.unshifted && is_of_this_boot()) boot = sys::boot_id();
   return {};

@@ -132,11 +132,11 @@ void CsvLines::print(const TraceRecord& record, const RingName& ring, fmt::memor
   append(out, "\r\n");
 }
 
-void CsvLines::print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) const {
+void CsvLines::print_missing(u64 time, const Account& account, fmt::memory_buffer& out) const {
   fmt::format_to(std::back_inserter(out), "{},{},,,,,,,{},", time, wall_ ? wall_text(wall_->of(time)) + "," : "",
-                 missing.refused + missing.unrecorded);
+                 account.elsewhere());
   commas(columns_.size(), out);
-  cell(fmt::format("{}", fmt::join(missing.reasons(), "; ")), out);
+  cell(fmt::format("{}", fmt::join(account.reasons(), "; ")), out);
   append(out, "\r\n");
 }
 

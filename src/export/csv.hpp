@@ -16,6 +16,7 @@
 #include "decode/formats.hpp"
 #include "decode/id_table.hpp"
 #include "export/tasks.hpp"
+#include "source/account.hpp"
 #include "source/wall.hpp"
 #include "timeline/merge.hpp"
 
@@ -32,7 +33,7 @@ class CsvLines {
   void begin(const std::function<bool(const EventType&)>& wanted, fmt::memory_buffer& out);
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
   // A loss that nobody can place; `more` has the reasons.
-  void print_missing(u64 time, const Missing& missing, fmt::memory_buffer& out) const;
+  void print_missing(u64 time, const Account& account, fmt::memory_buffer& out) const;
 
  private:
   struct Event {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "decode/print_steps.hpp"
+#include "sys/json.hpp"
 #include "sys/text.hpp"
 
 namespace ringside {
@@ -122,21 +123,15 @@ std::string as_utf8(std::string_view bytes) {
   return out;
 }
 
-void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& buffer) {
+void append_json_missing(u64 time, const Account& account, fmt::memory_buffer& buffer) {
   Appender out(buffer);
   append(out, "{\"ts\":");
   append_integer(static_cast<i64>(time), false, out);
-  append(out, ",\"cpu\":null,\"ring\":null");
-  append(out, fmt::format(",\"lost\":{},\"refused\":{},\"unrecorded\":{},", missing.refused + missing.unrecorded,
-                          missing.refused, missing.unrecorded));
-  if (missing.off != 0) append(out, fmt::format("\"refused_off\":{},", missing.off));
-  append(out, "\"doubts\":[");
-  bool first = true;
-  for (const std::string& reason : missing.reasons()) {
-    if (!std::exchange(first, false)) out.push_back(',');
-    append_json_text(reason, out);
-  }
-  append(out, "]}\n");
+  append(out, ",\"cpu\":null,\"ring\":null,\"lost\":");
+  append_integer(static_cast<i64>(account.elsewhere()), false, out);
+  append(out, ",\"account\":");
+  append(out, json_of(account).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  append(out, "}\n");
 }
 
 static void append_json_text(std::string_view text, Appender& out) {

@@ -19,6 +19,7 @@
 #include "decode/id_table.hpp"
 #include "decode/syscalls.hpp"
 #include "export/tasks.hpp"
+#include "source/account.hpp"
 #include "source/wall.hpp"
 #include "timeline/merge.hpp"
 
@@ -63,7 +64,7 @@ inline bool needs_text(i64 value, bool is_signed) {
   return json_safe && size > most;
 }
 
-void append_json_missing(u64 time, const Missing& missing, fmt::memory_buffer& out);
+void append_json_missing(u64 time, const Account& account, fmt::memory_buffer& out);
 // A field's, as its event's line has it.
 void append_json_value(Bytes payload, const Field& field, fmt::memory_buffer& out);
 std::string as_utf8(std::string_view bytes);  // those that are no UTF-8 become U+FFFD

@@ -26,10 +26,10 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   TraceDat dat;
   dat.clock = meta.clock;
   dat.world = meta.world;
-  dat.missing = meta.missing;
+  dat.account = meta.account;
   dat.stop = std::move(stop);
-  if (problems != nullptr) dat.missing.doubts.insert(dat.missing.doubts.end(), problems->begin(), problems->end());
-  if (!meta.complete) dat.missing.doubts.emplace_back(recorder_did_not_finish);
+  if (problems != nullptr) dat.account.doubts.insert(dat.account.doubts.end(), problems->begin(), problems->end());
+  if (!meta.complete) dat.account.doubts.emplace_back(recorder_did_not_finish);
   dat.unordered = std::any_of(meta.rings.begin(), meta.rings.end(), [](const RecordedRing& ring) { return ring.unordered; });
   for (EventInfo& e : meta.events) {
     if (wanted[e.kernel]) dat.events.push_back(std::move(e));

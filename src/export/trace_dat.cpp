@@ -107,10 +107,10 @@ std::string clock_options(const ClockInfo& clock) {
 std::string statistics(const TraceDat& dat) {
   std::string lines, out;
   const auto line = [&](std::string_view key, std::string_view value) { lines += fmt::format("{}: {}\n", key, value); };
-  if (dat.missing.refused != 0) line(stat_refused, std::to_string(dat.missing.refused));
-  if (dat.missing.unrecorded != 0) line(stat_unrecorded, std::to_string(dat.missing.unrecorded));
+  if (const u64 refused = dat.account.refused.sum(); refused != 0) line(stat_refused, std::to_string(refused));
+  if (dat.account.unrecorded != 0) line(stat_unrecorded, std::to_string(dat.account.unrecorded));
   if (dat.unordered) line(stat_unordered, "yes");
-  for (const std::string& reason : dat.missing.reasons()) line(stat_doubt, sys::printable(reason));
+  for (const std::string& reason : dat.account.reasons()) line(stat_doubt, sys::printable(reason));
   if (!lines.empty()) put_option(out, option_cpustat, lines + '\0');
   return out;
 }

@@ -31,7 +31,7 @@ struct TraceDat {
   std::map<i32, std::string> tasks;  // comm by tid
   std::string kallsyms, printk_formats;  // may be empty
   std::vector<TraceDatBuffer> buffers;
-  Missing missing{};       // told among the statistics: trace-cmd report --stat shows it
+  Account account{};       // told among the statistics: trace-cmd report --stat shows it
   bool unordered = false;  // the times of some ring go back
   std::function<bool()> stop{};  // true: the file is not wanted
 };

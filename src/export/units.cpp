@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <vector>
 
 namespace ringside {
 namespace {
@@ -127,12 +128,36 @@ std::string format_rate(double per_second, std::string_view unit) {
   return fmt::format("{:.1f}{}{}{}/s", per_second, unit.empty() ? "" : " ", "kMGT"[step], unit);
 }
 
-std::string lost_count(const Missing& missing) {
-  const u64 all = missing.count();
-  if (all == 0) return missing.exact() ? "0" : "perhaps some";
-  const std::string some = missing.off != all ? format_count(missing.off) + " of them " : "";
-  return format_count(all) + (missing.exact() ? "" : " or more") +
-         (missing.off != 0 ? " (" + some + "while recording was off)" : "");
+namespace {
+
+std::string_view in_words(Refusal why) {
+  switch (why) {
+    case Refusal::full: return "refused as their ring was full";
+    case Refusal::nested: return "refused as handlers had filled their ring";
+    case Refusal::no_ring: return "refused without a ring or memory for one";
+    case Refusal::off: return "while recording was off";
+    case Refusal::not_brought: return "of rings that the reader did not bring";
+    case Refusal::unknown: break;
+  }
+  return "refused";
+}
+
+}  // namespace
+
+std::string lost_count(const Account& account) {
+  if (account.lost() == 0) return account.exact() ? "0" : "perhaps some";
+  return format_count(account.lost()) + (account.exact() ? "" : " or more");
+}
+
+std::string lost_places(const Account& account) {
+  std::vector<std::pair<u64, std::string_view>> places{{account.overrun, "overwritten"}};
+  for (const Refusal why : all_refusals) places.emplace_back(account.refused[why], in_words(why));
+  places.emplace_back(account.unrecorded, "not recorded");
+  std::erase_if(places, [](const auto& place) { return place.first == 0; });
+  std::string out;
+  for (const auto& [count, name] : places)
+    out.append(out.empty() ? " (" : ", ").append(places.size() == 1 ? "" : format_count(count) + " ").append(name);
+  return out.empty() ? out : out + ")";
 }
 
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "source/books.hpp"
+#include "source/account.hpp"
 
 namespace ringside {
 
@@ -26,7 +26,9 @@ std::string counted(u64 count, std::string_view one,
 std::string format_rate(double per_second, std::string_view unit);  // "1.2M/s", "1.2 MB/s"
 
 // "0", "12", "12 or more", "perhaps some": the only place that reports that nothing is lost.
-std::string lost_count(const Missing& missing);
+std::string lost_count(const Account& account);
+// Where they went: "", " (overwritten)", " (12 overwritten, 3 while recording was off)".
+std::string lost_places(const Account& account);
 
 // The line of a ring's counters: "written 12 = read 10 + in the ring 0 + overwritten 2; refused 0 = ring full 0 + nested 0". Of
 // external writers "refused 3", "refused 3 or more" or "refused: not known".

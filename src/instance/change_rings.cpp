@@ -37,7 +37,7 @@ result<void> Instance::reset() {
   }
   words_.control->past = {};
   words_.control->refused = words_.control->refused_off = 0;
-  words_.control->refused_told = words_.control->refused_off_told = 0;
+  for (u64& told : words_.control->refused_told) told = 0;
   return {};
 }
 
@@ -52,10 +52,13 @@ result<void> Instance::reset(u32 number) {
 // A ring's counters start from 0: what was told of them is no longer in any sum. Refused events that were not told yet may be
 // among them; then as many of other rings are told twice.
 void Instance::begins_anew(const Counters& before) {
-  u64& told = words_.control->refused_told;
-  const u64 gone = before.dropped + before.commit_overrun;
-  for (u64 was = __atomic_load_n(&told, __ATOMIC_RELAXED); was != 0;)
-    if (__atomic_compare_exchange_n(&told, &was, was - std::min(was, gone), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
+  const RefusedCounts gone = refused_of(before);
+  for (const Refusal why : counted_refusals) {
+    u64& told = told_word(*words_.control, why);
+    for (u64 was = __atomic_load_n(&told, __ATOMIC_RELAXED); was != 0;)
+      if (__atomic_compare_exchange_n(&told, &was, was - std::min(was, gone[why]), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        break;
+  }
 }
 
 result<void> Instance::unmapped(const char* what) {

@@ -16,6 +16,7 @@
 #include "instance/pid_map.hpp"
 #include "instance/ring_watch.hpp"
 #include "schema/event_pattern.hpp"
+#include "source/account.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
 #include "writer/maker.hpp"
@@ -34,6 +35,10 @@ struct RingInfo {
 };
 
 enum class Presence { none, some, unknown };
+
+// The reasons that an instance counts, and the word with those that finished recordings have in their accounts.
+inline constexpr std::array counted_refusals{Refusal::full, Refusal::nested, Refusal::no_ring, Refusal::off};
+inline u64& told_word(InstanceControl& control, Refusal why) { return control.refused_told[static_cast<size_t>(why)]; }
 
 // The same counters as a ring has.
 inline Counters counters_of(const PastTotals& past) {
@@ -128,7 +133,13 @@ class Instance {
   u32 without_clock() const {
     return words_.control->without_clock;
   }  // processes whose processor does not have the clock: they do not write
-  u64 refused() const { return refused_without_ring() + refused_off(); }  // events that no ring counts
+  RefusedCounts refused_elsewhere() const {  // events that no ring counts
+    RefusedCounts all;
+    all[Refusal::no_ring] = refused_without_ring();
+    all[Refusal::off] = refused_off();
+    return all;
+  }
+  u64 refused() const { return refused_elsewhere().sum(); }
   u64 refused_without_ring() const { return __atomic_load_n(&control().refused, __ATOMIC_RELAXED); }
   u64 refused_off() const { return __atomic_load_n(&control().refused_off, __ATOMIC_RELAXED); }  // or a ring stood still
 

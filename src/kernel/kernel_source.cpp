@@ -75,6 +75,7 @@ class Losses {
       const u64 untold = now > told_ ? now - told_ : 0;
       view.lost_before = exact ? std::min(view.lost_before, untold) : untold;
       ahead_ = true;
+      view.lost_at_least = false;
     }
     told_ += view.lost_before;
   }

@@ -43,16 +43,17 @@ std::vector<std::string> Faults::doubts() const {
   return all;
 }
 
-bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& faults, Books& books) {
+bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& faults, Taken& taken) {
   if (faults.failure()) return false;
   const RecordedRing& recorded = writer.ring(ring);
   const u64 events = recorded.events, bytes = recorded.bytes, gaps = recorded.lost;
   const auto written = writer.append(ring, view);
   RINGSIDE_CHECK(written || (recorded.events == events && recorded.bytes == bytes && recorded.lost == gaps),
                  "what a recording refused is not counted");
-  books.events += recorded.events - events;
-  books.bytes += recorded.bytes - bytes;
-  books.gaps += recorded.lost - gaps;
+  taken.account.read += recorded.events - events;
+  taken.account.overrun += recorded.lost - gaps;
+  taken.account.overrun_at_least |= view.lost_at_least && recorded.lost != gaps;
+  taken.bytes += recorded.bytes - bytes;
   if (written) return true;
   const bool malformed = written.error().code == std::errc::bad_message;
   if (malformed)
@@ -62,7 +63,7 @@ bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& f
   return malformed;
 }
 
-Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Books& books, u64 earlier,
+Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Taken& taken, u64 earlier,
               const Select& select) {
   for (; most > 0; --most) {
     auto view = source.next();
@@ -76,15 +77,15 @@ Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Fault
     }
     if (!*view) return Drained::all;
     (*view)->time -= earlier;
-    bool taken = false;
+    bool put_there = false;
     try {
-      taken = put(select ? select(**view) : **view, writer, ring, faults, books);
+      put_there = put(select ? select(**view) : **view, writer, ring, faults, taken);
     } catch (const std::bad_alloc&) {
       source.put_back();
       faults.full({std::make_error_code(std::errc::not_enough_memory), "there is not enough memory to record"});
       return Drained::some;
     }
-    if (!taken) {
+    if (!put_there) {
       source.put_back();
       return Drained::some;
     }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "source/account.hpp"
 #include "source/recording.hpp"
 #include "source/source.hpp"
 
@@ -40,26 +41,10 @@ class Faults {
   std::optional<Error> failure_;
 };
 
-// What counters of rings say and an earlier recording of the same feed has told already.
-struct Accounted {
-  u64 overrun = 0, refused = 0;
-  u64 off = 0;  // of `refused`
-};
-
-// A feed's accounts at its end.
-struct Books {
-  Accounted earlier;
-  Counters totals;            // its rings', including those whose memory was given back
-  u64 before = 0;             // written events that were read or overwritten before the recording began
-  u64 events = 0, bytes = 0;  // recorded
-  u64 left_out = 0;           // events that were not wanted
-  u64 own = 0;                // events of the recorder's own tasks, which are left out
-  u64 gaps = 0;               // events missing between recorded ones
-  u64 refused = 0;            // refused events that `totals` does not count
-  u64 off = 0;                // of these: recording was off
-  u64 all_refused() const { return totals.dropped + totals.commit_overrun + refused; }
-  bool complete = false;      // no writer is left, so every event that is not recorded is missing
-  std::vector<std::string> doubts{};
+// What a feed has put into a recording.
+struct Taken {
+  Account account;  // read, overrun; the feed adds the other places
+  u64 bytes = 0;    // of events
 };
 
 enum class Drained {
@@ -70,12 +55,12 @@ enum class Drained {
 };
 
 // Puts one sub-buffer into the recording. False: the disk is full, perhaps since the formats of its events were saved.
-bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& faults, Books& books);
+bool put(const SubBufferView& view, RecordingWriter& writer, u32 ring, Faults& faults, Taken& taken);
 
 // Takes at most `most` sub-buffers: a writer that is faster than the reader must not keep it from the other rings. Times are
-// reduced by `earlier` ticks. The recorded events are added to `books`. select: what to record of a sub-buffer; none: all.
+// reduced by `earlier` ticks. What it took is added to `taken`. select: what to record of a sub-buffer; none: all.
 using Select = std::function<SubBufferView(const SubBufferView&)>;
-Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Books& books, u64 earlier = 0,
+Drained drain(Source& source, RecordingWriter& writer, u32 ring, u64 most, Faults& faults, Taken& taken, u64 earlier = 0,
               const Select& select = nullptr);
 
 }  // namespace ringside

@@ -25,16 +25,16 @@ result<void> InstanceFeed::begin(RecordingRun& run) {
   __atomic_fetch_add(&words_.control->stacks_again, u64{1},
                      __ATOMIC_RELAXED);  // this reader has not seen what others have read
   // Losses that are in the books of former readers. Memory is given back only of rings that were read to their end.
-  u64 told = instance_.past().overrun;
+  u64 told = instance_.past().overrun, before = instance_.past().read + instance_.past().overrun;
   for (const RingInfo& info : instance_.rings()) {
     told += info.told;
-    books_.before += info.counters.read + info.told;
+    before += info.counters.read + info.told;
     unread_at_begin_ += info.counters.unread;
   }
-  books_.before += instance_.past().read + instance_.past().overrun;
-  books_.earlier.overrun = std::max(books_.earlier.overrun, told);
-  books_.earlier.refused = std::max(books_.earlier.refused, __atomic_load_n(&words_.control->refused_told, __ATOMIC_RELAXED));
-  books_.earlier.off = std::max(books_.earlier.off, __atomic_load_n(&words_.control->refused_off_told, __ATOMIC_RELAXED));
+  taken_.account.earlier = before;
+  told_.overrun = std::max(told_.overrun, told);
+  for (const Refusal why : counted_refusals)
+    told_.refused[why] = std::max(told_.refused[why], __atomic_load_n(&told_word(*words_.control, why), __ATOMIC_RELAXED));
   look_for_rings(run);  // those of hundreds of CPUs take a while: before the command starts
   return {};
 }
@@ -159,7 +159,7 @@ Drained InstanceFeed::take(RecordingRun& run, u32 number, Ring& ring) {
     if (has_more_events()) look_for_events(run);  // declared since the poll began
     return only_.empty() ? view : ring.selection.keep(view, [&](Bytes payload) { return wants(run, event_id(payload)); });
   };
-  const Drained drained = run.take(*ring.source, ring.as, 2 * ring.round + 2, books_, 0, select);
+  const Drained drained = run.take(*ring.source, ring.as, 2 * ring.round + 2, taken_, 0, select);
   ring.failed = drained == Drained::ended;
   if (ring.failed) ring.source = nullptr;
   if (drained != Drained::all || !ended) return drained;
@@ -198,13 +198,13 @@ void InstanceFeed::take_unnoticed(RecordingRun& run) {
 }
 
 u64 InstanceFeed::lost_so_far() const {
-  u64 lost = books_.gaps + instance_.refused_without_ring();
+  u64 lost = taken_.account.overrun + instance_.refused_without_ring();
   for (const auto& [number, ring] : rings_)
-    if (ring.source != nullptr) lost += refused_of(ring.source->counters());
+    if (ring.source != nullptr) lost += refused_of(ring.source->counters()).sum();
   return lost;
 }
 
-Books InstanceFeed::close(RecordingRun& run) {
+Counters InstanceFeed::close(RecordingRun& run) {
   take_unnoticed(run);
   const bool quiet = !instance_.has_writers();
   if (!unnamed_.empty())
@@ -213,9 +213,9 @@ Books InstanceFeed::close(RecordingRun& run) {
   std::vector<Counters> all;
   for (const RingInfo& info : instance_.rings()) {
     all.push_back(info.counters);
-    if (!info.problem.empty()) books_.doubts.push_back(info.problem);
+    if (!info.problem.empty()) taken_.account.doubts.push_back(info.problem);
     if (!run.failed() && quiet && !handing_over_ && info.counters.unread != 0)
-      books_.doubts.push_back("ring " + std::to_string(info.name.ring) + ": " +
+      taken_.account.doubts.push_back("ring " + std::to_string(info.name.ring) + ": " +
                               counted(info.counters.unread, "event was", "events were") + " not read");
     const u32 as = rings_[info.name.ring].as;
     if (as == 0 && info.name.ring != 0) continue;  // it was never opened
@@ -224,11 +224,11 @@ Books InstanceFeed::close(RecordingRun& run) {
       writer.ring(as).counters = info.counters;
   }
   all.push_back(counters_of(instance_.past()));
-  books_.totals = sum(all);
-  books_.off = instance_.refused_off();
-  books_.refused = instance_.refused_without_ring() + books_.off;
-  for (const auto& [number, ring] : rings_) books_.left_out += ring.selection.left_out();
-  return books_;
+  const Counters totals = sum(all);
+  taken_.account.refused = refused_of(totals);
+  taken_.account.refused += instance_.refused_elsewhere();
+  for (const auto& [number, ring] : rings_) taken_.account.left_out += ring.selection.left_out();
+  return totals;
 }
 
 void InstanceFeed::books_are_kept() {
@@ -236,8 +236,7 @@ void InstanceFeed::books_are_kept() {
     for (u64 was = __atomic_load_n(&word, __ATOMIC_RELAXED); was < to;)
       if (__atomic_compare_exchange_n(&word, &was, to, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
   };
-  raise(words_.control->refused_off_told, books_.off);
-  raise(words_.control->refused_told, books_.all_refused());
+  for (const Refusal why : counted_refusals) raise(told_word(*words_.control, why), taken_.account.refused[why]);
 }
 
 }  // namespace ringside

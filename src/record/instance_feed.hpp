@@ -19,7 +19,7 @@ class InstanceFeed final : public Feed {
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
   u64 lost_so_far() const override;
-  Books close(RecordingRun& run) override;
+  Counters close(RecordingRun& run) override;
   void books_are_kept() override;
   bool keeps_the_rest() const override { return true; }  // in the instance's rings
   u64 taken_until() const override { return taken_until_; }

@@ -200,7 +200,7 @@ result<void> KernelFeed::arm() {
     sources_.clear();
     rings_.reset();
     faults_ = {};
-    books_ = {};
+    taken_ = {};
     events_so_far_ = 0;
     bytes_so_far_ = 0;
     failed_ = false;
@@ -213,10 +213,7 @@ result<void> KernelFeed::arm() {
 
 result<void> KernelFeed::begin(RecordingRun& run) {
   if (std::exchange(handing_over_, false)) {
-    Books books;
-    books.earlier = closed_ ? accounted() : books_.earlier;
-    books.before = closed_ ? books_.totals.read + books.earlier.overrun : books_.before;
-    books_ = std::move(books);
+    begin_account(closed_);
     closed_ = false;
     faults_ = {};
     events_so_far_ = 0;
@@ -289,13 +286,13 @@ Drained KernelFeed::take_without_own(u32 at, u32 ring, u64 most) {
   const Select select = [&](const SubBufferView& view) {
     const u64 before = selection.left_out();
     const SubBufferView kept = selection.keep(view, [&](Bytes payload) { return !own_->has(payload); });
-    books_.own += selection.left_out() - before;
+    taken_.account.own += selection.left_out() - before;
     only_own = kept.begin == kept.end;
     return kept;
   };
   Drained drained = Drained::some;
   for (u64 taken = 0; drained == Drained::some && taken < most && !faults_.failure(); ++taken) {
-    drained = drain(*sources_[at], *rings_, ring, 1, faults_, books_, 0, select);
+    drained = drain(*sources_[at], *rings_, ring, 1, faults_, taken_, 0, select);
     if (drained == Drained::some && only_own) return Drained::all;
   }
   return drained;
@@ -305,9 +302,9 @@ Drained KernelFeed::take_without_own(u32 at, u32 ring, u64 most) {
 Drained KernelFeed::take(u32 at, u64 most) {
   KernelSource& source = *sources_[at];
   const u32 ring = source.name().ring + RecordingWriter::kernel_rings;
-  const Drained drained = own_ ? take_without_own(at, ring, most) : drain(source, *rings_, ring, most, faults_, books_);
-  events_so_far_.store(books_.events, std::memory_order_relaxed);
-  bytes_so_far_.store(books_.bytes, std::memory_order_relaxed);
+  const Drained drained = own_ ? take_without_own(at, ring, most) : drain(source, *rings_, ring, most, faults_, taken_);
+  events_so_far_.store(taken_.account.read, std::memory_order_relaxed);
+  bytes_so_far_.store(taken_.bytes, std::memory_order_relaxed);
   failed_ = faults_.failure().has_value();
   if (drained == Drained::ended || (failed_ && !another_follows_)) sources_[at] = nullptr;
   return drained;
@@ -375,7 +372,7 @@ void KernelFeed::learn_numbers(KernelNumbers& numbers) {
 
 u64 KernelFeed::lost_so_far() const {
   u64 lost = 0;
-  for (const auto& [cpu, counters] : counters()) lost += counters.overrun + refused_of(counters);
+  for (const auto& [cpu, counters] : counters()) lost += counters.overrun + refused_of(counters).sum();
   return lost;
 }
 
@@ -420,7 +417,7 @@ void KernelFeed::describe(RecordingMeta& meta) {
   if (names_ != nullptr) meta.names.insert(meta.names.end(), names_->names().begin(), names_->names().end());
 }
 
-Books KernelFeed::close(RecordingRun& run) {
+Counters KernelFeed::close(RecordingRun& run) {
   // While recording goes on, a CPU may be faster than the reader: the rest is for the next run.
   constexpr u64 most_handing_over = 1024;
   auto off = handing_over_ ? result<void>() : instance_.tracing(false);
@@ -435,7 +432,7 @@ Books KernelFeed::close(RecordingRun& run) {
   std::vector<Counters> all;
   for (RecordedRing& ring : rings_->meta().rings) {
     if (auto counters = kernel_counters({instance_.dir(), ring.name.ring})) ring.counters = *counters;
-    else books_.doubts.push_back(counters.error().sentence + ": events that the kernel refused are not counted");
+    else taken_.account.doubts.push_back(counters.error().sentence + ": events that the kernel refused are not counted");
     all.push_back(ring.counters);
     for (RecordedRing& listed : run.meta().rings) {
       if (listed.name.kernel && listed.name.ring == ring.name.ring) listed = ring;
@@ -443,10 +440,11 @@ Books KernelFeed::close(RecordingRun& run) {
   }
   if (!off) faults_.problem(off.error().sentence);
   run.faults().add(faults_);
-  books_.totals = sum(all);
-  books_.complete = !handing_over_;
+  const Counters totals = sum(all);
+  add_refused(totals);
+  complete_ = !handing_over_;
   closed_ = true;
-  return books_;
+  return totals;
 }
 
 }  // namespace ringside

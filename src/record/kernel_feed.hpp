@@ -63,7 +63,7 @@ class KernelFeed final : public Feed {
   result<void> begin(RecordingRun& run) override;
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
-  Books close(RecordingRun& run) override;
+  Counters close(RecordingRun& run) override;
   u64 events_so_far() const override { return events_so_far_.load(std::memory_order_relaxed); }
   u64 taken_until() const override { return taken_until_.load(std::memory_order_acquire); }
   u64 lost_so_far() const override;
@@ -102,7 +102,7 @@ class KernelFeed final : public Feed {
   std::atomic<bool> stopping_{false}, failed_{false};
   std::atomic<u64> events_so_far_{0}, bytes_so_far_{0},
       taken_until_{0};  // only the thread writes them; for looks from outside, without ordering
-  // The cpuN.raw of one recording. Owned by the thread while it runs, like books_.
+  // The cpuN.raw of one recording. Owned by the thread while it runs, like taken_.
   std::optional<RecordingWriter> rings_;
   Faults faults_;
   bool closed_ = false;           // since the last begin()

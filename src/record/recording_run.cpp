@@ -18,6 +18,30 @@ void Feed::add_unknown(RecordingMeta& meta, const std::map<i32, RingName>& threa
     if (known.emplace(tid, name.kernel).second) meta.threads.push_back(name);
 }
 
+Account Feed::accounted() const {
+  Account all = told_;
+  all.overrun += taken_.account.overrun;
+  all.refused = taken_.account.refused;
+  return all;
+}
+
+void Feed::begin_account(bool told) {
+  const u64 earlier = told ? taken_.account.written() : taken_.account.earlier;
+  if (told) told_ = accounted();
+  taken_ = {};
+  taken_.account.earlier = earlier;
+}
+
+Account Feed::settled(const Counters& totals, bool failed, bool rest_is_kept) const {
+  Account all = taken_.account;
+  const u64 overrun = totals.overrun - std::min(told_.overrun, totals.overrun);
+  if (!failed && !hands_over()) all.overrun = std::max(all.overrun, overrun);
+  all.refused -= told_.refused;
+  const u64 rest = totals.written - std::min(totals.written, all.written());
+  ((failed && !rest_is_kept) || complete_ ? all.unrecorded : all.unread) += rest;
+  return all;
+}
+
 RecordingRun::RecordingRun(RecordingWriter writer) : writer_(std::move(writer)), start_ns_(sys::now_ns()) {}
 
 RecordingRun::~RecordingRun() {
@@ -128,29 +152,18 @@ result<void> RecordingRun::finish(u64 duration_ns) {
   finished_ = true;
   // More than once: a round may find new rings, and may leave a backlog beyond its budget.
   for (int round = 0; round < 3; ++round) poll();
-  Missing& missing = meta().missing = {};
+  Account& account = meta().account = {};
   std::vector<Counters> all;
   for (Feed* feed : feeds_) {
-    const Books books = feed->close(*this);
-    all.push_back(books.totals);
-    const u64 overrun = books.totals.overrun - std::min(books.earlier.overrun, books.totals.overrun);
-    const u64 gaps = failed() || feed->hands_over() ? books.gaps : std::max(books.gaps, overrun);
-    missing.gaps += gaps;
-    const u64 here = books.before + books.events + books.left_out + books.own + gaps;
-    if ((failed() && !(another_follows_ && feed->keeps_the_rest())) || books.complete)
-      missing.unrecorded += books.totals.written - std::min(books.totals.written, here);
-    missing.refused += books.all_refused() - std::min(books.earlier.refused, books.all_refused());
-    missing.off += books.off - std::min(books.earlier.off, books.off);
-    missing.own += books.own;
-    missing.refused_at_least = missing.refused_at_least || books.totals.refusals == Refusals::at_least;
-    missing.doubts.insert(missing.doubts.end(), books.doubts.begin(), books.doubts.end());
+    all.push_back(feed->close(*this));
+    account += feed->settled(all.back(), failed(), another_follows_ && feed->keeps_the_rest());
   }
   describe();
   meta().totals = sum(all);
   if (meta().wall) meta().wall_set_ns = WallClock::measure().offset_ns - meta().wall->offset_ns;
   const auto of_faults = faults_.doubts();
-  missing.doubts.insert(missing.doubts.end(), of_faults.begin(), of_faults.end());
-  if (!adds_up(totals())) missing.doubts.push_back(identity(totals()));
+  account.doubts.insert(account.doubts.end(), of_faults.begin(), of_faults.end());
+  if (!adds_up(totals())) account.doubts.push_back(identity(totals()));
   auto finished = writer_.finish(duration_ns);
   kept_ = finished.has_value();
   for (Feed* feed : feeds_)

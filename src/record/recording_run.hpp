@@ -15,7 +15,7 @@
 
 #include "record/clock_watch.hpp"
 #include "record/drain.hpp"
-#include "source/books.hpp"
+#include "source/account.hpp"
 #include "source/recording.hpp"
 
 namespace ringside {
@@ -34,8 +34,12 @@ class Feed {
   virtual bool poll(RecordingRun& run) = 0;
   // Appends its events and threads to those of the feeds added before it.
   virtual void describe(RecordingMeta& meta) = 0;
-  // The end: takes the rest unless run.failed(), and puts its rings' closing counters into the writer's meta.
-  virtual Books close(RecordingRun& run) = 0;
+  // The end: takes the rest unless run.failed(), and puts its rings' closing counters into the writer's meta. Returns the sum of
+  // these, with those of rings whose memory was given back.
+  virtual Counters close(RecordingRun& run) = 0;
+  // After close(): each event that was written has a place. failed: the recording could take no more. rest_is_kept: a later one
+  // takes what this one did not.
+  Account settled(const Counters& totals, bool failed, bool rest_is_kept) const;
   // After close(), when the recording with those books is complete on disk.
   virtual void books_are_kept() {}
   // Before close(): recording goes on, and the next run takes what is not read yet. The kernel's feed itself goes on there
@@ -46,18 +50,27 @@ class Feed {
   bool hands_over() const { return handing_over_; }
   // After hand_over() and close(), for a feed that takes over from this one in the next recording, where the overwritten events
   // that are no gaps yet will be.
-  Accounted accounted() const { return {books_.earlier.overrun + books_.gaps, books_.all_refused(), books_.off}; }
-  void go_on_from(const Accounted& earlier) { books_.earlier = earlier; }
-  virtual u64 events_so_far() const { return books_.events; }
-  virtual u64 lost_so_far() const { return books_.gaps; }  // at least; includes those before the recording began
+  Account accounted() const;
+  void go_on_from(const Account& earlier) { told_ = earlier; }
+  virtual u64 events_so_far() const { return taken_.account.read; }
+  virtual u64 lost_so_far() const { return taken_.account.overrun; }  // at least; includes those before the recording began
   // CLOCK_MONOTONIC: what was committed before is in the recording. 0: unknown.
   virtual u64 taken_until() const { return 0; }
-  virtual u64 bytes_so_far() const { return books_.bytes; }
+  virtual u64 bytes_so_far() const { return taken_.bytes; }
 
  protected:
+  // In the next recording. told: what the account has until now is in an earlier one; else that recording never was.
+  void begin_account(bool told);
+  // What external writers and lines have refused, as their counters tell.
+  void add_refused(const Counters& totals) {
+    taken_.account.refused += refused_of(totals);
+    taken_.account.refused_at_least |= totals.refusals == Refusals::at_least;
+  }
   static void add_unknown(RecordingMeta& meta, const std::map<i32, RingName>& threads);  // those that it does not have yet
 
-  Books books_;
+  Taken taken_;          // and refused events, which are those since the rings were made
+  Account told_;         // its overrun and refused: earlier recordings have told them
+  bool complete_ = false;  // after close(): no writer is left, so every event that is not recorded is missing
   bool handing_over_ = false;
 };
 
@@ -78,11 +91,11 @@ class RecordingRun {
   result<void> add(Feed& feed);
   // Takes the present events of all feeds. Takes nothing once the disk is full.
   void poll();
-  // To be called after the last event. Faults of feeds and rings are in missing(); an error is the disk's first one, repeated.
+  // To be called after the last event. Faults of feeds and rings are in account(); an error is the disk's first one, repeated.
   result<void> finish();
   result<void> finish(u64 duration_ns);  // for a recording that began before the run: a flight recorder's
 
-  // If this one fails, another one takes over what is still in the rings: it is not missing.
+  // If this one fails, another one takes over what is still in the rings: it is not lost.
   void another_follows() { another_follows_ = true; }  // to be called before feeds are added
   bool is_followed() const { return another_follows_; }
 
@@ -96,8 +109,8 @@ class RecordingRun {
   // With the latest events, rings and threads.
   const RecordingMeta& described();
   RecordingMeta& meta() { return writer_.meta(); }  // the feeds set its events, threads, totals and missing
-  Drained take(Source& source, u32 ring, u64 most, Books& books, u64 earlier = 0, const Select& select = nullptr) {
-    return drain(source, writer_, ring, most, faults_, books, earlier, select);
+  Drained take(Source& source, u32 ring, u64 most, Taken& taken, u64 earlier = 0, const Select& select = nullptr) {
+    return drain(source, writer_, ring, most, faults_, taken, earlier, select);
   }
   bool books_are_kept() const { return kept_; }                  // after finish(): its books are on disk
   bool failed() const { return faults_.failure().has_value(); }  // the disk is full
@@ -109,7 +122,7 @@ class RecordingRun {
   u64 taken_until() const;  // of all feeds
   u64 duration_ns() const { return writer_.meta().duration_ns; }            // after finish(), like the following
   u64 compressed_bytes() const { return writer_.compressed_bytes(); }       // 0: it is not compressed
-  const Missing& missing() const { return writer_.meta().missing; }
+  const Account& account() const { return writer_.meta().account; }
   Removed removed() const { return writer_.meta().removed(); }
   const Counters& totals() const { return writer_.meta().totals; }
   size_t rings() const { return writer_.meta().rings.size(); }

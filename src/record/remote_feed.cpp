@@ -45,10 +45,10 @@ bool RemoteFeed::poll(RecordingRun& run) {
   alive_ = false;
   for (Ring& ring : rings_) {
     if (ring.failed || run.failed()) continue;
-    const u64 before = books_.events;
-    const Drained drained = run.take(*ring.source, ring.as, 2 * u64{buffer().plan().nr_pages} + 2, books_);
+    const u64 before = taken_.account.read;
+    const Drained drained = run.take(*ring.source, ring.as, 2 * u64{buffer().plan().nr_pages} + 2, taken_);
     ring.failed = drained == Drained::ended;
-    if (books_.events != before) ring.silence.clear();
+    if (taken_.account.read != before) ring.silence.clear();
     if (drained == Drained::silent && ring.silence != run.faults().silence()) {
       ring.silence = run.faults().silence();
       if (options_.notice) options_.notice(ring.silence);
@@ -65,6 +65,7 @@ void RemoteFeed::describe(RecordingMeta& meta) {
 
 void RemoteFeed::end_life(RecordingRun& run) {
   if (!attached()) return;
+  process_->add_not_brought(taken_.account);
   for (const Ring& ring : rings_) {
     const Counters counters = run.writer().ring(ring.as).counters = ring.source->counters();
     all_.push_back(counters);
@@ -75,15 +76,16 @@ void RemoteFeed::end_life(RecordingRun& run) {
   ++lives_;
 }
 
-Books RemoteFeed::close(RecordingRun& run) {
+Counters RemoteFeed::close(RecordingRun& run) {
   if (attached()) {
     if (auto off = process_->enable(false); !off && !buffer().is_gone()) run.faults().problem(off.error().sentence);
     buffer().ask_again();
     for (int round = 0; round < 3 && !run.failed(); ++round) (void)poll(run);
     end_life(run);
   }
-  books_.totals = sum(all_);
-  return books_;
+  const Counters totals = sum(all_);
+  add_refused(totals);
+  return totals;
 }
 
 }  // namespace ringside

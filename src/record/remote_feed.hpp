@@ -32,7 +32,7 @@ class RemoteFeed final : public Feed {
   result<void> begin(RecordingRun&) override { return {}; }
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
-  Books close(RecordingRun& run) override;
+  Counters close(RecordingRun& run) override;
 
  private:
   struct Ring {

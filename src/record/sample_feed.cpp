@@ -114,11 +114,7 @@ void SampleFeed::add_out(u32 number) { outs_.push_back({number, Packer(subbuf_si
 
 result<void> SampleFeed::begin(RecordingRun& run) {
   if (std::exchange(handing_over_, false)) {
-    const Accounted earlier = accounted();
-    books_ = {};
-    books_.earlier = earlier;
-    books_.before = 0;
-    for (const Out& out : outs_) books_.before += out.events + out.lost;
+    begin_account(true);
     for (Out& out : outs_) out.packer = Packer(subbuf_size);
     stacks_.clear();
   }
@@ -222,7 +218,7 @@ void SampleFeed::look_at(RecordingRun& run, i32 pid) {
 
 void SampleFeed::flush(RecordingRun& run, Out& out) {
   if (!out.packer.pending() || run.failed()) return;
-  put(out.packer.take(), run.writer(), out.number, run.faults(), books_);
+  put(out.packer.take(), run.writer(), out.number, run.faults(), taken_);
 }
 
 void SampleFeed::write(RecordingRun& run, Out& out, u64 time, Bytes payload) {
@@ -383,7 +379,7 @@ void SampleFeed::describe(RecordingMeta& meta) {
   meta.names.insert(meta.names.end(), names_.begin(), names_.end());
 }
 
-Books SampleFeed::close(RecordingRun& run) {
+Counters SampleFeed::close(RecordingRun& run) {
   if (!handing_over_ && std::exchange(on_, false)) (void)sampler_->on(false);
   if (!run.failed()) (void)poll(run);
   std::vector<u64> lost(outs_.size());
@@ -402,18 +398,17 @@ Books SampleFeed::close(RecordingRun& run) {
     run.writer().ring(out.number).counters = c;
     all.push_back(c);
   }
-  books_.totals = sum(all);
-  books_.complete = !handing_over_;
+  complete_ = !handing_over_;
   if (throttled_ != 0)
-    books_.doubts.push_back(
+    taken_.account.doubts.push_back(
         fmt::format("the kernel held samples back {} times, as they took too much of a CPU: ask for fewer in a second, or see "
                     "kernel.perf_cpu_time_max_percent",
                     throttled_));
   if (walk_)
-    if (const std::string skipped = skipped_by(*walk_); !skipped.empty()) books_.doubts.push_back(skipped);
+    if (const std::string skipped = skipped_by(*walk_); !skipped.empty()) taken_.account.doubts.push_back(skipped);
   if (malformed_ != 0)
-    books_.doubts.push_back(fmt::format("the kernel's rings of samples held {} malformed records", malformed_));
-  return books_;
+    taken_.account.doubts.push_back(fmt::format("the kernel's rings of samples held {} malformed records", malformed_));
+  return sum(all);
 }
 
 }  // namespace ringside

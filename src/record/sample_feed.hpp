@@ -43,7 +43,7 @@ class SampleFeed final : public Feed {
   result<void> begin(RecordingRun& run) override;  // samples from here on
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
-  Books close(RecordingRun& run) override;
+  Counters close(RecordingRun& run) override;
 
  private:
   struct Out {

@@ -5,7 +5,7 @@ namespace ringside {
 
 void SourceFeed::add(Ring ring, std::vector<std::string> doubts) {
   rings_.push_back({std::move(ring)});
-  books_.doubts.insert(books_.doubts.end(), std::make_move_iterator(doubts.begin()), std::make_move_iterator(doubts.end()));
+  taken_.account.doubts.insert(taken_.account.doubts.end(), std::make_move_iterator(doubts.begin()), std::make_move_iterator(doubts.end()));
 }
 
 Counters SourceFeed::counters() const {
@@ -28,7 +28,7 @@ bool SourceFeed::poll(RecordingRun& run) {
   for (Fed& ring : rings_) {
     if (ring.failed || run.failed()) continue;
     const Drained drained =
-        run.take(*ring.source, ring.name.ring, 2 * ring.source->counters().nr_subbufs + 2, books_, ring.earlier);
+        run.take(*ring.source, ring.name.ring, 2 * ring.source->counters().nr_subbufs + 2, taken_, ring.earlier);
     if (drained == Drained::silent) run.faults().problem(run.faults().silence());
     ring.failed = drained == Drained::ended || drained == Drained::silent;
     ended_ = ended_ && (ring.failed || (drained == Drained::all && ring.source->ended()));
@@ -41,10 +41,11 @@ void SourceFeed::describe(RecordingMeta& meta) {
   meta.threads.insert(meta.threads.end(), threads_.begin(), threads_.end());
 }
 
-Books SourceFeed::close(RecordingRun& run) {
+Counters SourceFeed::close(RecordingRun& run) {
   for (const Fed& ring : rings_) run.writer().ring(ring.name.ring).counters = ring.source->counters();
-  books_.totals = counters();
-  return books_;
+  const Counters totals = counters();
+  add_refused(totals);
+  return totals;
 }
 
 }  // namespace ringside

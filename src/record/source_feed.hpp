@@ -25,7 +25,7 @@ class SourceFeed final : public Feed {
   result<void> begin(RecordingRun& run) override;
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
-  Books close(RecordingRun& run) override;
+  Counters close(RecordingRun& run) override;
 
  private:
   struct Fed : Ring {

@@ -30,7 +30,7 @@ bool StreamFeed::poll(RecordingRun& run) {
     fresh = true;
   }
   if (std::exchange(known_events_, content_.events().size()) != content_.events().size()) run.know_events();
-  put(*view_, run.writer(), ring_, run.faults(), books_);
+  put(*view_, run.writer(), ring_, run.faults(), taken_);
   view_.reset();
   return fresh;
 }
@@ -39,7 +39,7 @@ void StreamFeed::describe(RecordingMeta& meta) {
   meta.events.insert(meta.events.end(), content_.events().begin(), content_.events().end());
 }
 
-Books StreamFeed::close(RecordingRun& run) {
+Counters StreamFeed::close(RecordingRun& run) {
   std::vector<Counters> all;
   for (const auto& [number, ring] : content_.rings()) {
     Counters counters = ring.counters;
@@ -47,9 +47,10 @@ Books StreamFeed::close(RecordingRun& run) {
     all.push_back(counters);
     if (run.writer().has_ring(number)) run.writer().ring(number).counters = counters;
   }
-  books_.totals = sum(all);
-  books_.totals.dropped += content_.refused_elsewhere();
-  return books_;
+  Counters totals = sum(all);
+  totals.dropped += content_.refused_elsewhere();
+  add_refused(totals);
+  return totals;
 }
 
 }  // namespace ringside

@@ -9,7 +9,7 @@ class StreamFeed final : public Feed {
  public:
   // The frame's bytes must stay until the next one. An error concerns the whole line: its version is not known here.
   result<void> hear(const remote::Frame& frame);
-  void doubt(std::string sentence) { books_.doubts.push_back(std::move(sentence)); }  // before the run's end
+  void doubt(std::string sentence) { taken_.account.doubts.push_back(std::move(sentence)); }  // before the run's end
   const Faults& unheard() const { return unheard_; }  // faults from before the run
   // content().known() must be true before a run can begin: hello brings the clock.
   const remote::StreamContent& content() const { return content_; }
@@ -17,7 +17,7 @@ class StreamFeed final : public Feed {
   result<void> begin(RecordingRun& run) override;
   bool poll(RecordingRun& run) override;
   void describe(RecordingMeta& meta) override;
-  Books close(RecordingRun& run) override;
+  Counters close(RecordingRun& run) override;
 
  private:
   remote::StreamContent content_;

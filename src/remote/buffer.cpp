@@ -35,6 +35,7 @@ class RingReader {
     const u64 entries = shown_entries();
     if (footers() || !asked_ || entries != entries_) {
       const u32 read = read_.load(std::memory_order_relaxed);
+      handed_out_ = read_before_ + count_events(pages_[id_.load(std::memory_order_relaxed)], read);
       auto swapped = buffer_.callbacks_.swap_reader(ring_, read);
       if (!swapped) {
         if (buffer_.is_gone()) return salvage();
@@ -128,6 +129,11 @@ class RingReader {
       n.unread = n.written - n.read - n.overrun;
       if (static_cast<i64>(n.unread) < 0) n.unread = 0;  // in flight
     }
+    if (std::max({n.written, n.overrun, n.unread}) > buffer_.most_written()) {  // something has written over its words
+      n.overrun = lost_;
+      n.unread = 0;
+      n.written = n.read + n.overrun;
+    }
     return n;
   }
 
@@ -169,7 +175,7 @@ class RingReader {
     id_ = 0;
     read_ = 0;
     entries_ = 0;
-    lost_ = read_before_ = position_ = time_ = 0;
+    lost_ = read_before_ = handed_out_ = position_ = time_ = 0;
     asked_ = false;
     before_ = 0;
     queue_.clear();
@@ -260,24 +266,22 @@ class RingReader {
     return ~0u;
   }
 
+  // Not every writer counts the events that were read.
   ReaderStep turn_to(u32 id) {
-    u64 lost;
-    if (footers()) {
-      const u64 all = Hardware::load(&footer(id).overrun, Order::relaxed);
-      lost = all - lost_;
-      read_before_ = Hardware::load(&footer(id).entries, Order::relaxed) - all;
-    } else {
-      lost = Hardware::load(&meta().reader.lost_events, Order::relaxed);
-      read_before_ = Hardware::load(&meta().read, Order::relaxed);
-    }
-    if (static_cast<i64>(lost) < 0) lost = 0;  // a lie
+    u64 lost = footers() ? Hardware::load(&footer(id).overrun, Order::relaxed) - lost_
+                         : Hardware::load(&meta().reader.lost_events, Order::relaxed);
+    const bool is_number = lost <= buffer_.most_written();
+    if (!is_number) lost = 1;
+    read_before_ = handed_out_;
     lost_ += lost;
     id_.store(id, std::memory_order_relaxed);
     read_.store(0, std::memory_order_relaxed);
     position_ = footers() ? position_of(id) : 0;
     time_ = time_of(pages_[id]);
     asked_ = false;
-    return find(lost);
+    ReaderStep step = find(lost);
+    step.lost_at_least = !is_number;
+    return step;
   }
 
   Survey survey() const {
@@ -386,6 +390,7 @@ class RingReader {
   bool counted_ = false;         // the last question was answered, with a count
   u64 lost_ = 0;         // events lost in all, before the reader page
   u64 read_before_ = 0;  // events handed out in all, before the reader page
+  u64 handed_out_ = 0;   // and in all, when the last swap was asked for
   bool salvaging_ = false;
   std::atomic<bool> ended_{false};
   u64 expected_ = 0, missing_ = 0;

@@ -107,8 +107,11 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   friend class RemoteGetReader;
   Buffer() = default;
   u8* data_of(u32 ring) const noexcept;
+  // More than any writer can have written since then: an event takes a nanosecond at least. What counts more is no count.
+  u64 most_written() const noexcept { return (u64{1} << 32) + sys::now_ns() - created_ns_; }
   result<sys::Region> map(u32 ring, u64 bytes, bool writable) const;
 
+  const u64 created_ns_ = sys::now_ns();
   Options options_;
   Plan plan_;
   Geometry geometry_;

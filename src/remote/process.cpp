@@ -188,6 +188,7 @@ std::string text(const char* from, size_t room) { return std::string(from, strnl
 void take_abilities(Process::Offer& offer, u32 bits) {
   offer.can_write = (bits & can_write) != 0;
   offer.can_switch_events = (bits & can_switch_events) != 0;
+  offer.can_tell_rings = (bits & can_tell_rings) != 0;
 }
 
 // A copy that no process can change.
@@ -223,6 +224,7 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
     return refuse(std::errc::not_supported, who + ": its process is in a time namespace whose CLOCK_MONOTONIC is " +
                                                 std::to_string(ahead / 1'000'000'000) +
                                                 " s ahead of the kernel's, so its times would be wrong; take a clock of ticks");
+  if (options.buffer.rings == 0) options.buffer.rings = std::clamp<u32>(RS_TRY(rings_of(*wire)), 1, most_rings);
   options.buffer.who = who;
   if (options.buffer.names.empty()) {
     std::string comm = "writer";
@@ -270,7 +272,31 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   wire->counts_refused = (a.head.id & counts_refused) != 0;
   process->offer_ = RS_TRY(ask_events(*wire, a.head.argument));
   take_abilities(process->offer_, a.head.id);
+  process->ask_not_brought();
   return process;
+}
+
+// Before it is attached; 0: it does not say.
+result<u32> Process::rings_of(Wire& wire) {
+  EventAnswer a{};
+  if (auto known = wire.ask(Ask::event, 0, 0, a); !known && a.head.error == 0) return tl::unexpected<Error>(known.error());
+  if ((a.head.id & can_tell_rings) == 0) return 0;
+  RS_TRY(wire.ask(Ask::rings, 0, 0, a));
+  return static_cast<u32>(std::min<u64>(a.head.argument, most_rings));
+}
+
+void Process::ask_not_brought() {
+  EventAnswer a{};
+  const u32 brought = buffer_->plan().nr_rings;
+  if (!offer_.can_tell_rings || !wire_->ask(Ask::rings, 0, 0, a) || a.head.argument <= brought) return;
+  not_brought_ = static_cast<u32>(std::min<u64>(a.head.argument, ~0u)) - brought;
+  not_brought_events_ = a.head.refused;
+}
+
+void Process::add_not_brought(Account& account) {
+  ask_not_brought();
+  account.refused[Refusal::not_brought] += not_brought_events_;
+  account.refused_at_least |= not_brought_ != 0;  // an event that the program does not even begin is not counted
 }
 
 // All events, or as many as it claimed to have.

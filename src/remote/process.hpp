@@ -13,6 +13,7 @@
 #include <map>
 
 #include "remote/buffer.hpp"
+#include "source/account.hpp"
 
 namespace ringside::remote {
 
@@ -22,18 +23,22 @@ class Process {
     Buffer::Options buffer;
     std::chrono::nanoseconds patience = std::chrono::seconds(2);
   };
-  // Connects, sends the rings, and asks for the events. The writer is disabled.
+  // Connects, sends the rings, and asks for the events. The writer is disabled. buffer.rings 0: as many as the writer has; one,
+  // if it does not say.
   static result<std::unique_ptr<Process>> attach(const std::string& path, Options options);
   // The same over a connected socket. who: for errors.
   static result<std::unique_ptr<Process>> over(sys::Fd socket, const std::string& who, Options options);
   // What a writer has, and which optional requests it takes.
   struct Offer {
     std::vector<EventInfo> events;
-    bool can_write = false, can_switch_events = false;
+    bool can_write = false, can_switch_events = false, can_tell_rings = false;
   };
   // The offer of the writer that listens there. It gets no rings, and is free for the next reader afterwards.
   static result<Offer> offer_at(const std::string& path, std::chrono::nanoseconds patience);
   ~Process();
+
+  // Asks how many events the writer had for rings that this side did not bring.
+  void add_not_brought(Account& account);
 
   Buffer& buffer() noexcept { return *buffer_; }
   const Offer& offer() const noexcept { return offer_; }
@@ -51,11 +56,16 @@ class Process {
  private:
   struct Wire;
   static result<Offer> ask_events(Wire& wire, u64 most);
+  static result<u32> rings_of(Wire& wire);
+  void ask_not_brought();
+  static constexpr u32 most_rings = 4096;
   explicit Process(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}
   std::shared_ptr<Wire> wire_;
   std::shared_ptr<Buffer> buffer_;
   Offer offer_;
   i32 pid_ = 0;
+  u32 not_brought_ = 0;  // rings, as it last told; and the events for them
+  u64 not_brought_events_ = 0;
 };
 
 }  // namespace ringside::remote

@@ -20,6 +20,7 @@ ringside_process* ringside_process_open(const ringside_process_options* options)
       const ringside_process_event& e = options->events[i];
       make.events.push_back({e.id, e.system, e.name, e.format});
     }
+    make.rings = options->nr_rings;
     void* const context = options->context;
     if (options->write != nullptr)
       make.write = [write = options->write, context](ringside::u32 ring, std::string_view text) {

@@ -97,15 +97,15 @@ result<std::optional<Error>> Recorder::complete() {
   const auto finished = run_->finish();
   const std::optional<Error> failure = finished ? run_->faults().failure() : finished.error();
   if (failure && !run_->failed() && !no_room(*failure)) return tl::unexpected<Error>(*failure);
-  const Missing& missing = run_->missing();
-  u64 lost = missing.count();
-  const bool proved = missing.exact() && run_->books_are_kept();
+  const Account& account = run_->account();
+  u64 lost = account.lost();
+  const bool proved = account.exact() && run_->books_are_kept();
   if (program_ != nullptr) {
-    const Accounted now = program_->accounted();
+    const Account now = program_->accounted();
     if (run_->books_are_kept())
       told_ = now;
     else
-      lost -= std::min(lost, now.overrun - told_.overrun + now.refused - told_.refused);  // the next part tells them
+      lost -= std::min(lost, now.lost() - told_.lost());  // the next part tells them
   }
   const u64 events = run_->events();
   run_ = nullptr;

@@ -61,7 +61,7 @@ class Recorder {
   std::unique_ptr<RecordingRun> run_;
   u64 begun_ns_ = 0;
   u64 begin_again_ns_ = 0;    // there is no part in the making: the disk is full
-  Accounted told_{};          // of the program's rings, by the parts so far
+  Account told_{};            // of the program's rings, by the parts so far
   std::atomic<bool> full_{false};
   u64 said_disk_full_ns_ = 0;
   bool says_room_ = false;  // when there is room again

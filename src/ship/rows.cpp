@@ -326,13 +326,14 @@ result<std::optional<Batch>> PartRows::symbols(u64& hash) {
 }
 
 result<void> PartRows::tell_losses(const Reading& reading, const Use& use) {
-  const Missing missing = reading.missing(0);
+  const Account account = reading.account();
   const RecordingMeta& meta = *reading.trace().first().recording();
   const i64 from = start_ns_, to = static_cast<i64>(std::max(meta.stop_ns, meta.start_ns));
-  if (missing.refused != missing.off) losses_.push_back({0, "", "refused", from, to, missing.refused - missing.off});
-  if (missing.off != 0) losses_.push_back({0, "", "recording off", from, to, missing.off});
-  if (missing.unrecorded != 0) losses_.push_back({0, "", "unrecorded", from, to, missing.unrecorded});
-  for (const std::string& doubt : missing.doubts) losses_.push_back({0, "", "perhaps: " + doubt, from, to, 0});
+  const u64 off = account.refused[Refusal::off], refused = account.refused.sum() - off;
+  if (refused != 0) losses_.push_back({0, "", "refused", from, to, refused});
+  if (off != 0) losses_.push_back({0, "", "recording off", from, to, off});
+  if (account.unrecorded != 0) losses_.push_back({0, "", "unrecorded", from, to, account.unrecorded});
+  for (const std::string& doubt : account.doubts) losses_.push_back({0, "", "perhaps: " + doubt, from, to, 0});
   for (const Sending::Dropped& one : sending_.dropped) {
     const auto tell = [&](const std::string& why, u64 count) {
       losses_.push_back({0, "", why, static_cast<i64>(one.from_ns), static_cast<i64>(one.to_ns), count});

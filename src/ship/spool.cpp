@@ -62,7 +62,7 @@ bool no_room(const Error& error) { return error.code.value() == ENOSPC || error.
 
 CountOfPart count_part(const std::string& dir) {
   if (const auto meta = RecordingMeta::read(dir); meta && meta->complete) {
-    CountOfPart all{0, meta->missing.refused + meta->missing.unrecorded, meta->missing.exact()};
+    CountOfPart all{0, meta->account.elsewhere(), meta->account.exact()};
     for (const RecordedRing& ring : meta->rings) {
       all.events += ring.events - ring.removed.events;
       all.lost += ring.lost;
@@ -75,8 +75,8 @@ CountOfPart count_part(const std::string& dir) {
   auto reading = Reading::open(std::move(options));
   if (!reading) return {};
   (*reading)->run([](const TraceRecord&, const RingName&, Reading::Got) {});
-  const Totals& totals = (*reading)->complete();
-  return {totals.seen, totals.missing.count(), false};
+  const Account& account = (*reading)->complete().account;
+  return {account.read, account.lost(), false};
 }
 
 std::string Spool::path_of(u64 part) const {

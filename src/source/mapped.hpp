@@ -31,6 +31,7 @@ struct ReaderStep {
   bool placed = false;  // id and read are set here, as one pair; else they are loaded from the meta-page
   u32 id = 0, read = 0;
   u64 lost = 0;        // events lost before these, if the other side reports them beside the sub-buffer
+  bool lost_at_least = false;  // SubBufferView::lost_at_least
   bool ended = false;  // the writer was gone for good before this call looked
 };
 
@@ -88,7 +89,11 @@ class MappedSource final : public Source {
       return std::nullopt;
     }
     u64 lost = step.lost;
-    if (begin == 0 && abi::commit_missed(commit)) lost = missed(bytes, commit, lost);
+    bool at_least = step.lost_at_least;
+    if (begin == 0 && abi::commit_missed(commit) && !at_least) {
+      if (const auto stored = missed(bytes, commit)) lost = *stored;
+      else if (lost == 0) lost = 1, at_least = true;
+    }
     const u8* shown = bytes;
     if (copies_) {
       copy_.resize(geometry_.subbuf_size() / 8);
@@ -101,7 +106,7 @@ class MappedSource final : public Source {
     // The time before `begin`: continues from the start of the last view.
     const u64 time = begin == 0 ? stamp : abi::time_before(bytes + abi::header_size, begin_, begin, time_);
     note(id, stamp, begin, end, time);
-    return SubBufferView{shown, begin, end, lost, time};
+    return SubBufferView{shown, begin, end, lost, time, at_least};
   }
 
   // Sleeps until there is something to read, or the ring is `percent` full; false: timed out.
@@ -151,14 +156,14 @@ class MappedSource final : public Source {
   }
 
   // The commit word says that events were missed; their number follows the data, where it fits.
-  u64 missed(const u8* bytes, u64 commit, u64 said) const noexcept {
+  std::optional<u64> missed(const u8* bytes, u64 commit) const noexcept {
     const u32 data = abi::commit_size(commit);
     if (abi::commit_stored(commit) && data % 4 == 0 && data <= geometry_.capacity() - 8) {
       const auto* const at = reinterpret_cast<const u32*>(bytes + abi::header_size + data);
       const u64 low = Hardware::load(at, Order::relaxed);
       return u64{Hardware::load(at + 1, Order::relaxed)} << 32 | low;
     }
-    return std::max<u64>(said, 1);
+    return std::nullopt;
   }
 
   sys::Region region_;

@@ -29,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "source/account.hpp"
 #include "source/compressor.hpp"
 #include "source/groups.hpp"
 #include "source/size_limit.hpp"
@@ -80,7 +81,7 @@ struct RecordingMeta {
   std::vector<NameChange> names;  // that their numbers got while it was recorded
   std::optional<RecordedTrigger> trigger;
   Counters totals;                // at the end, including rings whose memory was given back
-  Missing missing;                // beside the gaps, which stand where they happened
+  Account account;                // where the events are that were written while it was made; the gaps stand in its rings, too
   bool compressed = false;        // there are files ringN.zst
   bool complete = false;
 

@@ -151,6 +151,19 @@ World read_world(const json& j, const RecordingMeta& meta) {
           world->value("word_size", u32{0}), world->value("pid_namespace", u64{0})};
 }
 
+// Recordings of before the account: what no gap told.
+Account account_of_missing(const json& missing) {
+  Account account;
+  const u64 refused = missing.value("refused", u64{0}), off = std::min(refused, missing.value("refused_off", u64{0}));
+  account.refused[Refusal::off] = off;
+  account.refused[Refusal::unknown] = refused - off;
+  account.refused_at_least = missing.value("refused_at_least", false);
+  account.unrecorded = missing.value("unrecorded", u64{0});
+  account.own = missing.value("own", u64{0});
+  account.doubts = missing.value("doubts", std::vector<std::string>{});
+  return account;
+}
+
 RecordingMeta meta_from(const json& j) {
   const int version = j.at("ringside_recording").get<int>();
   if (version != meta_version && version != compressed_version)
@@ -173,14 +186,8 @@ RecordingMeta meta_from(const json& j) {
   meta.duration_ns = j.value("duration_ns", u64{0});
   meta.max_size = j.value("max_size", u64{0});
   meta.totals = counters_from(j.value("totals", json::object()));
-  if (const auto m = j.find("missing"); m != j.end()) {
-    meta.missing.refused = m->value("refused", u64{0});
-    meta.missing.off = std::min(meta.missing.refused, m->value("refused_off", u64{0}));
-    meta.missing.unrecorded = m->value("unrecorded", u64{0});
-    meta.missing.own = m->value("own", u64{0});
-    meta.missing.refused_at_least = m->value("refused_at_least", false);
-    meta.missing.doubts = m->value("doubts", std::vector<std::string>{});
-  }
+  if (const auto a = j.find("account"); a != j.end()) meta.account = account_from(*a);
+  else if (const auto m = j.find("missing"); m != j.end()) meta.account = account_of_missing(*m);
   meta.complete = j.value("complete", false);
   meta.command = j.value("command", std::vector<std::string>{});
   if (const auto t = j.find("trigger"); t != j.end()) {
@@ -330,11 +337,7 @@ std::string RecordingMeta::text(int indent) const {
   if (max_size != 0) j["max_size"] = max_size;
   j["complete"] = complete;
   j["totals"] = counters_json(totals);
-  if (!missing.nothing())
-    j["missing"] = {{"refused", missing.refused}, {"unrecorded", missing.unrecorded}, {"doubts", missing.doubts}};
-  if (missing.refused_at_least) j["missing"]["refused_at_least"] = true;
-  if (missing.off != 0) j["missing"]["refused_off"] = missing.off;
-  if (missing.own != 0) j["missing"]["own"] = missing.own;
+  if (complete) j["account"] = json_of(account);  // before, it has no end
   j["command"] = command;
   if (trigger) {
     j["trigger"] = {{"condition", trigger->condition}, {"event", trigger->event}, {"time_ns", trigger->time_ns}};
@@ -368,7 +371,7 @@ result<void> RecordingMeta::write(int open, const std::string& dir, bool last) c
       RecordingMeta without = *this;
       without.threads.clear();
       without.names.clear();
-      without.missing.doubts.push_back("there was no room for the names of threads");
+      without.account.doubts.push_back("there was no room for the names of threads");
       return without.write(open, dir);
     }
     if (n < 0) return fail(errno, "cannot write " + path + ".new");

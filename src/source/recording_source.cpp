@@ -223,7 +223,7 @@ result<std::optional<SubBufferView>> RecordingSource::next() {
                                               "; the rest of this ring cannot be read");
   }
   if (std::exchange(removed_, false))
-    view.lost_before = std::max<u64>(view.lost_before, 1);  // by its recorder, while it was read, or by anybody: at least one
+    view.lost_at_least = true, view.lost_before = std::max<u64>(view.lost_before, 1);  // by its recorder, or by anybody
   return view;
 }
 

@@ -19,6 +19,7 @@ struct SubBufferView {
   u32 end = 0;                     // data offset behind the last committed event
   u64 lost_before = 0;             // events lost just before `begin`
   u64 time = 0;                    // running time before `begin` (the header's time stamp when begin == 0)
+  bool lost_at_least = false;      // nobody has counted them: more may be lost than `lost_before`
 };
 
 // The numbers of the kernel's per_cpu/cpuN/stats, plus those that user space adds.
@@ -105,7 +106,6 @@ inline u16 event_id(Bytes payload) {
   if (payload.size >= sizeof id) __builtin_memcpy(&id, payload.data, sizeof id);
   return id;
 }
-inline u64 refused_of(const Counters& c) { return c.dropped + c.commit_overrun; }
 
 // An event of a source, with its tracefs format text.
 struct EventInfo {
@@ -128,27 +128,6 @@ inline bool has_stack(const EventInfo& e) { return e.format.find("field:ringside
 struct SubBufferFile {
   std::string path;
   u64 size = 0, device = 0, inode = 0;
-};
-
-// The events that are not in a trace. Only nothing() says that none are missing.
-struct Missing {
-  u64 gaps = 0;        // lost between others
-  u64 refused = 0;     // never stored: the ring was full (discard mode) or filled by handlers, or there was none
-  u64 unrecorded = 0;  // stored, but the recorder could not go on
-  std::vector<std::string> doubts{};  // why more may be missing: rings that could not be read, a recorder that did not finish
-  bool refused_at_least = false;      // a writer has not told all that it refused: `refused` may be too small
-  u64 off = 0;  // of `refused`: recording was off (tracing_on 0, a trigger that saved), or a ring stood still for a snapshot
-  u64 own = 0;  // not missing: events of the recorder's own tasks, left out on purpose
-  u64 count() const { return gaps + refused + unrecorded; }
-  bool proved() const { return doubts.empty(); }  // count() is all that is missing of what was stored
-  bool exact() const { return proved() && !refused_at_least; }
-  bool nothing() const { return count() == 0 && exact(); }
-  // Why count() may be too small, a sentence each; none if it is exact().
-  std::vector<std::string> reasons() const {
-    std::vector<std::string> all = doubts;
-    if (refused_at_least) all.emplace_back("a writer has not told all the events that it refused");
-    return all;
-  }
 };
 
 class Source {

@@ -268,10 +268,10 @@ class Parser {
       const auto value = line.substr(colon + 2);
       const auto number = static_cast<u64>(integer_of(value));
       if (key == "Buffer") stats_of_ = value;
-      if (key == stat_refused) out_.missing.refused += number;
-      if (key == stat_unrecorded) out_.missing.unrecorded += number;
+      if (key == stat_refused) out_.account.refused[Refusal::unknown] += number;
+      if (key == stat_unrecorded) out_.account.unrecorded += number;
       if (key == stat_unordered) unordered_ = true;
-      if (key == stat_doubt) out_.missing.doubts.emplace_back(value.substr(0, 1000));
+      if (key == stat_doubt) out_.account.doubts.emplace_back(value.substr(0, 1000));
       if (key == "CPU") counters = &stats_[{stats_of_, static_cast<u32>(number)}];
       if (counters == nullptr) return;
       if (key == "entries") counters->unread = number;
@@ -490,7 +490,7 @@ class Parser {
         }
         if (unordered_) ring->say_unordered();
         if (is_guest_ && data.size != 0) shift(*ring);
-        out_.missing.refused += ring->counters().dropped + ring->counters().commit_overrun;
+        out_.account.refused += refused_of(ring->counters());
         out_.rings.push_back(std::move(ring));
       }
     }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "source/account.hpp"
 #include "source/source.hpp"
 #include "source/world.hpp"
 #include "sys/budget.hpp"
@@ -53,7 +54,7 @@ struct TraceDatFile {
   std::string kallsyms, printk_formats;
   std::vector<std::unique_ptr<Source>> rings;
   bool unshifted = false;  // some of its times are of a guest's clock; others of a guest's are shifted to its host's
-  Missing missing;         // as far as the file says it
+  Account account;         // as far as the file says it
   std::vector<std::string> problems;
 };
 

@@ -196,7 +196,7 @@ bool Timeline::lost_at_limit(TraceRecord& out) {
   while (!following_ && limit_ != forever && asked_at_limit_ < lanes_.size()) {
     Lane& lane = *lanes_[asked_at_limit_++];
     if (lane.pending_lost == 0 || lane.time <= limit_) continue;
-    out = TraceRecord{limit_, lane.pending_lost, {}, lane.index, lane.ids, false};
+    out = TraceRecord{limit_, lane.pending_lost, {}, lane.index, lane.ids, false, lane.pending_at_least};
     lane.pending_lost = 0;
     if (!lane.has_event && !fetch(lane) && !lane.over) idle_.push_back(lane.index);
     play(lane);
@@ -251,6 +251,7 @@ bool Timeline::fetch(Lane& lane) {
     lane.cursor = walk_of(v);
     lane.none_until = 0;
     lane.pending_lost = v.lost_before;
+    lane.pending_at_least = v.lost_at_least;
     lane.time = 0;
     advance(lane);
     if (lane.has_event) return true;
@@ -382,7 +383,7 @@ bool Timeline::next_lane(TraceRecord& out) {
   const bool late = lane.time < high_;
   if (!late && !ahead) high_ = lane.time;
   if (lane.pending_lost != 0) {
-    out = TraceRecord{lane.time, lane.pending_lost, {}, lane.index, lane.ids, late};
+    out = TraceRecord{lane.time, lane.pending_lost, {}, lane.index, lane.ids, late, lane.pending_at_least};
     lane.pending_lost = 0;
     running_ = lane.has_event && !late;
     return true;

@@ -43,6 +43,7 @@ struct TraceRecord {
   u32 source = 0;  // index in the order of add()
   u32 ids = 0;     // added to the payload's id: RingName::ids() and Origin::ids
   bool late = false;  // one with a later time was handed out before
+  bool lost_at_least = false;  // nobody has counted them: there may be more than `lost`
   i32 cpu = -1;       // where its thread ran, if its ring is no CPU's and a Reading knows it
   u32 stack = 0;      // the number of its stack, if a Reading joins stacks; 0: none
 
@@ -223,6 +224,7 @@ class Timeline {
     ClockInfo clock;
     u64 time = 0;          // ns of the event under the cursor
     u64 pending_lost = 0;  // losses to hand out in front of it
+    bool pending_at_least = false;  // SubBufferView::lost_at_least
     u64 horizon = 0;       // idle: nothing older than this will come
     u64 since = 0;         // idle: the moment of that promise, or of the first question without one
     u64 asked = 0;         // the moment of the last question

@@ -284,7 +284,7 @@ const WatchModel::Cell* WatchModel::find(const std::string& id, KeyWords* key) c
 WatchPicture WatchModel::picture(const std::string& chosen, bool everything) const {
   WatchPicture out;
   out.query = query_;
-  out.missing.gaps = lost_;
+  out.account.overrun = lost_;
   out.without = without_;
   out.seconds = seconds();
   out.slot_seconds =

@@ -130,7 +130,7 @@ Line WatchScreen::totals(size_t) const {
             {"  "},
             {spark(p.all, 12), Style::good},
             {"  "}};
-  line.push_back(p.missing.nothing() ? Span{"none lost", Style::good} : Span{lost_count(p.missing) + " lost", Style::bad});
+  line.push_back(p.account.none_lost() ? Span{"none lost", Style::good} : Span{lost_count(p.account) + " lost", Style::bad});
   if (p.evicted_keys != 0) line.push_back({fmt::format("  {} keys given up", format_count(p.evicted_keys)), Style::warn});
   if (p.without != 0) line.push_back({fmt::format("  {} without key", format_count(p.without)), Style::warn});
   line.push_back({"  in " + format_time(p.seconds * 1e9)});

@@ -23,7 +23,7 @@
 namespace ringside {
 
 inline constexpr u64 instance_magic = 0x0154534E49474E52;  // "RNGINST\1"
-inline constexpr u32 instance_version = 5;
+inline constexpr u32 instance_version = 6;
 inline constexpr u32 most_rings = 65536;
 inline constexpr u32 most_events = 4095;  // numbers 1 .. 4095; their ids are abi::event_id
 inline constexpr u32 gate_bytes = 4096;
@@ -89,12 +89,11 @@ struct alignas(64) InstanceControl {
                      // copies
   u64 without_stack;  // stacks that could not be taken; the events may have been refused, too
   u64 one_command;    // 1: made for one command, which removes it; a later one does if that was killed, and all was read
-  u64 refused_told;   // refused events, of all rings and of none, that finished recordings have in their books
+  u64 refused_told[4];  // refused events that finished recordings have in their accounts: full, nested, no ring, off (Refusal)
   u64 threads_without_samples;  // --sample: the kernel gave them no timer
   u64 samples_without_room;     // --sample: the alternate signal stack was too small to take them
   u64 threads_without_room;     // --sample: the kernel's signal frame does not fit on their alternate signal stack
   u64 refused_off;              // events that came while recording was off, or while their ring stood still
-  u64 refused_off_told;         // of refused_told
   u64 nr_names;                 // changes of names that were noted so far
   u64 wants_files;              // 1: a recorder takes the files of mapped code at the socket `files` (hand_over.cpp)
 };

@@ -81,7 +81,7 @@ TEST_F(Account, ARecordersOwnEventsAreLeftOutAndCounted) {
   const std::string pid = o.out.substr(0, o.out.find('\n'));
   EXPECT_TRUE(says(o, "left out: ")) << o.err;
   const json meta = json::parse(test::slurp(dir + "/rec/meta.json"));
-  EXPECT_GT(meta.at("missing").at("own").get<u64>(), 0u);
+  EXPECT_GT(meta.at("account").at("own").get<u64>(), 0u);
   EXPECT_FALSE(events("rec -e sched_switch -f 'next_comm == \"ringside\"'").empty()) << "the switches to the recorder are here";
   EXPECT_EQ(events("rec -e raw_syscalls -f 'pid == " + pid + "'").size(), 0u);
 }

@@ -50,7 +50,7 @@ struct Lifetimes : test::BinaryTest {
     for (const json& line : report(of))
       if (line.contains("lost")) lost += line.at("lost").get<u64>();
     const json meta = json::parse(test::slurp(dir + "/" + of + "/meta.json"));
-    if (const auto missing = meta.find("missing"); missing != meta.end()) lost += missing->at("refused").get<u64>();
+    for (const auto& [why, count] : meta.at("account").at("refused").items()) lost += count.get<u64>();
     return lost;
   }
   static std::vector<u64> first(u64 from, u64 end) {

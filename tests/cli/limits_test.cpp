@@ -47,7 +47,7 @@ struct Limits : test::BinaryTest {
       events += ring.at("events").get<u64>();
       gaps += ring.at("lost").get<u64>();
     }
-    EXPECT_EQ(events + gaps + meta.at("missing").at("unrecorded").get<u64>(), meta.at("totals").at("written").get<u64>());
+    EXPECT_EQ(events + gaps + meta.at("account").at("unrecorded").get<u64>(), meta.at("totals").at("written").get<u64>());
   }
 };
 

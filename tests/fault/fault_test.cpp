@@ -326,9 +326,9 @@ struct FaultTest : test::BinaryTest {
   // Of `record` that failed: a recording that is closed and has no doubts tells of all events that the program tried.
   std::string closed(const std::string& recording, bool kernel) {
     const auto meta = RecordingMeta::read(recording);
-    if (!meta || !meta->complete || !meta->missing.exact() || kernel || slurp(out) != "tried 250\n") return "";
+    if (!meta || !meta->complete || !meta->account.exact() || kernel || slurp(out) != "tried 250\n") return "";
     std::string problem;
-    const u64 events = meta->missing.refused + meta->missing.unrecorded + count(recording, *meta, problem);
+    const u64 events = meta->account.elsewhere() + count(recording, *meta, problem);
     return events == tried ? problem : problem + "a closed recording tells of " + std::to_string(events) + " events";
   }
   // The program itself has noticed nothing.

@@ -136,7 +136,7 @@ TEST_F(SliceTest, RunsAreTheSameRecords) {
       expected.push_back({r.time, r.lost, r.source, {r.payload.data, r.payload.data + r.payload.size}});
     append(*by_runs, seen);
     ASSERT_EQ(seen, expected);
-    EXPECT_EQ(by_runs->totals().seen, one_by_one->totals().seen);
+    EXPECT_EQ(by_runs->totals().seen(), one_by_one->totals().seen());
     EXPECT_EQ(by_runs->totals().late, one_by_one->totals().late);
     EXPECT_EQ(by_runs->trace().timeline.late(), one_by_one->trace().timeline.late());
   }
@@ -173,8 +173,8 @@ TEST_F(SliceTest, PartsMakeTheWhole) {
       ASSERT_EQ(parts, whole) << "ordered: " << ordered;
       u64 lost = 0, seen = 0;
       for (const Record& r : whole) lost += r.lost, seen += r.lost == 0;
-      EXPECT_EQ(sum->totals().lost, lost);
-      EXPECT_EQ(sum->totals().seen, seen);
+      EXPECT_EQ(sum->totals().account.overrun, lost);
+      EXPECT_EQ(sum->totals().seen(), seen);
     }
   }
 }

@@ -256,7 +256,8 @@ def missing():
     """Refused and unrecorded events, and a file that lacks some, beside the numbers of `report`."""
     def change(**counts):
         meta = json.loads(pathlib.Path("work/meta.json").read_text())
-        meta.setdefault("missing", {}).update({name: n for name, n in counts.items() if name != "events"})
+        meta["account"]["unrecorded"] = counts.get("unrecorded", 0)
+        meta["account"]["refused"]["full"] = counts.get("refused", 0)
         meta["rings"][0]["events"] += counts.get("events", 0)
         pathlib.Path("work/meta.json").write_text(json.dumps(meta))
 

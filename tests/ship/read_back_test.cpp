@@ -240,7 +240,7 @@ TEST_F(Ship, CountsByTheServerAreThoseOfTheRecording) {
       times += got == Reading::Got::event ? ShippedAsRecording::times_of(record.payload) : 0;
     });
     EXPECT_EQ(times, 1200u);
-    return reading->totals().events;
+    return reading->totals().account.read;
   };
   EXPECT_LE(fetched({{"event"}, "", {}}), 12u);
   EXPECT_LT(fetched({{"c.log2"}, "", {}}), 600u);

@@ -667,7 +667,7 @@ class Storm {
             seen += books_.take(*source, ticks_of(meta->events), where, what + ", ring " + std::to_string(source->name().ring));
       if (whole && !meta->complete) books_.problem(what + ": the recording is not complete");
       if (whole)
-        for (const std::string& doubt : meta->missing.doubts)
+        for (const std::string& doubt : meta->account.doubts)
           if (doubt.find("is being consumed") == doubt.npos && doubt.find("not read") == doubt.npos)
             books_.problem(what + ": " + doubt);  // another recorder is there
       if (whole && where == Where::remote) {

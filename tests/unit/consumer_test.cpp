@@ -418,8 +418,8 @@ TEST_F(ConsumerTest, WhatIsMissingIsMoreThanTheGaps) {
     test::SubBuffer s(1000);
     s.event(1000, test::Payload(1, 100).put(u64{1}).put(u64{2}));
     must(w.append(0, s.view(5)));
-    w.meta().missing.refused = 77;
-    w.meta().missing.unrecorded = 3;
+    w.meta().account.refused[Refusal::unknown] = 77;
+    w.meta().account.unrecorded = 3;
     must(w.finish(1));
   }
   const std::string file = dir + "/meta.json", text = must(sys::read_file(file));

@@ -122,10 +122,10 @@ TEST_F(ReadingTest, OfARecording) {
   EXPECT_GT(count(Got::event), 0u);
   EXPECT_GT(count(Got::gap), 0u);
   EXPECT_EQ(count(Got::event) + count(Got::other), events);
-  EXPECT_EQ(reading->totals().seen, events);
-  EXPECT_EQ(reading->totals().events, count(Got::event));
-  EXPECT_EQ(reading->totals().lost, lost);
-  EXPECT_EQ(reading->complete().missing.gaps, lost);
+  EXPECT_EQ(reading->totals().seen(), events);
+  EXPECT_EQ(reading->totals().account.read, count(Got::event));
+  EXPECT_EQ(reading->totals().account.overrun, lost);
+  EXPECT_EQ(reading->complete().account.overrun, lost);
   EXPECT_GT(reading->totals().seconds(), 0);
   EXPECT_FALSE(reading->wait());
   EXPECT_TRUE(sleeps.empty());
@@ -141,12 +141,12 @@ TEST_F(ReadingTest, WhatIsCutShortIsMissing) {
   over = true;
   reading->take_rest([](const auto&...) {});
   EXPECT_TRUE(reading->cut());
-  EXPECT_LT(reading->totals().seen, events);
-  EXPECT_FALSE(reading->complete().missing.doubts.empty());
+  EXPECT_LT(reading->totals().seen(), events);
+  EXPECT_FALSE(reading->complete().account.doubts.empty());
   over = false;
   reading->take_rest([](const auto&...) {});
-  EXPECT_EQ(reading->totals().seen, events);
-  EXPECT_TRUE(reading->complete().missing.doubts.empty());
+  EXPECT_EQ(reading->totals().seen(), events);
+  EXPECT_TRUE(reading->complete().account.doubts.empty());
 }
 
 TEST_F(ReadingTest, NewEventsUntilItIsOver) {
@@ -189,9 +189,9 @@ TEST_F(ReadingTest, EventsThatAnotherReaderTook) {
     }
   };
   reading->run([](const auto&...) {});
-  EXPECT_GT(reading->totals().lost, 0u);
-  EXPECT_EQ(reading->totals().seen + reading->totals().lost, steps);
-  EXPECT_EQ(reading->taken_by_others(), reading->totals().lost);
+  EXPECT_GT(reading->totals().account.overrun, 0u);
+  EXPECT_EQ(reading->totals().seen() + reading->totals().account.overrun, steps);
+  EXPECT_EQ(reading->taken_by_others(), reading->totals().account.overrun);
 }
 
 // A ring that always has more.

@@ -96,10 +96,10 @@ TEST_F(Recordings, AMalformedSubBufferIsSkippedCountedAndNamed) {
   must(r->finish());
   EXPECT_EQ(r->events(), 9u);
   EXPECT_EQ(source->consumed, 4u);
-  ASSERT_EQ(r->missing().doubts.size(), 1u);
-  EXPECT_NE(r->missing().doubts[0].find("ring3.raw"), std::string::npos) << r->missing().doubts[0];
-  EXPECT_NE(r->missing().doubts[0].find("2 such sub-buffers were skipped"), std::string::npos) << r->missing().doubts[0];
-  EXPECT_FALSE(must(RecordingMeta::read(dir)).missing.proved());
+  ASSERT_EQ(r->account().doubts.size(), 1u);
+  EXPECT_NE(r->account().doubts[0].find("ring3.raw"), std::string::npos) << r->account().doubts[0];
+  EXPECT_NE(r->account().doubts[0].find("2 such sub-buffers were skipped"), std::string::npos) << r->account().doubts[0];
+  EXPECT_FALSE(must(RecordingMeta::read(dir)).account.proved());
 }
 
 TEST_F(Recordings, ASourceThatFailsEndsWithItsClosingCountersAndTheOthersGoOn) {
@@ -112,7 +112,7 @@ TEST_F(Recordings, ASourceThatFailsEndsWithItsClosingCountersAndTheOthersGoOn) {
   must(r->finish());
   EXPECT_EQ(r->events(), 4u + 3u);
   EXPECT_EQ(broken->consumed, 1u);
-  EXPECT_EQ(r->missing().doubts, std::vector<std::string>{"ring 1 is broken"});
+  EXPECT_EQ(r->account().doubts, std::vector<std::string>{"ring 1 is broken"});
   const RecordingMeta meta = must(RecordingMeta::read(dir));
   EXPECT_TRUE(meta.complete);
   EXPECT_EQ(meta.rings.at(0).counters.written, 104u);
@@ -125,7 +125,7 @@ TEST_F(Recordings, ASilentSourceHasEnded) {
   auto r = run(feed);
   must(r->finish());
   EXPECT_EQ(r->events(), 4u);
-  EXPECT_EQ(r->missing().doubts, std::vector<std::string>{"ring 1 does not answer"});
+  EXPECT_EQ(r->account().doubts, std::vector<std::string>{"ring 1 does not answer"});
 }
 
 // All that was stored is proved; how much was not is a lower bound.
@@ -137,13 +137,13 @@ TEST_F(Recordings, RefusedEventsThatAWriterDoesNotTellAreALowerBound) {
     fs::remove_all(dir);
     auto r = run(feed);
     must(r->finish());
-    const Missing missing = must(RecordingMeta::read(dir)).missing;
-    EXPECT_EQ(missing.refused, told);
-    EXPECT_TRUE(missing.refused_at_least);
-    EXPECT_TRUE(missing.proved());
-    EXPECT_FALSE(missing.nothing());
-    EXPECT_EQ(lost_count(missing), told == 0 ? "perhaps some" : "5 or more");
-    EXPECT_EQ(lost_count(r->missing()), lost_count(missing));
+    const Account account = must(RecordingMeta::read(dir)).account;
+    EXPECT_EQ(account.refused.sum(), told);
+    EXPECT_TRUE(account.refused_at_least);
+    EXPECT_TRUE(account.proved());
+    EXPECT_FALSE(account.none_lost());
+    EXPECT_EQ(lost_count(account), told == 0 ? "perhaps some" : "5 or more");
+    EXPECT_EQ(lost_count(r->account()), lost_count(account));
   }
 }
 
@@ -165,25 +165,25 @@ TEST_F(Recordings, AFullDiskPutsBackAndEndsTheRecording) {
   EXPECT_EQ(source->put_backs, 1u);
   EXPECT_EQ(source->consumed * 100, r->events());
   EXPECT_GT(r->events(), 0u);
-  EXPECT_EQ(r->missing().unrecorded, 800 - r->events());
-  ASSERT_EQ(r->missing().doubts.size(), 1u);
-  EXPECT_NE(r->missing().doubts[0].find("the recording ends there"), std::string::npos) << r->missing().doubts[0];
+  EXPECT_EQ(r->account().unrecorded, 800 - r->events());
+  ASSERT_EQ(r->account().doubts.size(), 1u);
+  EXPECT_NE(r->account().doubts[0].find("the recording ends there"), std::string::npos) << r->account().doubts[0];
 }
 
 TEST_F(Recordings, WithoutMemoryASubBufferGoesBackAsWithAFullDisk) {
   SourceFeed feed({});
   Scripted* const source = add(feed, 1, {{events(10, 4)}, {events(20, 4)}}, 8);
   auto r = run(feed);
-  Books books;
+  Taken taken;
   const auto no_memory = [](const SubBufferView&) -> SubBufferView { throw std::bad_alloc(); };
-  EXPECT_EQ(r->take(*source, 1, 100, books, 0, no_memory), Drained::some);
+  EXPECT_EQ(r->take(*source, 1, 100, taken, 0, no_memory), Drained::some);
   EXPECT_EQ(source->put_backs, 1u);
   EXPECT_EQ(source->consumed, 0u);
   EXPECT_TRUE(r->failed());
   EXPECT_FALSE(r->finish());
-  EXPECT_EQ(r->missing().unrecorded, 8u);
-  ASSERT_EQ(r->missing().doubts.size(), 1u);
-  EXPECT_EQ(r->missing().doubts[0], "there is not enough memory to record; the recording ends there");
+  EXPECT_EQ(r->account().unrecorded, 8u);
+  ASSERT_EQ(r->account().doubts.size(), 1u);
+  EXPECT_EQ(r->account().doubts[0], "there is not enough memory to record; the recording ends there");
 }
 
 // A program declared an event late: it goes back, for the next reader.
@@ -191,12 +191,12 @@ TEST_F(Recordings, AnEventWhoseFormatFindsNoRoomIsNotTaken) {
   SourceFeed feed({});
   Scripted* const source = add(feed, 1, {{events(10, 4)}, {events(20, 4)}}, 8);
   auto r = run(feed);
-  Books books;
+  Taken taken;
   const auto full = [&](const SubBufferView& view) {
     r->faults().full({std::make_error_code(std::errc::no_space_on_device), "meta.json finds no room"});
     return view;
   };
-  EXPECT_EQ(r->take(*source, 1, 100, books, 0, full), Drained::some);
+  EXPECT_EQ(r->take(*source, 1, 100, taken, 0, full), Drained::some);
   EXPECT_EQ(source->put_backs, 1u);
   EXPECT_EQ(source->consumed, 0u);
   EXPECT_EQ(r->events(), 0u);
@@ -221,7 +221,7 @@ TEST_F(Recordings, WithoutMemoryForItsEndItStaysAsAKilledRecorderLeavesOne) {
     result<void> begin(RecordingRun&) override { return {}; }
     bool poll(RecordingRun&) override { throw std::bad_alloc(); }
     void describe(RecordingMeta&) override {}
-    Books close(RecordingRun&) override { return books_; }
+    Counters close(RecordingRun&) override { return {}; }
   } feed;
   {
     auto run = must(RecordingRun::create(dir, ClockInfo{}));
@@ -239,8 +239,8 @@ TEST_F(Recordings, ARecordingGivenUpBeforeItBeganTakesNothing) {
   EXPECT_EQ(source->consumed, 0u);
   const RecordingMeta meta = must(RecordingMeta::read(dir));
   EXPECT_TRUE(meta.complete);
-  EXPECT_FALSE(meta.missing.proved());
-  EXPECT_EQ(meta.missing.unrecorded, 4u);
+  EXPECT_FALSE(meta.account.proved());
+  EXPECT_EQ(meta.account.unrecorded, 4u);
 }
 
 TEST_F(Recordings, LossesAreCountedOnce) {
@@ -248,8 +248,8 @@ TEST_F(Recordings, LossesAreCountedOnce) {
   add(feed, 1, {{events(10, 4, 6)}, {events(20, 1, 2)}});
   auto r = run(feed);
   must(r->finish());
-  EXPECT_EQ(r->missing().gaps, 8u);
-  EXPECT_EQ(r->missing().count(), 8u);
+  EXPECT_EQ(r->account().overrun, 8u);
+  EXPECT_EQ(r->account().lost(), 8u);
 }
 
 TEST_F(Recordings, TimesOfAClockThatIsAheadAreMovedBack) {

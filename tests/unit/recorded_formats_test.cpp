@@ -92,8 +92,8 @@ TEST_F(RecordedFormats, AWriterThatDoesNotAnswerToItsBeginningIsDoubtful) {
   EXPECT_FALSE(feed.attach(*made));
   EXPECT_TRUE(feed.attached());
   must(made->finish());
-  EXPECT_FALSE(made->missing().exact());
-  EXPECT_FALSE(made->missing().doubts.empty());
+  EXPECT_FALSE(made->account().exact());
+  EXPECT_FALSE(made->account().doubts.empty());
 }
 
 TEST_F(RecordedFormats, OfAnEventThatAProgramDeclaresLate) {

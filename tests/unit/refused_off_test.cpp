@@ -30,13 +30,13 @@ class RefusedOff : public testing::TestWithParam<Rings> {
     ASSERT_TRUE(instance->enable("off:unwanted", false));
   }
   u64 unread() { return instance->unread(); }
-  // What a recording of now lacks.
-  Missing record(const std::string& name) {
+  // The account of a recording of now.
+  Account record(const std::string& name) {
     auto run = RecordingRun::create(root.path() + "/" + name, instance->clock());
     InstanceFeed feed(*instance);
     EXPECT_TRUE((*run)->add(feed));
     EXPECT_TRUE((*run)->finish());
-    return (*run)->missing();
+    return (*run)->account();
   }
   test::OwnRoot root;
   std::unique_ptr<Instance> instance;
@@ -58,11 +58,11 @@ TEST_P(RefusedOff, AreCountedAndToldOnce) {
   ASSERT_TRUE(instance->tracing(true));
   write(10);
   EXPECT_EQ(unread(), 20u);
-  const Missing first = record("first");
-  EXPECT_EQ(first.refused, 1000u);
-  EXPECT_EQ(first.off, 1000u);
+  const Account first = record("first");
+  EXPECT_EQ(first.refused.sum(), 1000u);
+  EXPECT_EQ(first.refused[Refusal::off], 1000u);
   EXPECT_TRUE(first.proved());
-  EXPECT_TRUE(record("second").nothing()) << "they are told";
+  EXPECT_TRUE(record("second").none_lost()) << "they are told";
   ASSERT_TRUE(instance->reset());
   EXPECT_EQ(instance->refused(), 0u);
 }

@@ -367,6 +367,39 @@ TEST(RemoteProcesses, ABusyReaderKeepsNobodyElseWaiting) {
   EXPECT_FALSE(starved);
 }
 
+// A reader brings as many rings as the writer says that it has. Events for further rings are counted as these are asked for.
+TEST(RemoteProcesses, RingsThatAreNotBroughtAreCounted) {
+  const std::string path = fresh_path();
+  ProcessOptions options{path, {}};
+  for (const u32 told : {0u, 3u}) {
+    options.rings = told;
+    ProcessWriter<> writer(options);
+    ASSERT_EQ(writer.error(), 0);
+    Process::Options all;
+    all.buffer.rings = 0;
+    all.patience = 20s;
+    {
+      const auto p = must(Process::attach(path, all));
+      EXPECT_EQ(p->buffer().plan().nr_rings, std::max(told, 1u));
+      Account account;
+      p->add_not_brought(account);
+      EXPECT_TRUE(account.none_lost());
+      EXPECT_NE(writer.ring(0), nullptr);
+      for (int n = 0; n < 7; ++n) EXPECT_EQ(writer.ring(4), nullptr);
+      p->add_not_brought(account);
+      EXPECT_EQ(account.refused[Refusal::not_brought], 7u);
+      EXPECT_FALSE(account.exact()) << "an event that the program does not even begin is not counted";
+    }
+    while (writer.ring(0) != nullptr) usleep(1000);  // until it has detached
+    all.buffer.rings = 1;
+    const auto p = must(Process::attach(path, all));
+    Account account;
+    p->add_not_brought(account);
+    EXPECT_EQ(account.refused.sum(), 0u) << "they are this reader's";
+    EXPECT_EQ(account.exact(), told == 0);
+  }
+}
+
 // Each try is read, lost or refused: as told by a swap, by the writer's last word at its end, and not at all.
 TEST_P(RemoteProcess, RefusedEventsReachTheReader) {
   const std::string path = fresh_path();

@@ -668,5 +668,38 @@ TEST(RemoteFooters, BytesOfAPage) {
   EXPECT_EQ(commits, 1u);
 }
 
+// Something wrote over the counters in shared memory: a number that no writer can have reached is none.
+TEST(RemoteMetaPage, ImpossibleCountersAreNotBelieved) {
+  RemoteWorld world(remote::Layout::meta_page);
+  const auto source = must(world.buffer->source(0));
+  auto& meta = *reinterpret_cast<abi::MetaPage*>(world.region);
+  u64 read = 0, lost = 0;
+  bool at_least = false;
+  const auto take = [&] {
+    for (auto view = source->next(); view && *view; view = source->next()) {
+      lost += (*view)->lost_before;
+      at_least = at_least || (*view)->lost_at_least;
+      abi::EventCursor c((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
+      while (c.next()) ++read;
+    }
+  };
+  for (u64 n = 0; n < 100; ++n) world.write(n);
+  take();
+  for (u64 n = 0; n < 400; ++n) world.write(n);
+  world.answer = [&](u32 ring, u32 bytes) -> result<remote::SwapAnswer> {
+    const remote::Swapped did = world.writers[ring]->swap_reader(bytes);
+    meta.reader.lost_events = ~u64{0} - 12345;
+    meta.overrun = ~u64{0} - 12345;
+    return remote::SwapAnswer{did, 0, true};
+  };
+  take();
+  EXPECT_TRUE(at_least);
+  EXPECT_LT(lost, 10u);
+  const Counters c = source->counters();
+  EXPECT_EQ(c.overrun, lost);
+  EXPECT_EQ(c.read, read);
+  EXPECT_TRUE(adds_up(c));
+}
+
 }  // namespace
 }  // namespace ringside::test::remote_test

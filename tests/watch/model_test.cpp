@@ -133,7 +133,7 @@ TEST_F(Watch, CountsOfARecording) {
   EXPECT_EQ(row(p, "libc:malloc").count, 100u);
   EXPECT_EQ(row(p, "net:in").count, 40u);
   EXPECT_EQ(p.all.count, 140u);
-  EXPECT_EQ(p.missing.gaps, 1234u);
+  EXPECT_EQ(p.account.overrun, 1234u);
   EXPECT_NEAR(p.seconds, .99, 1e-9);
   EXPECT_NEAR(row(p, "libc:malloc").rate, 100 / .99, .01);
   EXPECT_NEAR(row(p, "net:in").share, 40. / 140, 1e-9);

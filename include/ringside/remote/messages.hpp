@@ -12,6 +12,8 @@
 //     | -- Request{update, ring}, {reset, ring} ---> |
 //     | -- Request{switch_event, N, on} -----------> |   if the writer can (can_switch_events); all are on at first
 //     | -- TextRequest{write, ring} ---------------> |   if the writer can (can_write): it makes an event of the text
+//     | -- Request{rings} -------------------------> |   if the writer can (can_tell_rings); also before attach
+//     | <- Answer{rings, argument: rings, refused} - |   how many it writes to; events that it had for rings not brought
 //     | -- (end of the connection) ----------------> |   disabled, detached, unmapped
 //     | <- Answer{last, argument: ring, refused} --- |   or the writer ends: for each ring, if the reader takes that
 //
@@ -32,10 +34,10 @@ inline constexpr u32 most_files = 253;  // in one message
 
 inline constexpr u32 most_text = 1024;   // bytes
 
-enum class Ask : u32 { attach = 1, event, enable, disable, swap, update, reset, switch_event, write, last };
+enum class Ask : u32 { attach = 1, event, enable, disable, swap, update, reset, switch_event, write, last, rings };
 
 // Optional requests that a writer takes; counts_refused: its answers have `refused`.
-inline constexpr u32 can_write = 1, can_switch_events = 2, counts_refused = 4;
+inline constexpr u32 can_write = 1, can_switch_events = 2, counts_refused = 4, can_tell_rings = 8;
 inline constexpr u64 takes_last = 1;
 
 struct Request {
@@ -56,8 +58,8 @@ struct Answer {
   u32 sequence;
   i32 error;
   u64 argument;
-  u32 id;       // attach, event: can_write, can_switch_events, counts_refused
-  u32 refused;  // swap, last: events that the ring has refused so far, modulo 2^32
+  u32 id;       // attach, event: can_write, can_switch_events, counts_refused, can_tell_rings
+  u32 refused;  // swap, last: events that the ring has refused so far, modulo 2^32; rings: events of those not brought
 };
 inline constexpr u32 format_room = 3840;
 struct EventAnswer {

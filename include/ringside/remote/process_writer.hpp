@@ -91,6 +91,8 @@ struct ProcessOptions {
   std::function<int(u32 ring, std::string_view text)> write{};
   // Starts or stops writing the event with this number. All events are on when a reader attaches, and again when it has gone.
   std::function<int(u32 id, bool on)> switch_event{};
+  // The number of rings that the program writes to, which a reader brings along. 0: not known before ring() is called.
+  u32 rings = 0;
 };
 
 // CLOCK_MONOTONIC or the processor's counter, as the reader asks. A clock that this processor does not have refuses the reader.
@@ -111,7 +113,7 @@ class ProcessWriter {
  public:
   using Writer = RemoteWriter<C, N>;
 
-  explicit ProcessWriter(ProcessOptions options) : service_(new Service(std::move(options), now_)) {}
+  explicit ProcessWriter(ProcessOptions options) : service_(new Service(std::move(options), now_, not_brought_)) {}
   ~ProcessWriter() {
     if (service_->is_ours()) delete service_;
     else service_->abandon();
@@ -123,10 +125,13 @@ class ProcessWriter {
   // is there; it stays. E2BIG: an event's text does not fit, or there are more than 4,095 events.
   int error() const noexcept { return service_->error(); }
 
-  // Null while no reader is attached, or if the reader has fewer rings. The address does not tell one reader from the next.
+  // Null while no reader is attached, or if the reader has fewer rings: then the call counts as an event that is lost. The
+  // address does not tell one reader from the next.
   RINGSIDE_INLINE Writer* ring(u32 index) noexcept {
     const Session* s = Hardware::load(&now_, session_observe);
-    return s != nullptr && index < s->rings.size() ? s->rings[index].get() : nullptr;
+    if (RINGSIDE_UNLIKELY(s == nullptr)) return nullptr;
+    if (RINGSIDE_UNLIKELY(index >= s->rings.size())) return not_brought_.count(index), nullptr;
+    return s->rings[index].get();
   }
 
  private:
@@ -140,9 +145,24 @@ class ProcessWriter {
     std::vector<std::unique_ptr<Writer>> rings;
   };
 
+  // Since a reader attached. Any thread and handler.
+  struct NotBrought {
+    u64 rings = 0;  // the largest index that was asked for in vain, plus 1
+    u64 events = 0;
+    RINGSIDE_NOINLINE void count(u64 index) noexcept {
+      for (u64 was = Hardware::load(&events, unordered); !Hardware::cas(&events, was, was + 1);) continue;
+      for (u64 was = Hardware::load(&rings, unordered); was <= index && !Hardware::cas(&rings, was, index + 1);) continue;
+    }
+    void clear() noexcept {
+      Hardware::store(&rings, u64{0}, unordered);
+      Hardware::store(&events, u64{0}, unordered);
+    }
+  };
+
   class Service {
    public:
-    Service(ProcessOptions options, Session*& now) : options_(std::move(options)), now_(now) {
+    Service(ProcessOptions options, Session*& now, NotBrought& not_brought)
+        : options_(std::move(options)), now_(now), not_brought_(not_brought) {
       if (!fit(options_.events)) {
         error_ = E2BIG;
         return;
@@ -270,10 +290,15 @@ class ProcessWriter {
       const bool has_ring = s != nullptr && q.ring < s->rings.size();
       switch (q.ask) {
         case Ask::attach:
+          if (s == nullptr) not_brought_.clear();
           a.head.error = s != nullptr ? EBUSY : q.argument != 1 ? EPROTONOSUPPORT : attach_if_room(files);
           a.head.argument = options_.events.size();
           a.head.id = abilities();
           takes_last_ = a.head.error == 0 && (q.takes & takes_last) != 0;
+          break;
+        case Ask::rings:
+          a.head.argument = std::max<u64>(options_.rings, Hardware::load(&not_brought_.rings, unordered));
+          a.head.refused = static_cast<u32>(Hardware::load(&not_brought_.events, unordered));
           break;
         case Ask::event:
           if (describe_event(q.ring, a)) size = sizeof a;
@@ -346,7 +371,8 @@ class ProcessWriter {
       return true;
     }
     u32 abilities() const noexcept {
-      return (options_.write ? can_write : 0) | (options_.switch_event ? can_switch_events : 0) | counts_refused;
+      return (options_.write ? can_write : 0) | (options_.switch_event ? can_switch_events : 0) | counts_refused |
+             can_tell_rings;
     }
     static int errno_of(int answer) noexcept { return answer >= 0 && answer <= 4095 ? answer : EIO; }
     int switch_event(const Request& q) {
@@ -536,6 +562,7 @@ class ProcessWriter {
 
     ProcessOptions options_;
     Session*& now_;
+    NotBrought& not_brought_;
     const detail::Zeros ours_{1, 0};  // 1; 0 in a child of fork
     std::vector<bool> off_;  // events that the reader has switched off, by index; or empty
     bool takes_last_ = false;  // the reader
@@ -551,6 +578,7 @@ class ProcessWriter {
   };
 
   Session* now_ = nullptr;
+  NotBrought not_brought_;
   Service* const service_;
 };
 
