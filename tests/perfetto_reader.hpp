@@ -71,7 +71,8 @@ struct PerfettoFile {
   std::map<u32, std::pair<u64, u64>> stats;     // by CPU: read, lost; from the end's FtraceStats
   std::map<i32, std::string> threads;           // names
   u64 boottime = 0;
-  std::string machine;  // of the system's information; empty: there is none
+  u64 realtime = 0;
+  std::string machine, release;  // of the system's information; empty: there is none
   u32 dropped = 0;  // what an importer would drop
 
   explicit PerfettoFile(const std::string& bytes) { packets(bytes); }
@@ -167,7 +168,10 @@ struct PerfettoFile {
   }
   void system(protozero::pbf_reader p) {
     while (p.next(1))
-      for (protozero::pbf_reader kernel = p.get_message(); kernel.next(4);) machine = kernel.get_string();
+      for (protozero::pbf_reader kernel = p.get_message(); kernel.next();)
+        kernel.tag() == 4   ? void(machine = kernel.get_string())
+        : kernel.tag() == 3 ? void(release = kernel.get_string())
+                            : kernel.skip();
   }
   void packet(protozero::pbf_reader p) {
     u64 time = 0;
@@ -220,6 +224,7 @@ struct PerfettoFile {
       while (clock.next())
         clock.tag() == 1 ? void(id = clock.get_uint32()) : clock.tag() == 2 ? void(time = clock.get_uint64()) : clock.skip();
       if (id == 6) boottime = time;
+      if (id == 1) realtime = time;
     }
   }
   const std::string& named(const std::map<u64, std::string>& texts, u64 id) {

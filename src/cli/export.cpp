@@ -176,8 +176,7 @@ class PerfettoSink final : public Sink {
   PerfettoSink(WholeFile& file, const Trace& trace, bool compressed, Stacks* stacks)
       : writer_(trace.formats, trace.tasks,
                 {.world = one_world(trace),
-                 .here = trace.first().boot == sys::boot_id(),
-                 .boot_offset_ns = trace.first().boot == sys::boot_id() ? sys::suspended_ns() : 0,
+                 .wall = trace.wall(),
                  .compressed = compressed,
                  .stacks = stacks},
                 [&file](std::string_view bytes) { return file.write(bytes); }) {}

@@ -150,10 +150,11 @@ std::string lost_count(const Account& account) {
 }
 
 std::string lost_places(const Account& account) {
-  std::vector<std::pair<u64, std::string_view>> places{{account.overrun, "overwritten"}};
+  std::vector<std::pair<u64, std::string_view>> places{{account.overrun, "in gaps"}};
   for (const Refusal why : all_refusals) places.emplace_back(account.refused[why], in_words(why));
   places.emplace_back(account.unrecorded, "not recorded");
   std::erase_if(places, [](const auto& place) { return place.first == 0; });
+  if (account.elsewhere() == 0) return "";
   std::string out;
   for (const auto& [count, name] : places)
     out.append(out.empty() ? " (" : ", ").append(places.size() == 1 ? "" : format_count(count) + " ").append(name);

@@ -27,7 +27,7 @@ std::string format_rate(double per_second, std::string_view unit);  // "1.2M/s",
 
 // "0", "12", "12 or more", "perhaps some": the only place that reports that nothing is lost.
 std::string lost_count(const Account& account);
-// Where they went: "", " (overwritten)", " (12 overwritten, 3 while recording was off)".
+// Where they went, if not all are in gaps: " (while recording was off)", " (12 in gaps, 3 while recording was off)"; else "".
 std::string lost_places(const Account& account);
 
 // The line of a ring's counters: "written 12 = read 10 + in the ring 0 + overwritten 2; refused 0 = ring full 0 + nested 0". Of

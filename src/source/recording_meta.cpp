@@ -147,8 +147,16 @@ World read_world(const json& j, const RecordingMeta& meta) {
   if (world == j.end())
     return !meta.boot.empty() && meta.boot == sys::boot_id() ? World::of(World::own().architecture)
                                                              : World::told_by(meta.clock.kind);
-  return {architecture_from(world->value("machine", "")), world->value("byte_order", "") == "big",
-          world->value("word_size", u32{0}), world->value("pid_namespace", u64{0})};
+  World of;
+  of.architecture = architecture_from(world->value("machine", ""));
+  of.big_endian = world->value("byte_order", "") == "big";
+  of.word_size = world->value("word_size", u32{0});
+  of.pid_namespace = world->value("pid_namespace", u64{0});
+  of.page_size = world->value("page_size", u32{0});
+  of.release = world->value("release", "");
+  of.host = world->value("host", "");
+  if (world->contains("suspended_ns")) of.suspended_ns = world->at("suspended_ns").get<u64>();
+  return of;
 }
 
 // Recordings of before the account: what no gap told.
@@ -329,6 +337,10 @@ std::string RecordingMeta::text(int indent) const {
                 {"byte_order", world.big_endian ? "big" : "little"},
                 {"word_size", world.word_size}};
   if (world.pid_namespace != 0) j["world"]["pid_namespace"] = world.pid_namespace;
+  if (world.page_size != 0) j["world"]["page_size"] = world.page_size;
+  if (!world.release.empty()) j["world"]["release"] = world.release;
+  if (!world.host.empty()) j["world"]["host"] = world.host;
+  if (world.suspended_ns) j["world"]["suspended_ns"] = *world.suspended_ns;
   j["subbuf_size"] = subbuf_size;
   j["start_ns"] = start_ns;
   j["stop_ns"] = stop_ns;

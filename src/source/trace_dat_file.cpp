@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 
 #include "source/decompress.hpp"
 #include "source/foreign_sub_buffers.hpp"
@@ -245,6 +246,11 @@ class Parser {
     if (id == option_uname) {
       const std::string_view uname = text_of(data);
       architecture_ = architecture_from(uname.substr(uname.rfind(' ') + 1));
+      std::istringstream words{std::string(uname)};  // system, host, release, machine
+      std::string system;
+      words >> system >> host_ >> release_;
+      if (host_ == "-") host_.clear();
+      if (release_ == "-") release_.clear();
     }
     if (id == option_date) offset_ns_ += static_cast<u64>(integer_of(text_of(data))) * 1000;
     if (id == option_offset) offset_ns_ += static_cast<u64>(integer_of(text_of(data)));
@@ -447,7 +453,11 @@ class Parser {
       if (out_.clock_name == to_string(ClockKind::cntvct)) world = World::told_by(ClockKind::cntvct);
     }
     if (world.word_size != long_) world = {};
-    return {world.architecture, big_, long_};
+    world.big_endian = big_;
+    world.word_size = long_;
+    world.release = release_;
+    world.host = host_;
+    return world;
   }
 
   result<TraceDatFile> finish() {
@@ -513,6 +523,7 @@ class Parser {
   u32 data_at_ = abi::header_size;  // in a sub-buffer
   std::shared_ptr<const ForeignSubBuffers> foreign_;
   std::optional<Architecture> architecture_;  // as its uname says
+  std::string host_, release_;                // as well
   TraceDatFile out_;
   Compression compression_ = Compression::none;
   std::vector<Buffer> buffers_;

@@ -1,5 +1,7 @@
 #include "source/world.hpp"
 
+#include <sys/utsname.h>
+
 #include <iterator>
 
 #include "sys/sys.hpp"
@@ -46,7 +48,11 @@ Architecture architecture_from(std::string_view machine) {
 
 World World::of(Architecture architecture) {
   const Row& row = row_of(architecture);
-  return {architecture, row.big_endian, row.word_size};
+  World world;
+  world.architecture = architecture;
+  world.big_endian = row.big_endian;
+  world.word_size = row.word_size;
+  return world;
 }
 
 namespace {
@@ -72,9 +78,18 @@ World of_this_program() {
 }  // namespace
 
 World World::own() {
-  static const u64 pid_namespace = sys::pid_namespace();
-  World own = of_this_program();
-  own.pid_namespace = pid_namespace;
+  static const World fixed = [] {
+    World world = of_this_program();
+    world.pid_namespace = sys::pid_namespace();
+    world.page_size = static_cast<u32>(sys::page_bytes());
+    if (utsname name{}; uname(&name) == 0) {
+      world.release = name.release;
+      world.host = name.nodename;
+    }
+    return world;
+  }();
+  World own = fixed;
+  own.suspended_ns = sys::suspended_ns();
   return own;
 }
 

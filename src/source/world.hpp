@@ -1,6 +1,7 @@
 // The machine that a trace was recorded on, as far as its numbers depend on it. Never this machine because it is the one that
 // reads: each input says whose its numbers are, and what it does not say is unknown.
 #pragma once
+#include <optional>
 #include <ringside/base/types.hpp>
 #include <string>
 #include <string_view>
@@ -35,6 +36,10 @@ struct World {
   bool big_endian = false;  // of the events' bytes in its files
   u32 word_size = 0;        // bytes of a `long` in its kernel; 0: unknown
   u64 pid_namespace = 0;    // the recorder's, by its inode; 0: unknown
+  u32 page_size = 0;        // of its kernel; 0: unknown
+  std::string release{};    // of its kernel: "6.1.0-18-amd64"; empty: unknown
+  std::string host{};       // its name; empty: unknown
+  std::optional<u64> suspended_ns{};  // CLOCK_BOOTTIME less CLOCK_MONOTONIC, when the recording began
   bool operator==(const World& other) const {  // machines of one kind
     return architecture == other.architecture && big_endian == other.big_endian && word_size == other.word_size;
   }

@@ -26,7 +26,7 @@ struct JsonOutput : test::BinaryTest {
     must(w.append(3, t.view(1234)));
     must(w.finish(1));
   }
-  // The words in backquotes of each section, by the commands in its title.
+  // The words in backquotes of each section, by the commands in its title; "The account" belongs to each.
   static std::map<std::string, std::set<std::string>> documented() {
     std::map<std::string, std::set<std::string>> all;
     std::istringstream lines(test::slurp(RINGSIDE_SOURCE_DIR "/docs/json.md"));
@@ -66,7 +66,8 @@ struct JsonOutput : test::BinaryTest {
     for (std::string line; std::getline(lines, line); ++values) keys_of(json::parse(line), named, printed);
     EXPECT_GE(values, 1u) << arguments << "\n" << o.err;
     EXPECT_FALSE(printed.empty()) << arguments;
-    for (const std::string& key : printed) EXPECT_EQ(known.at(command).count(key), 1u) << arguments << ": " << key;
+    for (const std::string& key : printed)
+      EXPECT_GE(known.at(command).count(key) + known.at("The account").count(key), 1u) << arguments << ": " << key;
   }
 };
 

@@ -171,7 +171,7 @@ TEST_F(Limits, AFullDiskEndsTheRecordingAndNotTheCommand) {
             "No space left on device; make room there, or choose another place; the recording ends here, the command goes on"),
         std::string::npos)
         << o.err;
-    EXPECT_NE(o.err.find(" or more; disk/r"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find(" or more (not recorded); disk/r"), std::string::npos) << o.err;
     EXPECT_NE(o.err.find("could no longer be recorded"), std::string::npos) << o.err;
     books(meta("disk/r"));
     const Outcome report = ringside("report disk/r | grep -c ' read: '");
@@ -212,7 +212,7 @@ TEST_F(Limits, AFileThatMayNotGrow) {
   EXPECT_EQ(o.code, 7) << o.err;
   EXPECT_TRUE(fs::exists(dir + "/mark")) << o.err;
   EXPECT_NE(o.err.find("File too large; files may not grow beyond ulimit -f, raise it"), std::string::npos) << o.err;
-  EXPECT_NE(o.err.find(" or more; r"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find(" or more (not recorded); r"), std::string::npos) << o.err;
   EXPECT_EQ(ringside("report r").code, 0);
   // The command's own writes do not concern the recorder.
   EXPECT_EQ(limited("--fsize=262144", "record -q -i web -o s -- sh -c 'head -c 300000 /dev/zero > mark'").code, 128 + SIGXFSZ);
@@ -229,7 +229,7 @@ TEST_F(Limits, AFullDiskAndTheKernelsEvents) {
   EXPECT_EQ(o.code, 1) << o.err;
   EXPECT_TRUE(fs::exists(dir + "/mark")) << o.err;
   EXPECT_NE(o.err.find("; the recording ends here, the command goes on"), std::string::npos) << o.err;
-  EXPECT_NE(o.err.find(" or more; disk/r"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find(" or more (not recorded); disk/r"), std::string::npos) << o.err;
   books(meta("disk/r"));
   EXPECT_EQ(ringside("report disk/r > /dev/null").code, 0);
 }

@@ -5,10 +5,12 @@
 #include <set>
 
 #include "binary.hpp"
+#include "cli/hand_made.hpp"
 #include "foreign_dat.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "perfetto_reader.hpp"
 #include "plot_page.hpp"
+#include "source/recording.hpp"
 
 namespace ringside::world_cli_test {
 namespace {
@@ -81,6 +83,32 @@ TEST_F(World, ARecordingOfAnotherMachine) {
   meta["clock"]["kind"] = "mono";
   std::ofstream(dir + "/ringside.data/meta.json") << meta;
   EXPECT_EQ(first(), "none");
+}
+
+// An export tells its kernel, boot and time of day, and nothing of the machine that exports it.
+TEST_F(World, AnExportTellsTheRecordersMachine) {
+  auto w = must(RecordingWriter::create(dir + "/r", ClockInfo{}));
+  w.meta().events.push_back({61441, "app", "malloc", test::malloc_format(61441), true});
+  must(w.add_ring({0, 100, 100, "t", "p"}, 4096));
+  test::SubBuffer s(5'000);
+  s.event(6'000, test::Payload(61441, 100).put(u64{1}).put(u64{2}));
+  must(w.append(0, s.view()));
+  w.meta().world = ringside::World::of(Architecture::arm64);
+  w.meta().world.release = "6.6.6-abroad";
+  w.meta().world.host = "board";
+  w.meta().world.suspended_ns = 7'000'000;
+  w.meta().wall = WallClock{1'000'000'000'000, 1};
+  must(w.finish(1));
+  for (const char* file : {"r.pftrace", "r.dat", "again.pftrace"})
+    ASSERT_EQ(ringside(std::string("export ") + (file[0] == 'a' ? "r.dat" : "r") + " -o " + file).code, 0);
+  const test::PerfettoFile first(test::slurp(dir + "/r.pftrace")), again(test::slurp(dir + "/again.pftrace"));
+  EXPECT_EQ(first.release, "6.6.6-abroad");
+  EXPECT_EQ(first.machine, "aarch64");
+  EXPECT_EQ(first.boottime, 7'006'000u);
+  EXPECT_EQ(first.realtime, 1'000'000'006'000u);
+  EXPECT_EQ(again.release, "6.6.6-abroad") << "a trace.dat has it, too";
+  EXPECT_EQ(again.realtime, 0u) << "and no time of day, which is not made up";
+  EXPECT_NE(test::slurp(dir + "/r.dat").find("Linux board 6.6.6-abroad aarch64"), std::string::npos);
 }
 
 TEST_F(World, FilesOfOtherByteOrdersAndWordSizes) {

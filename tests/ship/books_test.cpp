@@ -34,7 +34,7 @@ TEST_F(Ship, NoProvedLossIsNoProofOfNone) {
   small_part(1, id_field, Payload(1, 1).put(u32{5}));
   const std::string file = dir + "/spool/part.1/meta.json";
   auto meta = nlohmann::json::parse(slurp(file));
-  meta["missing"] = {{"doubts", {"a ring could not be read"}}};
+  meta["account"]["doubts"] = {"a ring could not be read"};
   std::ofstream(file) << meta.dump();
   const Outcome o = ringside("ship --spool spool --fail-on-loss " + url());
   EXPECT_EQ(o.code, 3) << o.err;

@@ -94,13 +94,15 @@ class InputConformance : public testing::TestWithParam<Case> {
     auto reading = must(Reading::open(std::move(options)));
     if (reading->trace().live()) reading->follow(0);
     numbers.clear();
-    reading->take_rest([&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
+    reading->take_rest([&](const TraceRecord& record, const RingName&, Reading::Got got) {
       if (got == Reading::Got::gap) return;
       const EventType* const type = reading->trace().formats.find(record.number());
       ASSERT_NE(type, nullptr);
       if (type->name != "number") return;
       EXPECT_FALSE(record.late);
-      EXPECT_FALSE(ring.task.empty());
+      i32 tid = 0;
+      std::memcpy(&tid, record.payload.data + 4, sizeof tid);
+      EXPECT_EQ(tid, getpid());
       u64 n = 0;
       std::memcpy(&n, record.payload.data + 8, sizeof n);
       numbers.push_back(n);

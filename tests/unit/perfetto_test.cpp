@@ -100,6 +100,12 @@ struct Perfetto : testing::Test {
   }
 };
 
+World suspended(u64 ns) {
+  World world;
+  world.suspended_ns = ns;
+  return world;
+}
+
 std::string sched_switch_fields() {
   return Perfetto::field("char", "prev_comm[16]", 8, 16, false) + Perfetto::field("pid_t", "prev_pid", 24, 4, true) +
          Perfetto::field("int", "prev_prio", 28, 4, true) + Perfetto::field("long", "prev_state", 32, 8, true) +
@@ -110,7 +116,7 @@ std::string sched_switch_fields() {
 TEST_F(Perfetto, KernelEventsUsePerfettosOwnMessages) {
   add_format(kernel_ids + 5, "sched", "sched_switch", sched_switch_fields());
   for (const bool compressed : {false, true}) {
-    const auto f = file({.boot_offset_ns = 7, .compressed = compressed}, [&](PerfettoWriter& w) {
+    const auto f = file({.world = suspended(7), .compressed = compressed}, [&](PerfettoWriter& w) {
       head(5, 0).text("idle", 16).put(i32{0}).put(i32{120}).put(i64{0}).text("kthread", 16).put(i32{201}).put(i32{-5});
       EXPECT_TRUE(w.add(record(2 * second, 0, kernel_ids), cpu));
       head(5, 201).text("kthread", 16).put(i32{201}).put(i32{-5}).put(i64{1}).text("idle", 16).put(i32{0}).put(i32{120});

@@ -1,6 +1,5 @@
 #include "export/perfetto/writer.hpp"
 
-#include <sys/utsname.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -169,7 +168,11 @@ struct PerfettoWriter::Samples {
 };
 
 PerfettoWriter::PerfettoWriter(const Formats& formats, const Tasks& tasks, const PerfettoOptions& options, Put put)
-    : formats_(formats), tasks_(tasks), options_(options), put_(std::move(put)) {}
+    : formats_(formats),
+      tasks_(tasks),
+      options_(options),
+      boot_offset_ns_(options.world.suspended_ns.value_or(0)),
+      put_(std::move(put)) {}
 PerfettoWriter::~PerfettoWriter() = default;
 
 void PerfettoWriter::packet(const std::string& bytes) { pbf_writer(batch_).add_message(trace::packet, bytes); }
@@ -179,17 +182,14 @@ result<void> PerfettoWriter::begin(u64 first_ns) {
   {
     pbf_writer p(bytes);
     pbf_writer snapshot(p, in_packet::clock_snapshot);
-    timespec real{}, boot{};
-    clock_gettime(CLOCK_REALTIME, &real);
-    clock_gettime(CLOCK_BOOTTIME, &boot);
-    const auto ns = [](const timespec& t) { return static_cast<u64>(t.tv_sec) * 1'000'000'000 + static_cast<u64>(t.tv_nsec); };
-    const u64 at = first_ns + options_.boot_offset_ns;
-    for (const auto& [clock, time] :
-         {std::pair<u32, u64>{boottime, at}, {monotonic, first_ns}, {realtime, ns(real) - ns(boot) + at}}) {
+    const auto clock = [&](u32 number, u64 time) {
       pbf_writer one(snapshot, 1);
-      one.add_uint32(1, clock);
+      one.add_uint32(1, number);
       one.add_uint64(2, time);
-    }
+    };
+    clock(boottime, first_ns + boot_offset_ns_);
+    clock(monotonic, first_ns);
+    if (options_.wall) clock(realtime, static_cast<u64>(options_.wall->of(first_ns)));
     snapshot.add_uint32(2, boottime);
   }
   packet(bytes);
@@ -199,10 +199,7 @@ result<void> PerfettoWriter::begin(u64 first_ns) {
     pbf_writer info(p, in_packet::system_info);
     pbf_writer kernel(info, 1);
     kernel.add_string(1, "Linux");
-    if (utsname name{}; options_.here && options_.world == World::own() && uname(&name) == 0) {
-      kernel.add_string(2, name.version);
-      kernel.add_string(3, name.release);
-    }
+    if (!options_.world.release.empty()) kernel.add_string(3, options_.world.release);
     kernel.add_string(4, machine);
   }
   if (!bytes.empty()) packet(bytes);
@@ -376,7 +373,7 @@ void PerfettoWriter::add_kernel(const TraceRecord& record, const RingName& ring,
   const auto put_number = [&out](u64 number) { out += protozero::add_varint_to_buffer(out, number); };
   const auto tag = [](u32 number, u32 wire) { return u64{number} << 3 | wire; };
   put_number(tag(in_ftrace::timestamp, 0));
-  put_number(record.time + options_.boot_offset_ns);
+  put_number(record.time + boot_offset_ns_);
   put_number(tag(in_ftrace::pid, 0));
   put_number(static_cast<u32>(tid));
   put_number(tag(e.message != 0 ? e.message : in_ftrace::generic, 2));
@@ -528,7 +525,7 @@ void PerfettoWriter::track_event(u64 time, u32 type, u64 track, u64 name, const 
   message_ += rest;
   packet_.clear();
   pbf_writer p(packet_);
-  sequence_.begin(p, time + options_.boot_offset_ns);
+  sequence_.begin(p, time + boot_offset_ns_);
   p.add_message(in_packet::track_event, message_);
   packet(packet_);
 }
@@ -592,7 +589,7 @@ void PerfettoWriter::add_sample(const TraceRecord& record, const RingName& ring,
   packet_.clear();
   {
     pbf_writer p(packet_);
-    samples.sequence.begin(p, record.time + options_.boot_offset_ns);
+    samples.sequence.begin(p, record.time + boot_offset_ns_);
     pbf_writer sample(p, in_packet::perf_sample);
     if (on >= 0) sample.add_uint32(in_sample::cpu, static_cast<u32>(on));
     sample.add_uint32(in_sample::pid, static_cast<u32>(process > 0 ? process : seen));

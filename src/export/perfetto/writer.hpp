@@ -32,14 +32,14 @@
 #include "export/perfetto/nesting.hpp"
 #include "export/perfetto/sequence.hpp"
 #include "export/tasks.hpp"
+#include "source/wall.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {
 
 struct PerfettoOptions {
   World world{};           // trace_processor names system calls by it
-  bool here = false;       // the trace is of this machine's boot: its kernel is this one
-  u64 boot_offset_ns = 0;  // CLOCK_BOOTTIME less the trace's clock
+  std::optional<WallClock> wall{};  // of the trace's times; none: unknown
   bool compressed = true;
   Stacks* stacks = nullptr;  // of TraceRecord::stack; null: there are none
 };
@@ -99,6 +99,7 @@ class PerfettoWriter {
   const Formats& formats_;
   const Tasks& tasks_;
   const PerfettoOptions options_;
+  const u64 boot_offset_ns_;  // CLOCK_BOOTTIME less the trace's clock
   Put put_;
   std::string batch_;  // whole packets
   std::string scratch_, message_, packet_;
