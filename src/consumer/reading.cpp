@@ -277,6 +277,7 @@ void Reading::follow(std::optional<u64> look_ahead_ns, u64 duration_ns) {
   if (filter_) look_up_for(*filter_);
   if (look_ahead_ns) trace_.follow(*look_ahead_ns);
   tell();
+  settled_before_ = settle();
   looked_ns_ = time_.now();
   end_ns_ = duration_ns != 0 ? looked_ns_ + duration_ns : forever;
 }

@@ -298,7 +298,7 @@ class Reading {
     bool sure = true;  // no ring was given back just then
   };
   Settled settle() const;
-  std::optional<Settled> settled_before_{};  // when the books began
+  std::optional<Settled> settled_before_{};  // when the books began, or the following
   Settled settled_{};                        // since
   u64 lost_of_programs_ = 0;                 // of Totals::lost, without the unseen
   bool following_ = false, stopped_ = false, cut_ = false, ended_ = false;

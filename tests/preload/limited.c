@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Children of vfork, and one of theirs; each allocates, and so does the parent behind each.
+// A child of vfork, and a child of vfork of that; each allocates, and so does the parent.
 static int vfork_twice(int n) {
   const pid_t child = vfork();
   if (child == 0) {

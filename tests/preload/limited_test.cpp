@@ -96,7 +96,8 @@ TEST_F(Limited, RootTakesNoInstanceOfAnotherUserFromTheEnvironment) {
                 " --clear-groups ./tool record -q -i " + theirs + " -o theirs/none -- true")
                 .code,
             0);
-  for (const std::string& environment : {"RINGSIDE_INSTANCE=" + theirs, "RINGSIDE_ROOT=" + dir + "/theirs RINGSIDE_INSTANCE=x"}) {
+  for (const std::string& environment :
+       {"RINGSIDE_INSTANCE=" + theirs, "RINGSIDE_ROOT=" + dir + "/theirs RINGSIDE_INSTANCE=x"}) {
     const Outcome o = run(environment + " " + linked + "write 100");
     EXPECT_EQ(o.code, 0);
     EXPECT_EQ(o.out, "0 0\n") << environment;

@@ -215,20 +215,21 @@ TEST_F(ReadingTest, EventsThatAnotherReaderTookAtTheEndOfARing) {
       [&] { write(20), take_all(), write(5); },
       [&] { in_another_thread(), take_all(); },
       [&] { in_another_thread(); },
-      [&] { in_another_thread(), take_all(), EXPECT_GT(made->trim(false), 0u); },  // a ring that it never saw
+      [&] { in_another_thread(), take_all(), made->trim(false); },  // a ring that it never saw
       [&] { in_another_thread(); },
       [&] { write(7), must(made->snapshot()); },
       [&] { write(3), must(made->reset()); },
       [&] { in_another_thread(), write(2), must(made->reset()); },
       [&] { write(1000), take_all(); }};
-  for (size_t last = 1; last <= between.size(); ++last) {
+  for (size_t n = 0; n < 2 * between.size(); ++n) {
+    const size_t last = n / 2 + 1;
     take_all();
     over = false;
     sleeps.clear();
     steps = 1;
     const auto reading = must(Reading::open(options("a")));
     reading->follow(100 * ms);
-    reading->begin_books();
+    if (n % 2 == 0) reading->begin_books();
     asleep = [&] {
       between[sleeps.size() - 1]();
       over = sleeps.size() == last;
