@@ -308,17 +308,15 @@ Reading::Settled Reading::settle() const {
     cleared(all);
     Settled after;
     const u64 before = all.unseen;
-    for (u32 n = 0; n < trace_.timeline.size(); ++n) {
-      if (trace_.timeline.name(n).kernel) continue;
-      const Source& source = trace_.timeline.source(n);
-      all.overrun += source.counters().overrun;
-      if (const auto passed = source.passed()) all.unseen += passed->passed - passed->given;
-    }
+    for (u32 n = 0; n < trace_.timeline.size(); ++n)
+      if (const auto passed = trace_.timeline.source(n).passed()) all.unseen += passed->passed - passed->given;
     cleared(after);
     all.sure = all.sure && after.sure && before == after.unseen;
     if (all.sure) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  for (u32 n = 0; n < trace_.timeline.size(); ++n)
+    if (!trace_.timeline.name(n).kernel) all.overrun += trace_.timeline.source(n).counters().overrun;
   return all;
 }
 
