@@ -203,7 +203,7 @@ int AnalysisRun::finish() {
     if (const std::string sentence = unmatched(only_, trace().formats, "all that was read"); !sentence.empty()) say(sentence);
   }
   if (const u64 taken = reading_->taken_by_others(); taken != 0)
-    say(counted(taken, "event") + " of those lost to this command went to another reader, a recorder perhaps");
+    say("of those lost to this command, at least " + counted(taken, "event") + " went to another reader, a recorder perhaps");
   if (reading_->cut()) say(Reading::too_late);
   if (say_problems(*reading_) || (reading_->cut() && live_)) return exit_failure;
   const std::string none = none_within(options_.window, *reading_);

@@ -51,6 +51,13 @@ class Input {
   // The changes of names that were not handed out yet.
   virtual std::vector<NameChange> take_names() { return {}; }
   virtual std::string kept_names() const { return ""; }  // KeptNames, as the recorder has looked them up
+  // All that was ever written to rings which are empty again, and overwritten in any. None: it is changing just now, or the
+  // input is no instance.
+  struct Cleared {
+    u64 written = 0, overrun = 0;
+    bool operator==(const Cleared&) const = default;
+  };
+  virtual std::optional<Cleared> cleared() const { return std::nullopt; }
   // Events that no source of it hands out: refused, not recorded, left to a later reader; and the doubts.
   virtual Account account() const { return doubtful(); }
 

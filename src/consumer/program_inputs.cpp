@@ -47,6 +47,7 @@ class InstanceInput : public Input {
   bool has_no_writer() const override { return instance_->writers() == Presence::none; }
   void look_for_rings(Trace& trace) override;
   std::vector<NameChange> take_names() override { return instance_->names(names_seen_); }
+  std::optional<Cleared> cleared() const override;
   Account account() const override;
   std::vector<std::unique_ptr<Source>> open_again() const override;
 
@@ -103,6 +104,14 @@ void InstanceInput::look_for_rings(Trace& trace) {
     for (const RingName& thread : instance_->threads()) trace.tasks.add(thread, origin.ids);
   }
   rings_.add(trace, *this, instance_->ring_names(), [&](u32 ring) { return instance_->peek(ring); });
+}
+
+std::optional<Input::Cleared> InstanceInput::cleared() const {
+  const InstanceWords words = instance_->words();
+  for (u32 n = 0, end = words.nr_rings(); n < end; ++n)
+    if (is_clearing(__atomic_load_n(&words.ring(n).state, __ATOMIC_ACQUIRE))) return std::nullopt;
+  const InstanceControl& c = *words.control;
+  return Cleared{__atomic_load_n(&c.cleared_written, __ATOMIC_ACQUIRE), __atomic_load_n(&c.cleared_overrun, __ATOMIC_ACQUIRE)};
 }
 
 Account InstanceInput::account() const {

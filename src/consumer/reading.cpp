@@ -280,6 +280,7 @@ void Reading::follow(std::optional<u64> look_ahead_ns, u64 duration_ns) {
   if (filter_) look_up_for(*filter_);
   if (look_ahead_ns) trace_.follow(*look_ahead_ns);
   tell();
+  settled_before_ = settle();
   looked_ns_ = time_.now();
   end_ns_ = duration_ns != 0 ? looked_ns_ + duration_ns : forever;
 }
@@ -288,17 +289,41 @@ void Reading::begin_books() {
   books_begin_ns_ = trace_.now();
   refused_before_ = trace_.account().refused;
   totals_.lost_earlier += refused_before_.sum();
-  for (u32 n = 0; n < trace_.timeline.size(); ++n) overwritten_.push_back({trace_.timeline.source(n).counters().overrun, 0});
+  settled_before_ = settle();
+}
+
+// Each ring by its words: a reader that takes the last events of a ring leaves no gap in it, and a ring that was given back
+// leaves nothing.
+Reading::Settled Reading::settle() const {
+  const auto cleared = [&](Settled& all) {
+    for (const auto& input : trace_.inputs) {
+      const auto now = input->cleared();
+      all.unseen += now ? now->written : 0;
+      all.overrun += now ? now->overrun : 0;
+      all.sure = all.sure && (now || input->instance() == nullptr);
+    }
+  };
+  Settled all;
+  for (int tries = 0; tries < 100; ++tries) {
+    all = {};
+    cleared(all);
+    Settled after;
+    const u64 before = all.unseen;
+    for (u32 n = 0; n < trace_.timeline.size(); ++n)
+      if (const auto passed = trace_.timeline.source(n).passed()) all.unseen += passed->passed - passed->given;
+    cleared(after);
+    all.sure = all.sure && after.sure && before == after.unseen;
+    if (all.sure) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (u32 n = 0; n < trace_.timeline.size(); ++n)
+    if (!trace_.timeline.name(n).kernel) all.overrun += trace_.timeline.source(n).counters().overrun;
+  return all;
 }
 
 u64 Reading::taken_by_others() const {
-  u64 taken = 0;
-  for (u32 n = 0; n < overwritten_.size(); ++n) {
-    if (trace_.timeline.name(n).kernel) continue;
-    const u64 overrun = trace_.timeline.source(n).counters().overrun - overwritten_[n].before;
-    taken += overwritten_[n].gaps - std::min(overwritten_[n].gaps, overrun);
-  }
-  return taken;
+  const u64 lost = lost_of_programs_ + settled_.unseen;
+  return lost - std::min(lost, settled_.overrun);
 }
 
 bool Reading::wait(u64 look_every_ns, u64 until_ns) {
@@ -363,6 +388,8 @@ Account Reading::account() const {
   all.overrun_at_least = here.overrun_at_least;
   all.refused -= refused_before_;
   if (cut_) all.doubts.emplace_back(too_late);
+  if (!settled_.sure)
+    all.doubts.emplace_back("rings were given back while this was counted: the number of events that others took is not sure");
   if (unnamed_ != 0 && names_decide_)
     all.doubts.emplace_back("the names of some threads are unknown: these had ended before their first event was read");
   const u64 recorded = ended_ && all.proved() && window_.whole() ? recorded_events() : 0;
@@ -373,6 +400,13 @@ Account Reading::account() const {
 }
 
 const Totals& Reading::complete() {
+  if (settled_before_) {
+    const Settled now = settle(), &before = *settled_before_;
+    totals_.account.overrun -= settled_.unseen;
+    settled_ = {now.unseen - before.unseen, now.overrun - before.overrun, now.sure && before.sure};
+    if (static_cast<i64>(settled_.unseen) < 0) settled_.unseen = 0;
+    totals_.account.overrun += settled_.unseen;
+  }
   totals_.account = account();
   tell();
   return totals_;

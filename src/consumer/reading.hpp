@@ -101,7 +101,8 @@ class Reading {
   bool stopped() const { return stopped_; }
   // To be called with follow(): what was lost before this moment is not in the account (Totals::lost_earlier).
   void begin_books();
-  // Of the losses since then: events that another reader of an instance took before this one saw them.
+  // Of the losses since then, as complete() has them: events that another reader of an instance took before this one saw them;
+  // at least.
   u64 taken_by_others() const;
   u64 books_begin_ns() const { return books_begin_ns_; }  // that moment, in the trace's ns; 0: with the first event
 
@@ -241,7 +242,7 @@ class Reading {
       const bool earlier = record.time < books_begin_ns_;
       (earlier ? totals_.lost_earlier : totals_.account.overrun) += record.lost;
       totals_.account.overrun_at_least |= record.lost_at_least && !earlier;
-      if (!earlier && record.source < overwritten_.size()) overwritten_[record.source].gaps += record.lost;
+      if (!earlier && !name.kernel) lost_of_programs_ += record.lost;
       return Got::gap;
     }
     const bool wanted = only_.wants(record.number(), trace_.formats) && (!filter_ || filter_->matches(record, name));
@@ -294,10 +295,15 @@ class Reading {
   u64 grown_until_ = 0;  // open_growing: in the trace's ns
   u64 books_begin_ns_ = 0;
   RefusedCounts refused_before_{};  // when the books began
-  struct Overwritten {
-    u64 before, gaps;  // as the ring counts them, when the books began; as gaps tell them since
+  // What left the rings that others empty: none of it was handed out, or told as lost.
+  struct Settled {
+    u64 unseen = 0, overrun = 0;
+    bool sure = true;  // no ring was given back just then
   };
-  std::vector<Overwritten> overwritten_{};  // by ring, since the books began
+  Settled settle() const;
+  std::optional<Settled> settled_before_{};  // when the books began, or the following
+  Settled settled_{};                        // since
+  u64 lost_of_programs_ = 0;                 // of Totals::lost, without the unseen
   bool following_ = false, stopped_ = false, cut_ = false, ended_ = false;
   u64 end_ns_ = forever, looked_ns_ = 0;
   u32 asked_ = 0;  // calls of next() when following

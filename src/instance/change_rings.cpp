@@ -33,7 +33,7 @@ result<void> Instance::reset() {
     auto ring = view_ring(r.name.ring);
     if (!ring && is_gone(ring.error())) continue;
     if (!ring) return tl::unexpected(ring.error());
-    if (auto done = ring->reset(words_.ring(r.name.ring)); !done && !ring->is_another()) return done;
+    if (auto done = ring->reset(words_, r.name.ring); !done && !ring->is_another()) return done;
   }
   words_.control->past = {};
   words_.control->refused = words_.control->refused_off = 0;
@@ -44,7 +44,7 @@ result<void> Instance::reset() {
 result<void> Instance::reset(u32 number) {
   auto ring = RS_TRY(view_ring(number));
   const Counters before = ring.counters();
-  RS_TRY(ring.reset(words_.ring(number)));
+  RS_TRY(ring.reset(words_, number));
   begins_anew(before);
   return {};
 }
@@ -204,7 +204,7 @@ result<void> Instance::take_out(const RingInfo& r, RingView& ring, int copy) {
   }
   const std::string folder = "per_cpu/cpu" + std::to_string(r.name.ring), to = path_ + "/snapshot/" + folder;
   if (!sys::make_owned_directory(copy, folder.c_str())) return sys::fail_beneath(errno, "cannot make " + to);
-  auto taken = ring.freeze(words_.ring(r.name.ring), [&]() -> result<void> {
+  auto taken = ring.freeze(words_, r.name.ring, [&]() -> result<void> {
     for (const std::string& file : {folder + "/ring", folder + "/trace_pipe_raw"})
       RS_TRY(sys::copy_owned(dir_.get(), file.c_str(), copy, file.c_str()));
     const u64 unlocked = 0;  // the copy was made under this process's lock
@@ -279,7 +279,7 @@ u64 Instance::claim_retired(u32 n) {
   RingEntry& entry = words_.ring(n);
   u64 retired = __atomic_load_n(&entry.state, __ATOMIC_ACQUIRE);
   if (state_of(retired) != RingState::retired) return 0;
-  const u64 claimed = claim_of(members_->join(role::reader), true);
+  const u64 claimed = claim_of(members_->join(role::reader), true, clearing);
   return __atomic_compare_exchange_n(&entry.state, &retired, claimed, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED) ? retired : 0;
 }
 void Instance::put_claimed(u32 n, u64 state, bool cleared) {
@@ -330,6 +330,7 @@ u64 Instance::trim(bool idle) {
         add(past.commit_overrun, n.commit_overrun);
         add(past.unfinished_bytes, n.unfinished_bytes);
         add(past.rings, 1);
+        ring->note_cleared(*words_.control);
         cleared = clear_ring(dir_.get(), r.name.ring);
         bytes += cleared ? n.resident_bytes : 0;
       } else {

@@ -116,10 +116,18 @@ class PeekSource final : public Source {
       : Source(std::move(name), clock),
         view_(std::move(view)),
         buffer_((view_.ring().geometry.subbuf_size() + 7) / 8),
-        iterator_(view_.ring(), reinterpret_cast<u8*>(buffer_.data())) {}
+        iterator_(view_.ring(), bytes()),
+        life_(life_now()),
+        passed_(iterator_.expected()) {}
 
   result<std::optional<SubBufferView>> next() override {
     writing_ = view_.writing();
+    if (const u64 life = life_now(); std::exchange(life_, life) != life) {  // whatever is known of it is of another one
+      iterator_ = Iterator<>(view_.ring(), bytes());
+      passed_ = 0;
+    }
+    // Before it looks: what is consumed by now, and not found, it will never find.
+    const u64 consumed = view_.reader().state().expected;
     const Got got = iterator_.next();
     if (view_.cut())
       return refuse(std::errc::io_error, "ring " + std::to_string(name_.ring) +
@@ -127,21 +135,33 @@ class PeekSource final : public Source {
     if (got == Got::corrupt)
       return refuse(std::errc::illegal_byte_sequence,
                     "ring " + std::to_string(name_.ring) + ": its control words contradict each other");
-    if (got == Got::nothing) return std::nullopt;
+    if (got == Got::nothing) {
+      passed_ = std::max(passed_, consumed);
+      return std::nullopt;
+    }
     const ReaderView& v = iterator_.view();
-    const auto* const bytes = reinterpret_cast<const u8*>(buffer_.data());
+    given_ += v.events + v.lost_before;
+    passed_ = iterator_.expected();
     u64 time = buffer_[0];
-    if (v.begin != 0) time = abi::time_before(bytes + abi::header_size, 0, v.begin, time);
-    return SubBufferView{bytes, v.begin, v.end, v.lost_before, time};
+    if (v.begin != 0) time = abi::time_before(bytes() + abi::header_size, 0, v.begin, time);
+    return SubBufferView{bytes(), v.begin, v.end, v.lost_before, time};
   }
   Counters counters() const override { return view_.counters(); }
+  std::optional<Passed> passed() const override { return Passed{life_now() == life_ ? passed_ : 0, given_}; }
   bool ended() const override { return true; }
   u64 lag_ns() const override { return lag_of(view_, clock_, writing_); }
 
  private:
+  u8* bytes() noexcept { return reinterpret_cast<u8*>(buffer_.data()); }
+  u64 life_now() const noexcept {
+    const Control& c = *view_.ring().control;
+    return __atomic_load_n(&c.magic, __ATOMIC_ACQUIRE) == control_magic ? __atomic_load_n(&c.life, __ATOMIC_RELAXED) : 0;
+  }
+
   RingView view_;
   std::vector<u64> buffer_;
   Iterator<> iterator_;
+  u64 life_, passed_, given_ = 0;
   bool writing_ = false;
 };
 
@@ -284,14 +304,20 @@ u64 RingView::park_cpu() noexcept {
 
 void RingView::give_up() noexcept { __atomic_fetch_or(&ring_.control->gate, gate_moved, __ATOMIC_SEQ_CST); }
 
-result<void> RingView::reset(const RingEntry& entry) {
+void RingView::note_cleared(InstanceControl& of) const noexcept {
+  const Reader<> reader(ring_);
+  __atomic_fetch_add(&of.cleared_written, reader.index(), __ATOMIC_RELAXED);
+  __atomic_fetch_add(&of.cleared_overrun, reader.overrun(), __ATOMIC_RELAXED);
+}
+
+result<void> RingView::reset(const InstanceWords& of, u32 n) {
   if (!lock()) return refuse(std::errc::device_or_resource_busy, "the ring is being read by another process");
-  auto done = freeze(entry, [] { return result<void>{}; });
+  auto done = freeze(of, n, [] { return result<void>{}; });
   unlock();
   return done;
 }
 
-result<void> RingView::freeze(const RingEntry& entry, const std::function<result<void>()>& copy) {
+result<void> RingView::freeze(const InstanceWords& of, u32 n, const std::function<result<void>()>& copy) {
   if (of_cpu()) {  // its writers go on: the present events are taken away, and the counters start from there
     auto copied = copy();
     if (copied) {
@@ -302,7 +328,7 @@ result<void> RingView::freeze(const RingEntry& entry, const std::function<result
   }
   freeze_gate(true);
   // Its thread ended in the middle of an event: no other one takes it while the reader's lock is held.
-  const bool retired = state_of(__atomic_load_n(&entry.state, __ATOMIC_ACQUIRE)) == RingState::retired;
+  const bool retired = state_of(__atomic_load_n(&of.ring(n).state, __ATOMIC_ACQUIRE)) == RingState::retired;
   const bool left = retired && __atomic_load_n(&ring_.control->nest, __ATOMIC_ACQUIRE) != 0;
   bool calm = left;
   for (int i = 0; i < 100 && !calm; ++i) {
@@ -313,6 +339,7 @@ result<void> RingView::freeze(const RingEntry& entry, const std::function<result
   if (calm && !left) Writer<NoClock>(ring_, {}).publish_left();
   if (calm) done = copy();
   if (calm && done) {
+    note_cleared(*of.control);
     clear_words(ring_);
     if (left) __atomic_store_n(&ring_.control->nest, u64{0}, __ATOMIC_RELEASE);
     if (mapped()) reader_.update_meta();

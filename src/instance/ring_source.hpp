@@ -39,9 +39,11 @@ class RingView {
   void gate(u64 bits) noexcept;  // of gate_of_instance
   void give_up() noexcept;  // the writer takes another ring at its next event
   bool mapped() const noexcept { return __atomic_load_n(&ring_.control->mapped, __ATOMIC_ACQUIRE) != 0; }
-  result<void> reset(const RingEntry& entry);
+  result<void> reset(const InstanceWords& of, u32 n);  // this one is ring n
   // Runs `copy` while no writer is inside, then empties the ring. The caller holds the reader's lock.
-  result<void> freeze(const RingEntry& entry, const std::function<result<void>()>& copy);
+  result<void> freeze(const InstanceWords& of, u32 n, const std::function<result<void>()>& copy);
+  // To be called before its words are cleared.
+  void note_cleared(InstanceControl& of) const noexcept;
   // Gives back the memory of an idle ring whose events are all read: a thread's current sub-buffer; for a CPU's ring, all but
   // the tail's. Returns the bytes given back.
   u64 park() noexcept;

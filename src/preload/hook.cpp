@@ -2,6 +2,7 @@
 #include "preload/hook.hpp"
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +25,7 @@ namespace {
 [[gnu::constructor(101)]] void start() {
   for (Next* next = __start_ringside_next; next != __stop_ringside_next; ++next) look_up(*next);
   dlerror();  // the program must not see that one is missing
+  find_other_vfork();
   if (MappedObject mine; find_object(reinterpret_cast<u64>(&groups), mine))
     leave_out(mine.start, mine.end);  // stacks begin at the program's call
   const char* list = sys::environment("RINGSIDE_LIBC");
@@ -32,6 +34,12 @@ namespace {
 }
 
 }  // namespace
+
+bool is_the_c_librarys(const void* function) noexcept {
+  MappedObject c_library;
+  const auto at = reinterpret_cast<u64>(function);
+  return find_object(reinterpret_cast<u64>(&gnu_get_libc_version), c_library) && at >= c_library.start && at < c_library.end;
+}
 
 void* look_up(Next& next) noexcept {
   void* found = __atomic_load_n(&next.found, __ATOMIC_RELAXED);

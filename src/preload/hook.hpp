@@ -31,6 +31,10 @@ struct Next {
 // Null only while this thread is looking one up, which may allocate.
 void* look_up(Next& next) noexcept;
 
+// Or is it another preloaded library's?
+bool is_the_c_librarys(const void* function) noexcept;
+void find_other_vfork() noexcept;  // when the library is loaded
+
 #define NEXT(name)                                                                              \
   reinterpret_cast<decltype(&::name)>([]() noexcept {                                           \
     [[gnu::section("ringside_next")]] static constinit ringside::preload::Next next{#name, nullptr}; \

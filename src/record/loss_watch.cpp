@@ -13,8 +13,9 @@ std::optional<std::string> LossWatch::look(u64 now_ns, u64 lost, u64 events, con
   const bool first = told_ == 0;
   told_ = lost;
   tell_ns_ = now_ns + 60 * second;
-  return fmt::format("{} lost {} ({:.2g} %){}", counted(lost, "event is", "events are"), first ? "already" : "by now",
-                     100 * static_cast<double>(lost) / static_cast<double>(lost + events), advice);
+  const double percent = 100 * static_cast<double>(lost) / static_cast<double>(lost + events);
+  return fmt::format("{} lost {} ({} %){}", counted(lost, "event is", "events are"), first ? "already" : "by now",
+                     percent < 10 ? fmt::format("{:.2g}", percent) : fmt::format("{:.0f}", percent), advice);
 }
 
 }  // namespace ringside

@@ -141,6 +141,13 @@ class Source {
   virtual void consume() {}   // counts them as consumed now
   virtual void put_back() {}  // the next reader gets them again
   virtual Counters counters() const = 0;
+  // Of a source that consumes nothing, beside others that do. passed: events of its ring, since that was made or emptied last,
+  // that will not be handed out: they were, or others have consumed or overwritten them. given: those that it has handed out,
+  // or told as lost, since it was opened. None: nobody takes its events away.
+  struct Passed {
+    u64 passed = 0, given = 0;
+  };
+  virtual std::optional<Passed> passed() const { return std::nullopt; }
   const RingName& name() const { return name_; }
   const ClockInfo& clock() const { return clock_; }
   virtual std::optional<SubBufferFile> sub_buffer_file() const {

@@ -23,7 +23,8 @@
 
 namespace ringside::sys {
 
-// The use of a directory. root: where instances live; other: anything, made by any user.
+// The use of a directory. root: where instances live, or an instance that the environment names: of this user's own. instance:
+// root may use another user's. other: anything, made by any user.
 enum class Role { root, instance, other };
 
 // Opens by the rules above; the descriptor is for lookups only (O_PATH).

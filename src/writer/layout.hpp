@@ -96,6 +96,7 @@ struct alignas(64) InstanceControl {
   u64 refused_off;              // events that came while recording was off, or while their ring stood still
   u64 nr_names;                 // changes of names that were noted so far
   u64 wants_files;              // 1: a recorder takes the files of mapped code at the socket `files` (hand_over.cpp)
+  u64 cleared_written, cleared_overrun;  // of threads' rings that were emptied, and of all that were given back; they only grow
 };
 static_assert(sizeof(InstanceControl) <= 4096);
 
@@ -152,10 +153,14 @@ constexpr Member member_of(u32 slot, u64 generation) noexcept {
 constexpr u32 slot_of(Member member) noexcept { return member & (most_processes - 1); }
 
 constexpr u64 state_tag(u64 any) noexcept { return (any & 0xFFFFFF) << 8; }
+inline constexpr u32 clearing = 0xFFFFFF;  // the tag of a claim whose claimer gives the ring's memory back
 // A claim of a ring that holds nothing (yet, or no longer): if its claimer dies, the ring is empty, not retired. tag: tells it
 // from other claims of the same claimer.
 constexpr u64 claim_of(Member claimer, bool holds_something, u32 tag = 0) noexcept {
   return pack_state(RingState::busy, claimer) | (holds_something ? 0 : u64{1} << 63) | state_tag(tag);
+}
+constexpr bool is_clearing(u64 state) noexcept {
+  return static_cast<RingState>(state & 0xFF) == RingState::busy && state_tag(clearing) == (state & state_tag(clearing));
 }
 constexpr Member claimer_of(u64 state) noexcept { return static_cast<u32>(state >> 32) & 0x7FFFFFFF; }
 constexpr u32 short_sizes(const Geometry& g) noexcept {

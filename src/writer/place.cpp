@@ -170,13 +170,13 @@ result<void> take_away(const InstancePlace& where, int dir) {
   }
 }
 
-result<sys::Fd> open_instance_directory(const std::string& wanted) {
+result<sys::Fd> open_instance_directory(const std::string& wanted, sys::Role role) {
   auto path = RS_TRY(instance_path(wanted));
-  if (wanted.find('/') != std::string::npos) return sys::open_trusted(path, sys::Role::instance);
+  if (wanted.find('/') != std::string::npos) return sys::open_trusted(path, role);
   auto where = RS_TRY(place_of_instance(wanted, false));
   sys::Fd dir = sys::open_beneath(where.parent.get(), where.name.c_str(), O_PATH | O_DIRECTORY);
   if (!dir) return sys::fail_beneath(errno, "cannot open " + path);
-  RS_TRY(sys::judge(dir.get(), path, sys::Role::instance));
+  RS_TRY(sys::judge(dir.get(), path, role));
   return result<sys::Fd>(std::move(dir));
 }
 

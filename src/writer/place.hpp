@@ -7,14 +7,14 @@
 
 #include "clock/clock.hpp"
 #include "schema/event_pattern.hpp"
-#include "sys/sys.hpp"
+#include "sys/beneath.hpp"
 #include "writer/layout.hpp"
 
 namespace ringside {
 
 std::string instances_root();  // $RINGSIDE_ROOT, else $XDG_RUNTIME_DIR/ringside, else /dev/shm/ringside-UID
 result<std::string> instance_path(const std::string& name_or_path);
-result<sys::Fd> open_instance_directory(const std::string& name_or_path);
+result<sys::Fd> open_instance_directory(const std::string& name_or_path, sys::Role role = sys::Role::instance);
 result<sys::Region> map_instance(int dir, const std::string& path, bool writable);
 ClockInfo clock_of(const InstanceControl& control) noexcept;
 

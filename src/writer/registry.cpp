@@ -396,7 +396,9 @@ int open_locked(const char* name) {
     const bool same = stat(path->c_str(), &st) == 0 && now->is(st);
     return name == nullptr || same ? 0 : -EBUSY;
   }
-  auto dir = open_instance_directory(wanted);
+  // A setuid program that has become root for good hands the environment of its caller on.
+  const sys::Role role = name == nullptr ? sys::Role::root : sys::Role::instance;
+  auto dir = open_instance_directory(wanted, role);
   if (!dir && dir.error().code != std::errc::no_such_file_or_directory) return -errno_of(dir.error());
   if (!dir) {
     // A path in the environment is that of a recorder, which may be gone: no process would clean up a new instance.
@@ -405,7 +407,7 @@ int open_locked(const char* name) {
     options.name = wanted;
     if (auto made = make_instance(options); !made && made.error().code != std::errc::file_exists)
       return -errno_of(made.error());
-    dir = open_instance_directory(wanted);
+    dir = open_instance_directory(wanted, role);
     if (!dir) return -errno_of(dir.error());
   }
   char absolute[PATH_MAX];  // the program may change its directory
@@ -473,7 +475,9 @@ void close_locked() noexcept {
                  "; make it with --clock mono",
              -done);
   else if (done != 0 && !(done == -ENOENT && name[0] == '/'))  // a recorder's full path that is gone: so is the recorder
-    complain(std::string("not traced, the instance ") + name + " of RINGSIDE_INSTANCE cannot be opened", -done);
+    complain(std::string("not traced, the instance ") + name + " of RINGSIDE_INSTANCE cannot be opened" +
+                 (done == -EACCES ? " (this user must own it, and no other may write there)" : ""),
+             -done);
 }
 
 }  // namespace

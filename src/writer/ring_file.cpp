@@ -137,6 +137,7 @@ void label_ring(const Ring& ring) noexcept {
   c.nr_subbufs = geometry.nr_subbufs();
   c.nr_slots = geometry.nr_slots();
   c.kind = static_cast<u64>(ring.kind);
+  c.life = sys::now_ns();
   if (ring.kind == RingKind::cpu) c.gate |= gate_cpu_open;
   __atomic_store_n(&c.magic, control_magic, __ATOMIC_RELEASE);
 }

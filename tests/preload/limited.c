@@ -1,6 +1,7 @@
 // A program that knows nothing of ringside, under what it limits itself to. limited WAY [COUNT]; its exit code: 0, or what
 // failed.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -17,6 +18,29 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+// A child of vfork, and a child of vfork of that; each allocates, and so does the parent.
+static int vfork_twice(int n) {
+  const pid_t child = vfork();
+  if (child == 0) {
+    const pid_t grandchild = vfork();
+    void* volatile some = malloc(4321);
+    free(some);
+    if (grandchild == 0) _exit(n);
+    int status = 0;
+    if (waitpid(grandchild, &status, 0) != grandchild || WEXITSTATUS(status) != n) _exit(200);
+    _exit(n + 1);
+  }
+  int status = 0;
+  void* volatile some = malloc(4321);
+  free(some);
+  return waitpid(child, &status, 0) == child && WEXITSTATUS(status) == n + 1;
+}
+static int vforks_in_vforks(void) {
+  int done = 0;
+  while (done < 100 && vfork_twice(done)) ++done;
+  return done == 100;
+}
 
 static long kib(const char* file, const char* name) {
   char line[256];
@@ -153,6 +177,10 @@ int main(int argc, char** argv) {
     const long parent = syscall(SYS_getppid);
     const int keeps = prctl(PR_GET_KEEPCAPS);
     printf("%ld %d %d\n", parent, keeps, mlockall(MCL_CURRENT));
+    fflush(stdout);
+    if (!vforks_in_vforks()) return 4;
+    const int* const vforks = dlsym(RTLD_DEFAULT, "between_vforks");
+    printf("%d\n", vforks != NULL ? *vforks : 0);
     return 0;
   }
   if (strcmp(argv[1], "child") == 0) {  // ten children of vfork read once, confine themselves, and read COUNT times

@@ -85,6 +85,30 @@ TEST_F(Limited, AProgramWithMoreRightsTakesNothingFromTheEnvironment) {
   }
 }
 
+// A program of root's that becomes root for good, and starts another one: the kernel says nothing of more rights to that.
+TEST_F(Limited, RootTakesNoInstanceOfAnotherUserFromTheEnvironment) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to be another user";
+  const std::string user = std::to_string(stranger);
+  fs::create_directory(dir + "/theirs");
+  ASSERT_EQ(chown((dir + "/theirs").c_str(), stranger, stranger), 0);
+  const std::string theirs = dir + "/theirs/x";
+  ASSERT_EQ(run("cp " RINGSIDE_BUILD_DIR "/ringside " + dir + "/tool && setpriv --reuid " + user + " --regid " + user +
+                " --clear-groups ./tool record -q -i " + theirs + " -o theirs/none -- true")
+                .code,
+            0);
+  for (const std::string& environment :
+       {"RINGSIDE_INSTANCE=" + theirs, "RINGSIDE_ROOT=" + dir + "/theirs RINGSIDE_INSTANCE=x"}) {
+    const Outcome o = run(environment + " " + linked + "write 100");
+    EXPECT_EQ(o.code, 0);
+    EXPECT_EQ(o.out, "0 0\n") << environment;
+    EXPECT_NE(o.err.find("of RINGSIDE_INSTANCE cannot be opened (this user must own it, and no other may write there)"),
+              std::string::npos)
+        << o.err;
+  }
+  const Outcome own = run("RINGSIDE_INSTANCE=own " + linked + "write 100");
+  EXPECT_EQ(own.out, "100 0\n") << own.err;
+}
+
 // What makes the instance, and what writes to it, asks before a file grows: SIGXFSZ would end the program.
 TEST_F(Limited, AFileSizeLimitRefusesAndKillsNoProgram) {
   for (const char* limit : {"0", "4096", "1024000", "8000000"}) {
@@ -353,11 +377,21 @@ TEST_F(Limited, ClonesThatShareMemoryAreCounted) {
 // Another preloaded library's functions of the same names are called, as without the recording.
 TEST_F(Limited, AnotherPreloadedLibraryIsCalled) {
   const std::string both = "export LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/between.so; ";
-  const Outcome alone = run(both + limited + "between");
-  EXPECT_EQ(alone.out, "4242 77 55\n");
-  const Outcome o = run(both + RINGSIDE_BUILD_DIR "/ringside record -q --libc malloc -o rec -- " + limited + "between");
-  EXPECT_EQ(o.code, 0) << o.err;
-  EXPECT_EQ(o.out, alone.out);
+  for (const bool forks : {false, true})
+    for (const char* rings : {"cpu", "thread"}) {
+      const std::string how = both + (forks ? "export BETWEEN_FORKS=1; " : "");
+      const Outcome alone = run(how + limited + "between");
+      EXPECT_EQ(alone.out, forks ? "4242 77 55\n100\n" : "4242 77 55\n200\n");  // a fork's child counts for itself
+      const Outcome o = run(how + RINGSIDE_BUILD_DIR "/ringside record --libc malloc -o rec --rings " + rings + " -- " + limited +
+                            "between");
+      EXPECT_EQ(o.code, 0) << o.err;
+      EXPECT_EQ(o.out, alone.out) << forks << rings;
+      u64 calls = 0;
+      for (const json& event : events("rec")) calls += event["event"] == "libc:malloc" && event["fields"]["size"] == 4321;
+      EXPECT_EQ(calls, 300u) << forks << rings << o.err;
+      EXPECT_NE(o.err.find("lost 0;"), std::string::npos) << forks << rings << o.err;
+      fs::remove_all(dir + "/rec");
+    }
 }
 
 // The names of system calls in what strace has written.

@@ -17,6 +17,7 @@ TEST(LossWatch, TellsAtOnceAndThenOnceAMinute) {
   EXPECT_EQ(watch.look(60 * second, 500, 500, "; so"), std::nullopt);
   EXPECT_EQ(watch.look(62 * second, 500, 500, "; so"), "500 events are lost by now (50 %); so");
   EXPECT_EQ(watch.look(200 * second, 500, 5000, "; so"), std::nullopt) << "nothing more was lost";
+  EXPECT_EQ(watch.look(300 * second, 998, 2, ""), "998 events are lost by now (100 %)");
 }
 
 TEST(LossWatch, APartOfARotatedRecordingCountsAnew) {

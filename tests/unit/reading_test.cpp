@@ -194,6 +194,55 @@ TEST_F(ReadingTest, EventsThatAnotherReaderTook) {
   EXPECT_EQ(reading->taken_by_others(), reading->totals().account.overrun);
 }
 
+// The last events of a ring leave no gap behind them; a ring that is given back, or emptied, leaves nothing at all.
+TEST_F(ReadingTest, EventsThatAnotherReaderTookAtTheEndOfARing) {
+  const auto made = instance();
+  loop::step(0);
+  const auto take_all = [&] {
+    for (const RingInfo& ring : made->rings()) {
+      const auto recorder = must(made->source(ring.name.ring));
+      while (must(recorder->next())) continue;
+    }
+  };
+  u64 steps = 1;
+  const auto write = [&](u64 n) {
+    for (; n != 0; --n) loop::step(steps++);
+  };
+  const auto in_another_thread = [&] { std::thread(write, 100).join(); };
+  // What stands between the reader's looks.
+  const std::vector<std::function<void()>> between{
+      [&] { write(10), take_all(); },
+      [&] { write(20), take_all(), write(5); },
+      [&] { in_another_thread(), take_all(); },
+      [&] { in_another_thread(); },
+      [&] { in_another_thread(), take_all(), made->trim(false); },  // a ring that it never saw
+      [&] { in_another_thread(); },
+      [&] { write(7), must(made->snapshot()); },
+      [&] { write(3), must(made->reset()); },
+      [&] { in_another_thread(), write(2), must(made->reset()); },
+      [&] { write(1000), take_all(); }};
+  for (size_t n = 0; n < 2 * between.size(); ++n) {
+    const size_t last = n / 2 + 1;
+    take_all();
+    over = false;
+    sleeps.clear();
+    steps = 1;
+    const auto reading = must(Reading::open(options("a")));
+    reading->follow(100 * ms);
+    if (n % 2 == 0) reading->begin_books();
+    asleep = [&] {
+      between[sleeps.size() - 1]();
+      over = sleeps.size() == last;
+    };
+    reading->run([](const auto&...) {});
+    const Totals& totals = reading->complete();
+    EXPECT_EQ(totals.seen + totals.lost, steps - 1) << last;
+    EXPECT_EQ(reading->taken_by_others(), totals.lost) << last;
+    EXPECT_EQ(reading->complete().lost, totals.lost) << "once";
+    EXPECT_FALSE(totals.account.none_lost()) << last;
+  }
+}
+
 // A ring that always has more.
 class Busy final : public Source {
  public:

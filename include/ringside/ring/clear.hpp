@@ -13,6 +13,7 @@ inline void clear_words(const Ring& ring, u64 kept = 0) noexcept {
   const auto zero = [](u64* from, u64* to) {
     for (; from != to; ++from) Hardware::store(from, u64{0}, unordered);
   };
+  Hardware::store(&c.life, Hardware::load(&c.life, unordered) + 1, unordered);
   Hardware::store(&c.tail, u64{0}, unordered);
   zero(&c.last_time, &c.reader_lock);
   __atomic_fetch_and(&c.gate, gate_off | gate_frozen | gate_moved | kept, gate_publish);  // no position is parked now

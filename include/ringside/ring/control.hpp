@@ -84,7 +84,7 @@ struct alignas(64) Control {
   u64 owner;  // tid of the owning thread, to check whether it lives
   u64 owner_start;
   u64 kind;  // RingKind
-  u64 reserved0;
+  u64 life;  // another number each time that the words are made, or cleared
 
   // Written by controllers, loaded by each reserve.
   u64 gate;

@@ -67,6 +67,8 @@ class Iterator {
 
   // begin, end and header of the copy in the buffer.
   const ReaderView& view() const noexcept { return view_; }
+  // Index of the next event; at first, of the first one that no reader has consumed.
+  u64 expected() const noexcept { return fresh_ ? Reader<M, O>(ring_).state().expected : expected_; }
 
  private:
   void catch_up(Place commit, u64 away = 0) noexcept {
