@@ -17,6 +17,11 @@ function(ringside_precompile target)
     <fmt/format.h> ${ARGN})
 endfunction()
 
+# In front of all that it needs: a build begins with its unit, the longest of all.
+file(GLOB cli CONFIGURE_DEPENDS src/cli/*.cpp src/watch/*.cpp)
+if(cli)
+  add_executable(ringside_cli ${cli})
+endif()
 ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks export/perfetto analysis plot record clickhouse consumer mount mount/fuse)
 # A program for a guest: no library, no vector registers (its interrupts save none), linked at the address of a guest's ELF image.
 function(ringside_guest image source)
@@ -74,16 +79,14 @@ if(RINGSIDE_COLD_OPTIONS)
   set_target_properties(ringside_reading PROPERTIES PCH_WARN_INVALID OFF)
 endif()
 
-file(GLOB cli CONFIGURE_DEPENDS src/cli/*.cpp src/watch/*.cpp)
 if(cli)
-  add_executable(ringside_cli ${cli})
   set_target_properties(ringside_cli PROPERTIES OUTPUT_NAME ringside)
   if(RINGSIDE_UNITY)
-    # Two units, for two cores: each compiles all of CLI11 again, and two are too few to pay for a precompiled header.
-    list(LENGTH cli sources)
-    math(EXPR half "(${sources} + 1) / 2")
-    set_target_properties(ringside_cli PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${half})
-    target_compile_options(ringside_cli PRIVATE ${RINGSIDE_COLD_OPTIONS})
+    # One unit: of two, each would compile all of CLI11 and of the JSON library again.
+    set_target_properties(ringside_cli PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    if(RINGSIDE_COLD_OPTIONS)
+      target_compile_options(ringside_cli PRIVATE ${RINGSIDE_COLD_OPTIONS} -g0)
+    endif()
   else()
     ringside_precompile(ringside_cli <nlohmann/json.hpp> <CLI/CLI.hpp>)
   endif()
@@ -126,7 +129,7 @@ if(BABELTRACE_FOUND AND NOT RINGSIDE_SANITIZE)
   add_library(babeltrace_plugin MODULE src/babeltrace/plugin.cpp src/babeltrace/rings.cpp src/babeltrace/recorder.cpp)
   # In a directory of its own: babeltrace2 loads every library that it finds in one.
   set_target_properties(babeltrace_plugin PROPERTIES OUTPUT_NAME babeltrace-plugin-ringside PREFIX ""
-    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/babeltrace2)
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/babeltrace2 UNITY_BUILD ${RINGSIDE_UNITY})
   target_link_libraries(babeltrace_plugin PRIVATE ringside_reading ringside_options PkgConfig::BABELTRACE)
   target_link_options(babeltrace_plugin PRIVATE -Wl,--exclude-libs,ALL)
   install(TARGETS babeltrace_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/babeltrace2/plugins)

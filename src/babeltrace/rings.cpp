@@ -11,7 +11,7 @@
 namespace ringside::babeltrace {
 namespace {
 
-constexpr u64 second = 1'000'000'000;
+constexpr u64 in_a_second = 1'000'000'000;
 
 // babeltrace2's calls fail for want of memory only.
 template <class T>
@@ -180,7 +180,7 @@ Rings::Rings(bt_self_message_iterator* iterator, bt_self_component* component, s
       trace_(made(bt_trace_create(trace_class_.get()))) {
   const Trace& trace = reading_->trace();
   bt_clock_class_set_name(clock_.get(), "monotonic");
-  bt_clock_class_set_frequency(clock_.get(), second);
+  bt_clock_class_set_frequency(clock_.get(), in_a_second);
   // The wall clock is known only for the boot that still runs.
   const bool here = !boot_of(trace).empty() && boot_of(trace) == sys::boot_id();
   bt_clock_class_set_origin_is_unix_epoch(clock_.get(), here ? BT_TRUE : BT_FALSE);
@@ -188,9 +188,9 @@ Rings::Rings(bt_self_message_iterator* iterator, bt_self_component* component, s
     timespec wall{}, up{};
     clock_gettime(CLOCK_MONOTONIC, &up);
     clock_gettime(CLOCK_REALTIME, &wall);
-    const i64 offset = (wall.tv_sec - up.tv_sec) * static_cast<i64>(second) + wall.tv_nsec - up.tv_nsec;
-    bt_clock_class_set_offset(clock_.get(), offset / static_cast<i64>(second),
-                              static_cast<u64>(offset % static_cast<i64>(second)));
+    const i64 offset = (wall.tv_sec - up.tv_sec) * static_cast<i64>(in_a_second) + wall.tv_nsec - up.tv_nsec;
+    bt_clock_class_set_offset(clock_.get(), offset / static_cast<i64>(in_a_second),
+                              static_cast<u64>(offset % static_cast<i64>(in_a_second)));
   }
   const auto uuid = uuid_of(boot_of(trace));
   if (uuid && std::all_of(trace.inputs.begin(), trace.inputs.end(), is_monotonic))

@@ -74,9 +74,12 @@ std::string PrintParser::texts() {
 void PrintParser::skip_balanced() {
   u32 open = 0;
   for (;; ++at_) {
-    if (peek().kind == TokenKind::end || peek().kind == TokenKind::wrong) wrong("a bracket is not closed");
-    if (is("(") || is("[") || is("{")) ++open;
-    if ((is(")") || is("]") || is("}")) && --open == 0) break;
+    const Token& token = peek();
+    if (token.kind == TokenKind::end || token.kind == TokenKind::wrong) wrong("a bracket is not closed");
+    if (token.kind != TokenKind::sign || token.text.size() != 1) continue;
+    const char sign = token.text[0];
+    if (sign == '(' || sign == '[' || sign == '{') ++open;
+    if ((sign == ')' || sign == ']' || sign == '}') && --open == 0) break;
   }
   ++at_;
 }

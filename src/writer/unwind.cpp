@@ -254,6 +254,9 @@ RINGSIDE_INLINE bool is_unchanged(const StackWalk::Step& s, Range range) noexcep
 pthread_key_t walk_key;
 bool has_walk_key = false;
 
+// ThreadSanitizer's state of a thread ends in the last round of its destructors, and what it has instrumented must not run any more.
+constexpr u32 rounds = PTHREAD_DESTRUCTOR_ITERATIONS - RINGSIDE_TSAN;
+
 // Comes in each round of a thread's destructors, because those of others and handlers may walk until the last one.
 void free_walks(void*) {
   const SignalsOff off;
@@ -262,7 +265,7 @@ void free_walks(void*) {
     if (walks->second != nullptr) sys::raw_munmap(walks->second, sizeof *walks->second);
     sys::raw_munmap(walks, sizeof *walks);
   }
-  if (++detail::this_thread.walk_ends < PTHREAD_DESTRUCTOR_ITERATIONS) pthread_setspecific(walk_key, &detail::this_thread);
+  if (++detail::this_thread.walk_ends < rounds) pthread_setspecific(walk_key, &detail::this_thread);
 }
 [[gnu::constructor(101)]] void make_walk_key() { has_walk_key = pthread_key_create(&walk_key, free_walks) == 0; }
 
@@ -279,7 +282,7 @@ T* map_zeros() noexcept {
   const SignalsOff off;
   if (!off) return nullptr;
   if (Walks* const there = walks_now()) return there;  // a handler has made them
-  if (detail::this_thread.walk_ends >= PTHREAD_DESTRUCTOR_ITERATIONS) return nullptr;
+  if (detail::this_thread.walk_ends >= rounds) return nullptr;
   auto* const walks = map_zeros<Walks>();
   if (walks == nullptr) return nullptr;
   walks->first.first = most_frames;
