@@ -28,7 +28,7 @@ static const char format[] =
 
 int main(int argc, char** argv) {
   const struct ringside_process_event event = {1, "app", "tick", format};
-  struct ringside_process_options options = {NULL, &event, 1, NULL, NULL, NULL};
+  struct ringside_process_options options = {.events = &event, .nr_events = 1, .nr_rings = 1};
   const struct timespec pause = {0, 100000};
   struct ringside_process* process;
   char path[64];
