@@ -212,10 +212,7 @@ result<Stat> stat_instance(const std::string& name) {
                                     counted(p.rings, "ring gave its memory", "rings gave their memory")));
   const bool cpus = instance.cpu_rings() != 0;
   s.remarks.push_back(fmt::format("{}, {}", cpus ? "rings of CPUs" : "rings of threads", to_string(instance.rings_because())));
-  if (instance.without_clock() != 0)
-    s.remarks.push_back(
-        fmt::format("{} not traced, because the processor does not have the clock {}; an instance of the clock mono is for all",
-                    counted(instance.without_clock(), "process is", "processes are"), clock));
+  if (std::string untraced = instance.untraced(); !untraced.empty()) s.remarks.push_back(std::move(untraced));
   const u64 off = instance.refused_off(), homeless = instance.refused_without_ring();
   if (off != 0)
     s.remarks.push_back(counted(off, "event was", "events were") +

@@ -118,6 +118,7 @@ Account InstanceInput::account() const {
   Account of = doubtful();
   of.refused = instance_->refused_elsewhere();
   of.refused += refused_of(counters_of(instance_->past()));
+  if (std::string untraced = instance_->untraced(); !untraced.empty()) of.doubts.push_back(std::move(untraced));
   for (const RingInfo& ring : instance_->rings()) {
     of.refused += refused_of(ring.counters);
     if (!ring.problem.empty()) of.doubts.push_back(ring.problem);

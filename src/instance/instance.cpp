@@ -208,6 +208,14 @@ std::vector<RingName> Instance::ring_names() {
   return all;
 }
 
+std::string Instance::untraced(u32 before) const {
+  const u32 now = without_clock();
+  if (now <= before) return "";
+  return std::to_string(now - before) + (now - before == 1 ? " process is" : " processes are") +
+         " not traced, because the processor does not have the clock " + to_string(clock().kind) +
+         "; an instance of the clock mono is for all";
+}
+
 Presence Instance::present(u32 roles) {
   const Judge judge = members_->judge();
   if (judge.any(roles)) return judge.can_tell() ? Presence::some : Presence::unknown;

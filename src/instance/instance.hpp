@@ -130,9 +130,10 @@ class Instance {
   u32 cpu_rings() const { return words_.cpu_rings(); }  // 0: rings of threads
   RingsBecause rings_because() const { return static_cast<RingsBecause>(words_.control->rings_because); }
   PastTotals past() const { return words_.control->past; }  // of rings whose memory was given back
-  u32 without_clock() const {
-    return words_.control->without_clock;
-  }  // processes whose processor does not have the clock: they do not write
+  // Processes that do not write, because their processor does not have the clock; and a sentence about those that came since
+  // there were `before`: empty, if none did.
+  u32 without_clock() const { return __atomic_load_n(&words_.control->without_clock, __ATOMIC_RELAXED); }
+  std::string untraced(u32 before = 0) const;
   RefusedCounts refused_elsewhere() const {  // events that no ring counts
     RefusedCounts all;
     all[Refusal::no_ring] = refused_without_ring();

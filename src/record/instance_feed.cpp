@@ -22,6 +22,7 @@ InstanceFeed::InstanceFeed(Instance& instance, EventPatterns only) : instance_(i
 
 result<void> InstanceFeed::begin(RecordingRun& run) {
   (void)read_events();
+  untraced_at_begin_ = instance_.without_clock();
   __atomic_fetch_add(&words_.control->stacks_again, u64{1},
                      __ATOMIC_RELAXED);  // this reader has not seen what others have read
   // Losses that are in the books of former readers. Memory is given back only of rings that were read to their end.
@@ -224,6 +225,8 @@ Counters InstanceFeed::close(RecordingRun& run) {
       writer.ring(as).counters = info.counters;
   }
   all.push_back(counters_of(instance_.past()));
+  if (std::string untraced = instance_.untraced(untraced_at_begin_); !untraced.empty())
+    taken_.account.doubts.push_back(std::move(untraced));
   const Counters totals = sum(all);
   taken_.account.refused = refused_of(totals);
   taken_.account.refused += instance_.refused_elsewhere();

@@ -59,6 +59,7 @@ class InstanceFeed final : public Feed {
   size_t known_events_ = 0;
   std::string unnamed_;  // an event whose format could not be read yet
   u64 known_threads_ = 0;
+  u32 untraced_at_begin_ = 0;
   u32 moved_ = 0;  // the number of CPU rings that replaced another one
   u64 polls_ = 0, taken_until_ = 0, unread_at_begin_ = 0;
 };

@@ -87,6 +87,9 @@ TEST_F(InstanceTest, AWriterWithoutTheClockIsRefused) {
       ++refused;
     }
     EXPECT_TRUE(instance->rings().empty()) << "nobody wrote";
+    EXPECT_NE(instance->untraced().find("2 processes are not traced"), std::string::npos);
+    EXPECT_NE(instance->untraced(1).find("1 process is not traced"), std::string::npos);
+    EXPECT_EQ(instance->untraced(2), "");
   }
   EXPECT_EQ(refused, 4u);
   InstanceOptions o;

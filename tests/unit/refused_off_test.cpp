@@ -67,6 +67,18 @@ TEST_P(RefusedOff, AreCountedAndToldOnce) {
   EXPECT_EQ(instance->refused(), 0u);
 }
 
+// Its events are nowhere, and nobody knows their number.
+TEST_P(RefusedOff, AProcessThatIsNotTracedIsADoubt) {
+  auto run = must(RecordingRun::create(root.path() + "/r", instance->clock()));
+  InstanceFeed feed(*instance);
+  must(run->add(feed));
+  instance->words().control->without_clock = 1;
+  must(run->finish());
+  ASSERT_EQ(run->account().doubts.size(), 1u);
+  EXPECT_FALSE(run->account().exact());
+  EXPECT_TRUE(record("second").exact()) << "it was before";
+}
+
 // A thread's first event comes while recording is off.
 TEST_P(RefusedOff, TheFirstEvent) {
   ASSERT_TRUE(instance->tracing(false));
