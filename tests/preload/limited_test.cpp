@@ -374,6 +374,23 @@ TEST_F(Limited, ClonesThatShareMemoryAreCounted) {
     }
 }
 
+// A thread that may open nothing gets no ring of its own: larger rings would not help.
+TEST_F(Limited, AProgramWithoutDescriptorsIsCounted) {
+  for (const char* rings : {"cpu", "thread"}) {
+    const bool of_cpu = rings == std::string("cpu");
+    const std::string until = of_cpu ? "true" : "while ! grep -q \"lost already\" err; do sleep 0.1; done";
+    const Outcome o = run(std::string(RINGSIDE_BUILD_DIR "/ringside record --libc io -o rec --rings ") + rings + " -- bash -c '" +
+                          limited + "descriptors 1000; " + until + "' 2> err");
+    EXPECT_EQ(o.code, 0);
+    const std::string said = test::slurp(dir + "/err");
+    u64 reads = 0;
+    for (const json& event : events("rec")) reads += event["event"] == "libc:read" && event["task"] == "preload_limited";
+    EXPECT_EQ(static_cast<long>(reads) + counted(said, "; lost "), 2001) << rings << said;
+    EXPECT_EQ(said.find("too small for this rate"), std::string::npos) << said;
+    fs::remove_all(dir + "/rec");
+  }
+}
+
 // Another preloaded library's functions of the same names are called, as without the recording.
 TEST_F(Limited, AnotherPreloadedLibraryIsCalled) {
   const std::string both = "export LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/between.so; ";
