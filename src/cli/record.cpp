@@ -188,9 +188,9 @@ class Watched {
   std::vector<pollfd> polled_;
 };
 
-// What helps against losses.
-std::string larger_rings(const RecordOptions& options) {
-  if (!options.instance.empty()) return "";  // its rings stay as they are
+// What helps against losses, unless most of these events came into no ring.
+std::string larger_rings(const RecordOptions& options, const Instance& instance, u64 lost) {
+  if (!options.instance.empty() || instance.refused() > lost / 2) return "";  // an instance's rings stay as they are
   return ": rings of " + format_size(options.buffer_size) + " are too small for this rate; -b " +
          std::to_string(4 * options.buffer_size >> 10) + "k makes them larger";
 }
@@ -207,7 +207,7 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
   for (;;) {
     run.poll();
     if (const u64 now = sys::now_ns(); losses.is_due(now) && !run.failed() && !options.quiet) {
-      if (const auto news = losses.look(now, run.lost(), run.events(), larger_rings(options))) {
+      if (const auto news = losses.look(now, run.lost(), run.events(), larger_rings(options, instance, run.lost()))) {
         progress.clear();
         say(*news);
       }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "preload/hook.hpp"
+#include "sys/sys.hpp"
 
 using ringside::u64;
 using ringside::detail::this_thread;
@@ -22,7 +23,9 @@ struct Kept {
   void* returns;
   u64 mask;
 };
+[[gnu::tls_model("initial-exec")]] static constinit thread_local u64 parent = 0;  // sys::this_process
 constexpr ringside::u32 most_depth = 4;
+constexpr u64 no_mask = ~u64{0};  // ringside_vfork_begins, in a sandbox
 [[gnu::tls_model("initial-exec")]] static constinit thread_local Kept kept[most_depth]{};
 
 [[gnu::visibility("hidden"), gnu::used]] void* ringside_vfork_of_another() noexcept {
@@ -30,11 +33,12 @@ constexpr ringside::u32 most_depth = 4;
 }
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_keep(void* returns, u64 mask) noexcept {
   kept[this_thread.borrowed - 1] = {returns, mask};
+  if (mask != no_mask) parent = ringside::sys::this_process();
 }
 [[gnu::visibility("hidden"), gnu::used]] Kept ringside_vfork_kept() noexcept { return kept[this_thread.borrowed - 1]; }
 [[gnu::visibility("hidden"), gnu::used]] void ringside_vfork_by_child(u64 mask) noexcept {
   ringside_vfork_child(mask);
-  if (getpid() != __atomic_load_n(&ringside::process.pid, __ATOMIC_RELAXED)) return;
+  if (mask == no_mask || ringside::sys::this_process() == parent) return;  // in a sandbox nothing is asked for
   // A child of fork: what it has is its own.
   this_thread.borrowed = 0;
   this_thread.inside = this_thread.inside_before;

@@ -19,6 +19,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static int read_from, read_times;
+static void* read_all(void* nothing) {
+  char byte;
+  for (int n = 0; n < read_times; ++n)
+    if (pread(read_from, &byte, 1, 0) != 1) _exit(7);
+  return nothing;
+}
+
 // A child of vfork, and a child of vfork of that; each allocates, and so does the parent.
 static int vfork_twice(int n) {
   const pid_t child = vfork();
@@ -171,6 +179,20 @@ int main(int argc, char** argv) {
       blocked = 0;
     }
     if (write(1, "done\n", 5) != 5) return 5;
+    _exit(0);
+  }
+  if (strcmp(argv[1], "descriptors") == 0) {  // may open nothing; a thread, its child and a thread of that read COUNT times
+    const struct rlimit none = {0, 0};
+    pthread_t thread;
+    char byte;
+    read_from = open("/proc/self/exe", O_RDONLY);
+    read_times = count;
+    if (pread(read_from, &byte, 1, 0) != 1 || setrlimit(RLIMIT_NOFILE, &none) != 0) return 4;
+    for (int of_child = 0; of_child < 2; ++of_child) {
+      if (pthread_create(&thread, NULL, read_all, NULL) != 0 || pthread_join(thread, NULL) != 0) return 5;
+      const pid_t child = of_child == 0 ? fork() : -1;
+      if (child > 0) return waitpid(child, NULL, 0) == child ? 0 : 6;
+    }
     _exit(0);
   }
   if (strcmp(argv[1], "between") == 0) {  // prints the answers of a library that is preloaded, too

@@ -9,35 +9,14 @@
 #include <regex>
 #include <set>
 
-#include "binary.hpp"
 #include "instance/instance.hpp"
 #include "instance/ring_source.hpp"
 #include "own_root.hpp"
+#include "preload/limited.hpp"
 #include "seen.hpp"
 
 namespace ringside::limited_test {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using test::Outcome;
-
-struct Limited : test::BinaryTest {
-  const std::string linked = RINGSIDE_BUILD_DIR "/tests/linked ", limited = RINGSIDE_BUILD_DIR "/tests/preload_limited ";
-
-  // The events of the recording, by its books; all were read.
-  u64 recorded(const std::string& recording) const {
-    const json stat = json::parse(ringside("stat " + recording + " --json").out);
-    EXPECT_EQ(stat["adds_up"], true);
-    EXPECT_EQ(stat["total"]["written"], stat["total"]["read"]) << stat.dump();
-    return stat["total"]["written"];
-  }
-  static std::pair<long, long> two_numbers(const std::string& text) {
-    std::pair<long, long> two{-1, -1};
-    std::istringstream(text) >> two.first >> two.second;
-    return two;
-  }
-};
 
 constexpr u32 stranger = 65533;
 constexpr bool strict_has_no_clock =
@@ -227,14 +206,6 @@ TEST_F(Limited, AProgramInASandboxCountsWhatItCannotWrite) {
   }
 }
 
-// "NAME1,234" in the summary of a recording.
-long counted(const std::string& summary, const std::string& name) {
-  std::string digits;
-  for (size_t at = summary.find(name) + name.size(); at < summary.size() && (isdigit(summary[at]) || summary[at] == ','); ++at)
-    if (summary[at] != ',') digits += summary[at];
-  return digits.empty() ? -1 : std::stol(digits);
-}
-
 // The filter comes for all threads at once (TSYNC), wherever they are.
 TEST_F(Limited, ThreadsThatAreConfinedTogetherWriteOn) {
   for (const char* rings : {"cpu", "thread"})
@@ -336,62 +307,6 @@ TEST_F(Limited, AParentOfVforkIsConfinedWhileItWaits) {
         << rings << o.err;
     fs::remove_all(dir + "/rec");
   }
-}
-
-// Each read is recorded, also those of handlers and children, wherever signals come. COUNT makes it likely that one comes at
-// each place.
-TEST_F(Limited, SignalsAroundForksLoseNothing) {
-  for (const char* way : {"fork 200", "nest 100", "jump 100", "mlockall 200"})
-    for (const char* rings : {"cpu", "thread"}) {
-      const Outcome o = ringside(std::string("record -o rec -b 8M --libc io --rings ") + rings + " -- " + RINGSIDE_BUILD_DIR +
-                                 "/tests/preload_forks " + way);
-      EXPECT_EQ(o.code, 0) << way << rings << o.err;
-      u64 reads = 0;
-      for (const json& event : events("rec")) reads += event["event"] == "libc:read";
-      EXPECT_EQ(static_cast<long>(reads), two_numbers(o.out + " 0").first) << way << rings << o.err;
-      EXPECT_NE(o.err.find("lost 0;"), std::string::npos) << way << rings << o.err;
-      fs::remove_all(dir + "/rec");
-    }
-}
-
-// A child that shares its parent's memory, and its thread's words.
-TEST_F(Limited, ClonesThatShareMemoryAreCounted) {
-  struct Case {
-    const char* way;
-    bool exact;
-  };
-  for (const Case& c : {Case{"clone", true}, {"clone-vfork", true}, {"clone-vm", false}, {"clone-number", false}})
-    for (const char* rings : {"cpu", "thread"}) {
-      const Outcome o = ringside(std::string("record -o rec -b 8M --libc io --rings ") + rings + " -- " + RINGSIDE_BUILD_DIR +
-                                 "/tests/preload_forks " + c.way + " 20");
-      EXPECT_EQ(o.code, 0) << c.way << rings << o.err;
-      long reads = 0;
-      for (const json& event : events("rec")) reads += event["event"] == "libc:read";
-      const long lost = counted(o.err, "; lost ");
-      EXPECT_EQ(reads + lost, two_numbers(o.out + " 0").first) << c.way << rings << o.err;
-      EXPECT_EQ(lost == 0, c.exact) << c.way << rings << o.err;
-      fs::remove_all(dir + "/rec");
-    }
-}
-
-// Another preloaded library's functions of the same names are called, as without the recording.
-TEST_F(Limited, AnotherPreloadedLibraryIsCalled) {
-  const std::string both = "export LD_PRELOAD=" RINGSIDE_BUILD_DIR "/tests/between.so; ";
-  for (const bool forks : {false, true})
-    for (const char* rings : {"cpu", "thread"}) {
-      const std::string how = both + (forks ? "export BETWEEN_FORKS=1; " : "");
-      const Outcome alone = run(how + limited + "between");
-      EXPECT_EQ(alone.out, forks ? "4242 77 55\n100\n" : "4242 77 55\n200\n");  // a fork's child counts for itself
-      const Outcome o = run(how + RINGSIDE_BUILD_DIR "/ringside record --libc malloc -o rec --rings " + rings + " -- " + limited +
-                            "between");
-      EXPECT_EQ(o.code, 0) << o.err;
-      EXPECT_EQ(o.out, alone.out) << forks << rings;
-      u64 calls = 0;
-      for (const json& event : events("rec")) calls += event["event"] == "libc:malloc" && event["fields"]["size"] == 4321;
-      EXPECT_EQ(calls, 300u) << forks << rings << o.err;
-      EXPECT_NE(o.err.find("lost 0;"), std::string::npos) << forks << rings << o.err;
-      fs::remove_all(dir + "/rec");
-    }
 }
 
 // The names of system calls in what strace has written.

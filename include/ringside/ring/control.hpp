@@ -4,7 +4,7 @@
 // clang-format off
 //   offset  word                written by                             read by                                   edge (orders.hpp)
 //  +------------------------------ Control: by the maker of the ring, once ------------------------------------------------------+
-//  |   0    magic .. kind       the maker (owner: each owner)          everybody                                 -
+//  |   0    magic .. life       the maker (owner: each owner)          everybody                                 -
 //  +------------------------------ by controllers -------------------------------------------------------------------------------+
 //  |  64    gate                controllers: atomic or, and, CAS;      each reserve, each sequence               GATE
 //  |                            a writer: CAS, when it has left the
@@ -42,8 +42,8 @@
 // clang-format on
 //
 // Others write these words, too, where nobody else does: recover (the writer's words, with no writer), clear_words (all, with
-// neither), and the reader on its own page, which the writer has left: flag_missed (committed, real_end, header.commit) and
-// look (header.commit).
+// neither; of the maker's only life), and the reader on its own page, which the writer has left: flag_missed (committed,
+// real_end, header.commit) and look (header.commit).
 //
 // slot[k] is a place in the ring. All else in Record[k] belongs to the sub-buffer with id k. The two share a record only to
 // share a page. In the ring of a CPU, reserve and count are two times, stored by sequences (published.hpp).
