@@ -254,7 +254,7 @@ RINGSIDE_INLINE bool is_unchanged(const StackWalk::Step& s, Range range) noexcep
 pthread_key_t walk_key;
 bool has_walk_key = false;
 
-// ThreadSanitizer's state of a thread ends in the last round of its destructors, and what it has instrumented may not run then.
+// ThreadSanitizer's state of a thread ends in the last round of its destructors: instrumented code must not run there.
 constexpr u32 rounds = PTHREAD_DESTRUCTOR_ITERATIONS - RINGSIDE_TSAN;
 
 // Comes in each round of a thread's destructors, because those of others and handlers may walk until the last one.

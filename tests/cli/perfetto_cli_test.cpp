@@ -248,8 +248,10 @@ struct RecordLive : ExportTo {
   }
   // The number in "ringside: 1,234 events, ...".
   static u64 recorded(const std::string& err) {
+    // In the line that ends a recording; in front of it another may say that events are lost already.
+    const size_t sum = err.find(" events, "), line = sum == err.npos ? 0 : err.rfind('\n', sum) + 1;
     u64 n = 0;
-    for (const char c : err.substr(err.find(": ") + 2)) {
+    for (const char c : err.substr(err.find(": ", line) + 2)) {
       if (c >= '0' && c <= '9')
         n = n * 10 + static_cast<u64>(c - '0');
       else if (c != ',')

@@ -181,7 +181,7 @@ TEST(RemoteReaders, AWriterRefusesReadersBeforeItsMappingsAreUsedUp) {
   const std::string path = fresh_path();
   ProcessWriter<> writer({path, {}});
   Process::Options options;
-  options.patience = std::chrono::minutes(1);  // thousands of rings take seconds to make under a sanitizer
+  options.patience = std::chrono::minutes(1);  // under a sanitizer a thousand rings take seconds
   options.buffer.rings = 1024;
   options.buffer.subbuf_size = 4096;
   options.buffer.size = 8192;
