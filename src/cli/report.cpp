@@ -239,7 +239,7 @@ result<int> run_report(const ReportOptions& options) {
   if (!print(options, reading, lines)) return exit_failure;
   const bool problems = say_problems(reading);
   say_first(reading.stack_remarks());
-  const Account& account = reading.totals().account;
+  const Account& account = reading.complete().account;
   const std::string none = none_within(options.window, reading);
   if (!lines.any()) say(none.empty() ? why_none(options, reading) : none);
   if (!account.none_lost())

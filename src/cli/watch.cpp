@@ -181,7 +181,7 @@ class Watcher {
     WatchPicture p = model_->picture(chosen, everything);
     const u64 gaps = p.account.overrun;
     p.account = account_;
-    p.account.overrun = gaps;
+    p.account.overrun = std::max(gaps, account_.overrun);
     return p;
   }
 

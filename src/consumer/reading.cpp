@@ -322,6 +322,7 @@ Reading::Settled Reading::settle() const {
 }
 
 u64 Reading::taken_by_others() const {
+  if (!settled_before_) return 0;
   const u64 lost = lost_of_programs_ + settled_.unseen;
   return lost - std::min(lost, settled_.overrun);
 }
@@ -384,8 +385,8 @@ Account Reading::account() const {
   const Account& here = totals_.account;
   all.read = here.read;
   all.left_out = here.left_out;
-  all.overrun = here.overrun;
-  all.overrun_at_least = here.overrun_at_least;
+  all.overrun += here.overrun + settled_.unseen;
+  all.overrun_at_least |= here.overrun_at_least;
   all.refused -= refused_before_;
   if (cut_) all.doubts.emplace_back(too_late);
   if (!settled_.sure)
@@ -402,14 +403,13 @@ Account Reading::account() const {
 const Totals& Reading::complete() {
   if (settled_before_) {
     const Settled now = settle(), &before = *settled_before_;
-    totals_.account.overrun -= settled_.unseen;
     settled_ = {now.unseen - before.unseen, now.overrun - before.overrun, now.sure && before.sure};
     if (static_cast<i64>(settled_.unseen) < 0) settled_.unseen = 0;
-    totals_.account.overrun += settled_.unseen;
   }
-  totals_.account = account();
+  complete_ = totals_;
+  complete_.account = account();
   tell();
-  return totals_;
+  return complete_;
 }
 
 size_t Reading::each_new_problem(const std::function<void(const std::string&)>& use) {
@@ -427,7 +427,7 @@ size_t Reading::each_new_problem(const std::function<void(const std::string&)>& 
 // Those of complete() that neither a notice of the opening nor the timeline has told. The caller that cuts a reading short says
 // that itself.
 std::vector<std::string> Reading::found_doubts() const {
-  std::vector<std::string> found = totals_.account.doubts;
+  std::vector<std::string> found = complete_.account.doubts;
   const auto drop = [&](const std::vector<std::string>& told) {
     std::erase_if(found, [&](const std::string& doubt) { return std::find(told.begin(), told.end(), doubt) != told.end(); });
   };

@@ -29,8 +29,7 @@ class Pairs;
 class Column;
 
 struct Totals {
-  // read: the events that pass the filter; left_out: the others; overrun: those of gaps. The other places are as of the last
-  // complete().
+  // read: the events that pass the filter; left_out: the others; overrun: those of gaps. complete() knows the other places, too.
   Account account{};
   u64 lost_earlier = 0;  // before the books began
   u64 late = 0;          // events that came behind later ones
@@ -187,7 +186,7 @@ class Reading {
   }
 
   const Totals& totals() const { return totals_; }
-  const Totals& complete();  // including what is missing
+  const Totals& complete();  // so far, with all places of the account
   Account account() const;  // so far, with all places
   // What could not be read, a sentence each; after complete() also why more may be missing, if the reading itself found that.
   // Returns the total number of sentences.
@@ -291,7 +290,7 @@ class Reading {
   std::unordered_map<i32, bool> named_{};         // threads that were looked up; false: in vain
   std::function<void(const std::vector<std::string>&)> notices_;
   Time time_;
-  Totals totals_;
+  Totals totals_, complete_;
   u64 grown_until_ = 0;  // open_growing: in the trace's ns
   u64 books_begin_ns_ = 0;
   RefusedCounts refused_before_{};  // when the books began

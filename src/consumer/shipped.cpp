@@ -164,7 +164,8 @@ class Maker {
     if (!symbols_.empty()) RS_TRY(writer.keep("kallsyms", symbols_));
     if (dropped_unproved_)
       writer.meta().account.doubts.emplace_back("an agent dropped a recording that may have lost more events than it counted");
-    writer.meta().account.unrecorded += unrecorded_ + RS_TRY(rows_.write(writer));
+    writer.meta().account.unrecorded += unrecorded_;
+    writer.meta().account.overrun += RS_TRY(rows_.write(writer));
     RS_TRY(writer.finish(parts_.duration_ns()));
     writer.meta().start_ns = parts_.start_ns();
     return writer.save();

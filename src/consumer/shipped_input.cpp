@@ -24,6 +24,12 @@ class ShippedInput : public RecordedInput {
     for (const std::string& remark : fetched_->remarks()) trace.notices.push_back(machine_.host + ": " + remark);
     return {};
   }
+  // Its gaps that have no event behind them in what was asked for.
+  Account account() const override {
+    Account of = RecordedInput::account();
+    if (recording() != nullptr) of.overrun = recording()->account.overrun;
+    return of;
+  }
   std::unique_ptr<Input> another() const override { return another_input(); }
   const ShippedAsRecording::Machine* machine() const override { return &machine_; }
   std::optional<WallClock> wall() const override { return alone_ ? RecordedInput::wall() : WallClock{0, machine_.error_ns}; }

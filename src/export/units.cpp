@@ -132,9 +132,9 @@ namespace {
 
 std::string_view in_words(Refusal why) {
   switch (why) {
-    case Refusal::full: return "refused as their ring was full";
-    case Refusal::nested: return "refused as handlers had filled their ring";
-    case Refusal::no_ring: return "refused without a ring or memory for one";
+    case Refusal::full: return "refused by full rings";
+    case Refusal::nested: return "refused as handlers had filled the ring";
+    case Refusal::no_ring: return "that came into no ring";
     case Refusal::off: return "while recording was off";
     case Refusal::not_brought: return "of rings that the reader did not bring";
     case Refusal::unknown: break;
