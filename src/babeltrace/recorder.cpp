@@ -486,7 +486,8 @@ result<void> Recorder::finish() {
   if (cut_ != 0)
     writer_.meta().account.doubts.push_back(
         fmt::format("{} texts and arrays of more than 16 KiB, or in events of more than 60 KB, were cut", cut_));
-  for (const auto& [stream, state] : streams_) writer_.meta().account.refused[Refusal::unknown] += state.lost;  // no event follows them
+  for (const auto& [stream, state] : streams_)
+    writer_.meta().account.refused[Refusal::unknown] += state.lost;  // no event follows them
   return writer_.finish(begin_ <= last_ ? last_ - begin_ : 0);
 }
 

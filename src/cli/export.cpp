@@ -175,17 +175,12 @@ class PerfettoSink final : public Sink {
  public:
   PerfettoSink(WholeFile& file, const Trace& trace, bool compressed, Stacks* stacks)
       : writer_(trace.formats, trace.tasks,
-                {.world = one_world(trace),
-                 .wall = trace.wall(),
-                 .compressed = compressed,
-                 .stacks = stacks},
+                {.world = one_world(trace), .wall = trace.wall(), .compressed = compressed, .stacks = stacks},
                 [&file](std::string_view bytes) { return file.write(bytes); }) {}
   result<void> begin(u64 first_ns) override { return writer_.begin(first_ns); }
   result<void> add(const TraceRecord& record, const RingName& ring) override { return writer_.add(record, ring); }
   result<void> put_out() override { return writer_.put_out(); }
-  result<void> add_missing(u64 time, const Account& account) override {
-    return writer_.add_missing(time, account.elsewhere());
-  }
+  result<void> add_missing(u64 time, const Account& account) override { return writer_.add_missing(time, account.elsewhere()); }
   result<void> finish() override { return writer_.finish(); }
   u64 left_out() const override { return writer_.left_out(); }
 
@@ -241,7 +236,8 @@ result<int> export_events(const ExportOptions& options, Format format) {
       if (asked_to_stop() && !options.recorded)
         return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
       progress.update([&](double seconds) {
-        return fmt::format("{}, {}, {:.0f} s", counted(reading->totals().account.read, "event"), format_size(file->bytes()), seconds);
+        return fmt::format("{}, {}, {:.0f} s", counted(reading->totals().account.read, "event"), format_size(file->bytes()),
+                           seconds);
       });
     }
     const Reading::Got got = reading->next(record);
@@ -254,9 +250,10 @@ result<int> export_events(const ExportOptions& options, Format format) {
   RS_TRY(file->finish());
   progress.clear();
   const int code = say_faults(*reading, format, *sink);
-  const Totals& totals = reading->totals();
+  const Totals& totals = reading->complete();
   if (!options.recorded)
-    say(counted(totals.account.read, "event") + (totals.account.none_lost() ? "" : ", " + lost_count(totals.account) + " lost" + lost_places(totals.account)) + ", " +
+    say(counted(totals.account.read, "event") +
+        (totals.account.none_lost() ? "" : ", " + lost_count(totals.account) + " lost" + lost_places(totals.account)) + ", " +
         format_size(file->bytes()) + " in " + options.to +
         (format == Format::perfetto ? "; look with: https://ui.perfetto.dev" : ""));
   return code;

@@ -81,13 +81,13 @@ std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t
     list.push_back(std::move(row));
   }
   Json out{{"rows", std::move(list)},
-                      {"keys", rows.size()},
-                      {"count", hist.count()},
-                      {"without", hist.without()},
-                      {"without_values", std::move(without)},
-                      {"late", totals.late},
-                      {"evicted_keys", hist.evicted().keys},
-                      {"evicted", hist.evicted().count}};
+           {"keys", rows.size()},
+           {"count", hist.count()},
+           {"without", hist.without()},
+           {"without_values", std::move(without)},
+           {"late", totals.late},
+           {"evicted_keys", hist.evicted().keys},
+           {"evicted", hist.evicted().count}};
   add_account(out, totals.account);
   return line_of(std::move(out));
 }

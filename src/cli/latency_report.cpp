@@ -59,14 +59,10 @@ std::string LatencyReport::json() const {
   pairs_.all().each([&](i64 low, i64 high, u64 count) { buckets.push_back({low, high, count}); });
   Json all = numbers_of(pairs_.all());
   all["buckets"] = std::move(buckets);
-  Json j{{"start", job_.pairs.start}, {"end", job_.pairs.end},
-         {"key", std::move(keys)},    {"exact", exact()},
-         {"pairs", c.pairs},          {"left_out", c.left_out},
-         {"nested", pairs_.nests()},  {"doubtful", c.doubtful},
-         {"starts", c.starts},        {"ends", c.ends},
-         {"repeated", c.repeated},    {"evicted", c.evicted},
-         {"negative", c.negative},    {"open", c.waiting},
-         {"unmatched", c.unmatched},  {"without_key", c.without_key},
+  Json j{{"start", job_.pairs.start}, {"end", job_.pairs.end},  {"key", std::move(keys)},   {"exact", exact()},
+         {"pairs", c.pairs},          {"left_out", c.left_out}, {"nested", pairs_.nests()}, {"doubtful", c.doubtful},
+         {"starts", c.starts},        {"ends", c.ends},         {"repeated", c.repeated},   {"evicted", c.evicted},
+         {"negative", c.negative},    {"open", c.waiting},      {"unmatched", c.unmatched}, {"without_key", c.without_key},
          {"all", std::move(all)}};
   add_account(j, account_);
   if (pairs_.grouped()) {

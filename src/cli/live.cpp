@@ -212,9 +212,8 @@ int AnalysisRun::finish() {
 }
 
 std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events, bool quantiles) {
-  std::string line =
-      counted(totals.account.read, "event") + ", " +
-      (totals.account.none_lost() ? "none" : lost_count(totals.account)) + " lost" + lost_places(totals.account);
+  std::string line = counted(totals.account.read, "event") + ", " +
+                     (totals.account.none_lost() ? "none" : lost_count(totals.account)) + " lost" + lost_places(totals.account);
   if (evicted_keys != 0)
     line += fmt::format("; {} with {} given up for others (--keys)", counted(evicted_keys, "key"),
                         counted(evicted_events, "event was", "events were"));

@@ -158,7 +158,8 @@ Command add_remote(CLI::App& app) {
   c->add_option("SOCKET", options->socket, "where the writer listens")->required();
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
-  c->add_option("--rings", options->rings, "how many rings to bring along (default: as many as the writer says that it has, or one)");
+  c->add_option("--rings", options->rings,
+                "how many rings to bring along (default: as many as the writer says that it has, or one)");
   c->add_option("--clock", options->clock,
                 "the writer's: mono, tsc (x86-64) or cntvct (arm64) (default: tsc where it is invariant, else mono)");
   c->add_option("--layout", options->layout,

@@ -58,13 +58,9 @@ std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, c
     row.update({{"count", rows[i].count}, {"rate", rounded(rows[i].rate, 1)}, {"bytes_per_s", rounded(rows[i].bytes_rate, 1)}});
     list.push_back(std::move(row));
   }
-  Json out{{"rows", std::move(list)},
-                      {"keys", rows.size()},
-                      {"count", totals.account.read - groups.without()},
-                      {"without", groups.without()},
-                      {"late", totals.late},
-                      {"evicted_keys", groups.evicted().keys},
-                      {"evicted", groups.evicted().count}};
+  Json out{{"rows", std::move(list)},          {"keys", rows.size()}, {"count", totals.account.read - groups.without()},
+           {"without", groups.without()},      {"late", totals.late}, {"evicted_keys", groups.evicted().keys},
+           {"evicted", groups.evicted().count}};
   add_account(out, totals.account);
   return line_of(std::move(out));
 }

@@ -253,9 +253,11 @@ class Watcher {
     append(out, "],\"all\":{");
     numbers(p.all);
     fmt::format_to(to,
-                   "}},\"keys\":{},\"without\":{},\"lost\":{},\"proved\":{},\"account\":{},\"evicted_keys\":{},\"evicted\":{},\"own_cpu\":{:."
+                   "}},\"keys\":{},\"without\":{},\"lost\":{},\"proved\":{},\"account\":{},\"evicted_keys\":{},\"evicted\":{},"
+                   "\"own_cpu\":{:."
                    "3f},\"rings\":[",
-                   p.keys, p.without, p.account.lost(), p.account.exact(), json_of(p.account).dump(), p.evicted_keys, p.evicted_events, status_.own_cpu);
+                   p.keys, p.without, p.account.lost(), p.account.exact(), json_of(p.account).dump(), p.evicted_keys,
+                   p.evicted_events, status_.own_cpu);
     for (const WatchStatus::Ring& ring : status_.rings) {
       append(out, &ring == status_.rings.data() ? "{\"name\":" : ",{\"name\":");
       append_json_text(ring.name, out);

@@ -105,8 +105,10 @@ Account KernelInput::account() const {
   Account of = doubtful();
   for (const u32 cpu : kernel_->cpus()) {
     const auto counters = kernel_counters({kernel_->dir(), cpu});
-    if (counters) of.refused += refused_of(*counters);
-    else of.doubts.push_back(counters.error().sentence);
+    if (counters)
+      of.refused += refused_of(*counters);
+    else
+      of.doubts.push_back(counters.error().sentence);
   }
   return of;
 }

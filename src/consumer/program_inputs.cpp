@@ -158,8 +158,10 @@ class ServedInput : public Input {
   }
   Account account() const override {
     Account of = doubtful();
-    if (const auto refused = this->refused()) of.refused = *refused;
-    else of.doubts.push_back(refused.error().sentence);
+    if (const auto refused = this->refused())
+      of.refused = *refused;
+    else
+      of.doubts.push_back(refused.error().sentence);
     return of;
   }
 

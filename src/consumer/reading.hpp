@@ -29,7 +29,8 @@ class Pairs;
 class Column;
 
 struct Totals {
-  // read: the events that pass the filter; left_out: the others; overrun: those of gaps. complete() knows the other places, too.
+  // read: the events that pass the filter; left_out: the others; overrun: those of gaps. complete() knows the other places,
+  // too.
   Account account{};
   u64 lost_earlier = 0;  // before the books began
   u64 late = 0;          // events that came behind later ones
@@ -187,7 +188,7 @@ class Reading {
 
   const Totals& totals() const { return totals_; }
   const Totals& complete();  // so far, with all places of the account
-  Account account() const;  // so far, with all places
+  Account account() const;   // so far, with all places
   // What could not be read, a sentence each; after complete() also why more may be missing, if the reading itself found that.
   // Returns the total number of sentences.
   size_t each_new_problem(const std::function<void(const std::string&)>& use);

@@ -80,7 +80,8 @@ std::string world_option(const World& world) {
   std::string out;
   const std::string_view machine = machine_of(world.architecture);
   const auto name = [](const std::string& known) { return known.empty() ? std::string("-") : known; };
-  if (!machine.empty()) put_option(out, option_uname, fmt::format("Linux {} {} {}", name(world.host), name(world.release), machine) + '\0');
+  if (!machine.empty())
+    put_option(out, option_uname, fmt::format("Linux {} {} {}", name(world.host), name(world.release), machine) + '\0');
   return out;
 }
 

@@ -132,12 +132,18 @@ namespace {
 
 std::string_view in_words(Refusal why) {
   switch (why) {
-    case Refusal::full: return "refused by full rings";
-    case Refusal::nested: return "refused as handlers had filled the ring";
-    case Refusal::no_ring: return "that came into no ring";
-    case Refusal::off: return "while recording was off";
-    case Refusal::not_brought: return "of rings that the reader did not bring";
-    case Refusal::unknown: break;
+    case Refusal::full:
+      return "refused by full rings";
+    case Refusal::nested:
+      return "refused as handlers had filled the ring";
+    case Refusal::no_ring:
+      return "that came into no ring";
+    case Refusal::off:
+      return "while recording was off";
+    case Refusal::not_brought:
+      return "of rings that the reader did not bring";
+    case Refusal::unknown:
+      break;
   }
   return "refused";
 }

@@ -217,7 +217,7 @@ Counters InstanceFeed::close(RecordingRun& run) {
     if (!info.problem.empty()) taken_.account.doubts.push_back(info.problem);
     if (!run.failed() && quiet && !handing_over_ && info.counters.unread != 0)
       taken_.account.doubts.push_back("ring " + std::to_string(info.name.ring) + ": " +
-                              counted(info.counters.unread, "event was", "events were") + " not read");
+                                      counted(info.counters.unread, "event was", "events were") + " not read");
     const u32 as = rings_[info.name.ring].as;
     if (as == 0 && info.name.ring != 0) continue;  // it was never opened
     RecordingWriter& writer = run.writer();

@@ -432,7 +432,8 @@ Counters KernelFeed::close(RecordingRun& run) {
   std::vector<Counters> all;
   for (RecordedRing& ring : rings_->meta().rings) {
     if (auto counters = kernel_counters({instance_.dir(), ring.name.ring})) ring.counters = *counters;
-    else taken_.account.doubts.push_back(counters.error().sentence + ": events that the kernel refused are not counted");
+    else
+      taken_.account.doubts.push_back(counters.error().sentence + ": events that the kernel refused are not counted");
     all.push_back(ring.counters);
     for (RecordedRing& listed : run.meta().rings) {
       if (listed.name.kernel && listed.name.ring == ring.name.ring) listed = ring;

@@ -7,9 +7,9 @@
 //   (*run)->finish();
 #pragma once
 #include <functional>
-#include <optional>
-#include <memory>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +34,8 @@ class Feed {
   virtual bool poll(RecordingRun& run) = 0;
   // Appends its events and threads to those of the feeds added before it.
   virtual void describe(RecordingMeta& meta) = 0;
-  // The end: takes the rest unless run.failed(), and puts its rings' closing counters into the writer's meta. Returns the sum of
-  // these, with those of rings whose memory was given back.
+  // The end: takes the rest unless run.failed(), and puts its rings' closing counters into the writer's meta. Returns the sum
+  // of these, with those of rings whose memory was given back.
   virtual Counters close(RecordingRun& run) = 0;
   // After close(): each event that was written has a place. failed: the recording could take no more. rest_is_kept: a later one
   // takes what this one did not.
@@ -68,8 +68,8 @@ class Feed {
   }
   static void add_unknown(RecordingMeta& meta, const std::map<i32, RingName>& threads);  // those that it does not have yet
 
-  Taken taken_;          // and refused events, which are those since the rings were made
-  Account told_;         // its overrun and refused: earlier recordings have told them
+  Taken taken_;            // and refused events, which are those since the rings were made
+  Account told_;           // its overrun and refused: earlier recordings have told them
   bool complete_ = false;  // after close(): no writer is left, so every event that is not recorded is missing
   bool handing_over_ = false;
 };

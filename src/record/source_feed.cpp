@@ -5,7 +5,8 @@ namespace ringside {
 
 void SourceFeed::add(Ring ring, std::vector<std::string> doubts) {
   rings_.push_back({std::move(ring)});
-  taken_.account.doubts.insert(taken_.account.doubts.end(), std::make_move_iterator(doubts.begin()), std::make_move_iterator(doubts.end()));
+  taken_.account.doubts.insert(taken_.account.doubts.end(), std::make_move_iterator(doubts.begin()),
+                               std::make_move_iterator(doubts.end()));
 }
 
 Counters SourceFeed::counters() const {

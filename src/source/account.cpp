@@ -19,12 +19,18 @@ u64 number(const json& object, const char* key) {
 
 std::string_view to_string(Refusal why) {
   switch (why) {
-    case Refusal::full: return "full";
-    case Refusal::nested: return "nested";
-    case Refusal::no_ring: return "no_ring";
-    case Refusal::off: return "off";
-    case Refusal::not_brought: return "not_brought";
-    case Refusal::unknown: break;
+    case Refusal::full:
+      return "full";
+    case Refusal::nested:
+      return "nested";
+    case Refusal::no_ring:
+      return "no_ring";
+    case Refusal::off:
+      return "off";
+    case Refusal::not_brought:
+      return "not_brought";
+    case Refusal::unknown:
+      break;
   }
   return "unknown";
 }
@@ -74,10 +80,10 @@ ordered_json json_of(const Account& a) {
     if (a.refused[why] != 0) refused[std::string(to_string(why))] = a.refused[why];
   if (a.overrun_at_least) at_least.push_back("overrun");
   if (a.refused_at_least) at_least.push_back("refused");
-  return {{"tried", a.tried()},     {"written", a.written()},       {"read", a.read},
-          {"left_out", a.left_out}, {"own", a.own},                 {"earlier", a.earlier},
-          {"unread", a.unread},     {"overrun", a.overrun},         {"unrecorded", a.unrecorded},
-          {"refused", refused},     {"at_least", at_least},         {"doubts", a.doubts}};
+  return {{"tried", a.tried()},     {"written", a.written()}, {"read", a.read},
+          {"left_out", a.left_out}, {"own", a.own},           {"earlier", a.earlier},
+          {"unread", a.unread},     {"overrun", a.overrun},   {"unrecorded", a.unrecorded},
+          {"refused", refused},     {"at_least", at_least},   {"doubts", a.doubts}};
 }
 
 Account account_from(const json& j) {

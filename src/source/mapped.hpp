@@ -91,8 +91,10 @@ class MappedSource final : public Source {
     u64 lost = step.lost;
     bool at_least = step.lost_at_least;
     if (begin == 0 && abi::commit_missed(commit) && !at_least) {
-      if (const auto stored = missed(bytes, commit)) lost = *stored;
-      else if (lost == 0) lost = 1, at_least = true;
+      if (const auto stored = missed(bytes, commit))
+        lost = *stored;
+      else if (lost == 0)
+        lost = 1, at_least = true;
     }
     const u8* shown = bytes;
     if (copies_) {

@@ -194,8 +194,10 @@ RecordingMeta meta_from(const json& j) {
   meta.duration_ns = j.value("duration_ns", u64{0});
   meta.max_size = j.value("max_size", u64{0});
   meta.totals = counters_from(j.value("totals", json::object()));
-  if (const auto a = j.find("account"); a != j.end()) meta.account = account_from(*a);
-  else if (const auto m = j.find("missing"); m != j.end()) meta.account = account_of_missing(*m);
+  if (const auto a = j.find("account"); a != j.end())
+    meta.account = account_from(*a);
+  else if (const auto m = j.find("missing"); m != j.end())
+    meta.account = account_of_missing(*m);
   meta.complete = j.value("complete", false);
   meta.command = j.value("command", std::vector<std::string>{});
   if (const auto t = j.find("trigger"); t != j.end()) {

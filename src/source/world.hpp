@@ -39,7 +39,7 @@ struct World {
   u32 page_size = 0;        // of its kernel; 0: unknown
   std::string release{};    // of its kernel: "6.1.0-18-amd64"; empty: unknown
   std::string host{};       // its name; empty: unknown
-  std::optional<u64> suspended_ns{};  // CLOCK_BOOTTIME less CLOCK_MONOTONIC, when the recording began
+  std::optional<u64> suspended_ns{};           // CLOCK_BOOTTIME less CLOCK_MONOTONIC, when the recording began
   bool operator==(const World& other) const {  // machines of one kind
     return architecture == other.architecture && big_endian == other.big_endian && word_size == other.word_size;
   }

@@ -75,7 +75,7 @@ struct WatchPicture {
   std::vector<WatchRow> rows;  // the most_rows largest
   WatchRow all;
   u64 keys = 0, without = 0, evicted_keys = 0, evicted_events = 0;
-  Account account;             // the gaps, and losses that the watcher knows of besides
+  Account account;          // the gaps, and losses that the watcher knows of besides
   double seconds = 0;       // since counting began; in recordings: from the first record to the last
   double slot_seconds = 0;  // the length of one of `rates`
   std::map<std::string, std::shared_ptr<const WatchValues>> values;  // by id, for the requested rows that have values

@@ -1,4 +1,6 @@
 // Programs that limit themselves, or run with more rights than the process that started them, while they are traced.
+#include "preload/limited.hpp"
+
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +14,6 @@
 #include "instance/instance.hpp"
 #include "instance/ring_source.hpp"
 #include "own_root.hpp"
-#include "preload/limited.hpp"
 #include "seen.hpp"
 
 namespace ringside::limited_test {
@@ -201,7 +202,8 @@ TEST_F(Limited, AProgramInASandboxCountsWhatItCannotWrite) {
     EXPECT_EQ(o.out, std::to_string(c.written) + " " + std::to_string(c.refused) + " " + std::to_string(c.answer) + "\n")
         << c.way;
     EXPECT_EQ(recorded("rec"), c.written) << c.way;
-    EXPECT_NE(o.err.find("lost " + std::to_string(c.refused / 1000) + ",000 (that came into no ring);"), std::string::npos) << c.way << o.err;
+    EXPECT_NE(o.err.find("lost " + std::to_string(c.refused / 1000) + ",000 (that came into no ring);"), std::string::npos)
+        << c.way << o.err;
     fs::remove_all(dir + "/rec");
   }
 }
@@ -239,7 +241,8 @@ TEST_F(Limited, AnUnmodifiedProgramInASandboxIsRecorded) {
         for (const json& event : events("rec")) calls += event["event"] == "libc:read" || event["event"] == "libc:write";
         const bool goes_on = way != std::string("strict") || !strict_has_no_clock;
         EXPECT_EQ(calls, goes_on ? 4001u : 2000u) << options << way << rings;
-        EXPECT_NE(o.err.find(goes_on ? "lost 0;" : "lost 2,001 (that came into no ring);"), std::string::npos) << options << way << rings << o.err;
+        EXPECT_NE(o.err.find(goes_on ? "lost 0;" : "lost 2,001 (that came into no ring);"), std::string::npos)
+            << options << way << rings << o.err;
         fs::remove_all(dir + "/rec");
       }
 }
@@ -259,7 +262,8 @@ TEST_F(Limited, AnUnmodifiedProgramMayForbidMoreThanAFilter) {
         for (const json& event : events("rec")) calls += event["event"] == "libc:malloc" && event["fields"]["size"] == 4321;
         const bool goes_on = way == std::string("dispatch");
         EXPECT_EQ(calls, goes_on ? 4000u : 2000u) << options << way << rings;
-        EXPECT_NE(o.err.find(goes_on ? "lost 0;" : "lost 4,000 (that came into no ring);"), std::string::npos) << options << way << rings << o.err;
+        EXPECT_NE(o.err.find(goes_on ? "lost 0;" : "lost 4,000 (that came into no ring);"), std::string::npos)
+            << options << way << rings << o.err;
         fs::remove_all(dir + "/rec");
       }
 }

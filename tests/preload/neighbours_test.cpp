@@ -65,8 +65,8 @@ TEST_F(Limited, AnotherPreloadedLibraryIsCalled) {
       const std::string how = both + (forks ? "export BETWEEN_FORKS=1; " : "");
       const Outcome alone = run(how + limited + "between");
       EXPECT_EQ(alone.out, forks ? "4242 77 55\n100\n" : "4242 77 55\n200\n");  // a fork's child counts for itself
-      const Outcome o = run(how + RINGSIDE_BUILD_DIR "/ringside record --libc malloc -o rec --rings " + rings + " -- " +
-                            limited + "between");
+      const Outcome o =
+          run(how + RINGSIDE_BUILD_DIR "/ringside record --libc malloc -o rec --rings " + rings + " -- " + limited + "between");
       EXPECT_EQ(o.code, 0) << o.err;
       EXPECT_EQ(o.out, alone.out) << forks << rings;
       u64 calls = 0;

@@ -126,9 +126,14 @@ TEST_P(AccountProperty, TriedIsTheSumOfThePlaces) {
     World world(seed, GetParam());
     for (u64 step = 0, steps = world.between(1, 6); step < steps; ++step) {
       switch (world.between(0, 3)) {
-        case 0: world.pause_or_go_on(); break;
-        case 1: world.record(root.path() + "/r" + std::to_string(step), false); break;
-        default: world.write();
+        case 0:
+          world.pause_or_go_on();
+          break;
+        case 1:
+          world.record(root.path() + "/r" + std::to_string(step), false);
+          break;
+        default:
+          world.write();
       }
     }
     world.record(root.path() + "/last", true);

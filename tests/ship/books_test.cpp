@@ -54,7 +54,8 @@ TEST_F(Ship, WhatADroppedPartHadLostIsTold) {
   EXPECT_EQ(lost("lost in a dropped part"), gaps);
   EXPECT_EQ(number("SELECT count() FROM losses WHERE why = 'perhaps: a dropped part lost more'"), 1u);
   const Outcome back = ringside("report '" + url() + "'");
-  EXPECT_NE(back.err.find("1,416 or more events were lost (308 in gaps, 1,108 not recorded), 800 are here"), std::string::npos) << back.err;
+  EXPECT_NE(back.err.find("1,416 or more events were lost (308 in gaps, 1,108 not recorded), 800 are here"), std::string::npos)
+      << back.err;
 }
 
 // The part that was to tell of it is unreadable, or somebody removes it.

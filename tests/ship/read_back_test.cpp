@@ -1,6 +1,7 @@
 // What was shipped, read back by clickhouse://: it answers as the recordings did that it came from.
-#include <regex>
 #include <gtest/gtest.h>
+
+#include <regex>
 
 #include "consumer/reading.hpp"
 #include "consumer/shipped.hpp"
