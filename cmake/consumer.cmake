@@ -92,7 +92,7 @@ if(cli)
   endif()
   target_link_libraries(ringside_cli PRIVATE ringside_ship ringside_options ${NCURSES_LINK_LIBRARIES})  # its flags would be everybody's
   target_compile_definitions(ringside_cli PRIVATE RINGSIDE_VERSION="${PROJECT_VERSION}")
-  install(TARGETS ringside_cli RUNTIME)
+  ringside_install(TARGETS ringside_cli RUNTIME)
   include(cmake/manual.cmake)
 endif()
 
@@ -105,7 +105,7 @@ if(preload)
   target_compile_options(ringside_libc PRIVATE -U_FORTIFY_SOURCE)
   # Into every process: it brings its C++ library along, so that the program loads nothing but what it loads anyway.
   target_link_options(ringside_libc PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,nodelete -static-libstdc++ -static-libgcc -Wl,-z,now -Wl,--wrap=malloc,--wrap=pthread_sigmask,--wrap=syscall)
-  install(TARGETS ringside_libc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/ringside)  # no program links it
+  ringside_install(TARGETS ringside_libc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/ringside)  # no program links it
 endif()
 
 file(GLOB examples CONFIGURE_DEPENDS examples/*.cpp examples/*.c)
@@ -132,7 +132,7 @@ if(BABELTRACE_FOUND AND NOT RINGSIDE_SANITIZE)
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/babeltrace2 UNITY_BUILD ${RINGSIDE_UNITY})
   target_link_libraries(babeltrace_plugin PRIVATE ringside_reading ringside_options PkgConfig::BABELTRACE)
   target_link_options(babeltrace_plugin PRIVATE -Wl,--exclude-libs,ALL)
-  install(TARGETS babeltrace_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/babeltrace2/plugins)
+  ringside_install(TARGETS babeltrace_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/babeltrace2/plugins)
 else()
   message(STATUS "No plugin for babeltrace2: it needs libbabeltrace2-dev")
 endif()

@@ -7,10 +7,10 @@ add_custom_command(TARGET ringside_cli POST_BUILD
   COMMAND ringside_cli manual bash > ${manual}/cli/ringside.bash
   COMMAND ringside_cli manual zsh > ${manual}/cli/_ringside
   COMMAND ringside_cli manual fish > ${manual}/cli/ringside.fish)
-install(DIRECTORY ${manual}/cli/man1 ${manual}/cli/man7 DESTINATION ${CMAKE_INSTALL_MANDIR})
-install(FILES ${manual}/cli/ringside.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ringside)
-install(FILES ${manual}/cli/_ringside DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-install(FILES ${manual}/cli/ringside.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+ringside_install(DIRECTORY ${manual}/cli/man1 ${manual}/cli/man7 DESTINATION ${CMAKE_INSTALL_MANDIR})
+ringside_install(FILES ${manual}/cli/ringside.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ringside)
+ringside_install(FILES ${manual}/cli/_ringside DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+ringside_install(FILES ${manual}/cli/ringside.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
 # man3/NAME.3 from a header; what it declares gets pages that lead there.
 find_program(AWK NAMES mawk gawk awk REQUIRED)
@@ -26,6 +26,6 @@ foreach(page ringside=ringside.h ringside-trace=trace.hpp ringside-consumer=cons
     COMMAND ${CMAKE_COMMAND} -E make_directory ${out}
     COMMAND ${AWK} -v page=${name} -v out=${out} -v version=${PROJECT_VERSION} -f ${PROJECT_SOURCE_DIR}/cmake/man3.awk ${header})
   list(APPEND man3_pages ${out}/${name}.3)
-  install(DIRECTORY ${out}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
+  ringside_install(DIRECTORY ${out}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
 endforeach()
 add_custom_target(man3 ALL DEPENDS ${man3_pages})

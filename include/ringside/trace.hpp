@@ -160,28 +160,48 @@ RINGSIDE_EVENT_AS("ringside", counter, nullptr, (i64, counter_value), (std::stri
 
 #define RINGSIDE_MARKER(...) (::ringside::events::marker.enabled() ? ::ringside::marker(__VA_ARGS__) : void())
 
+// A name as it is given: any text. A null pointer reads "(null)".
+class Name {
+ public:
+  RINGSIDE_INLINE constexpr Name(const char* text) noexcept
+      : text_(text != nullptr ? std::string_view(text) : std::string_view("(null)")) {}
+  template <class Text, std::enable_if_t<std::is_convertible_v<const Text&, std::string_view>, int> = 0>
+  RINGSIDE_INLINE constexpr Name(const Text& text) noexcept : text_(text) {}
+  RINGSIDE_INLINE constexpr operator std::string_view() const noexcept { return text_; }
+
+ private:
+  std::string_view text_;
+};
+// T is that of a forwarding reference: a text that owns its bytes and goes at the end of the expression.
+template <class T>
+inline constexpr bool is_owner_that_goes = !std::is_lvalue_reference_v<T> && std::is_convertible_v<const T&, std::string_view> &&
+                                           !std::is_pointer_v<T> && !std::is_array_v<T> &&
+                                           !std::is_same_v<std::remove_cv_t<T>, std::string_view>;
+
 // A slice of this thread's time. Slices of one track must nest. Names are copied.
-RINGSIDE_INLINE void span_begin(std::string_view name) noexcept { events::span('B', name); }
-RINGSIDE_INLINE void span_end(std::string_view name) noexcept { events::span('E', name); }
-RINGSIDE_INLINE void span_begin(std::string_view name, std::string_view track) noexcept {
+RINGSIDE_INLINE void span_begin(Name name) noexcept { events::span('B', name); }
+RINGSIDE_INLINE void span_end(Name name) noexcept { events::span('E', name); }
+RINGSIDE_INLINE void span_begin(Name name, Name track) noexcept {
   events::track_span('B', name, track);
 }
-RINGSIDE_INLINE void span_end(std::string_view name, std::string_view track) noexcept { events::track_span('E', name, track); }
+RINGSIDE_INLINE void span_end(Name name, Name track) noexcept { events::track_span('E', name, track); }
 
 // A point in time.
-RINGSIDE_INLINE void instant(std::string_view name) noexcept { events::span('I', name); }
-RINGSIDE_INLINE void instant(std::string_view name, std::string_view track) noexcept { events::track_span('I', name, track); }
+RINGSIDE_INLINE void instant(Name name) noexcept { events::span('I', name); }
+RINGSIDE_INLINE void instant(Name name, Name track) noexcept { events::track_span('I', name, track); }
 
 // The value of a counter from now on; a u64 above 2^63 - 1 wraps.
-RINGSIDE_INLINE void counter(std::string_view name, i64 value) noexcept { events::counter(value, name); }
+RINGSIDE_INLINE void counter(Name name, i64 value) noexcept { events::counter(value, name); }
 
 // A span that lasts as long as the object. Its end is written only if its begin was enabled, so switching events on in the
-// middle leaves no end without a begin. The name must outlive the object.
+// middle leaves no end without a begin. The name must outlive the object: one that would be gone does not compile.
 class [[nodiscard]] scope {
  public:
-  [[nodiscard]] RINGSIDE_INLINE explicit scope(std::string_view name) noexcept : name_(name), begun_(events::span.enabled()) {
+  [[nodiscard]] RINGSIDE_INLINE explicit scope(Name name) noexcept : name_(name), begun_(events::span.enabled()) {
     if (RINGSIDE_UNLIKELY(begun_)) events::span.write('B', name_);
   }
+  template <class Owner, std::enable_if_t<is_owner_that_goes<Owner>, int> = 0>
+  explicit scope(Owner&& name) = delete;
   RINGSIDE_INLINE ~scope() {
     if (RINGSIDE_UNLIKELY(begun_)) span_end(name_);
   }

@@ -237,6 +237,13 @@ try {
 
   await st.evaluate(() => window.ringside.show(100e6, 112e6));
   await settled(st);
+  // An event's system goes without saying in its slice; a span's name is shown as it was written.
+  const written = await st.evaluate(() => {
+    const { lanes, model } = window.ringside;
+    return [...new Set(model.lanes.filter((l) => l.kind === "thread").flatMap((l) => [...l.items.what].map((_, n) => lanes.label(l, n))))];
+  });
+  assert.ok(written.includes("DB::Write") && written.includes("done"), written.join());
+
   const strip = (label, t) => st.evaluate(([l, at]) => window.ringside.place(l, at, "states"), [label, t]);
   let state = await tip(st, await strip("alpha-5001", 101_800_000), "runnable");
   assert.ok(state.includes("woken by") && state.includes("beta-5002 on CPU 1"), state);

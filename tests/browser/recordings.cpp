@@ -152,6 +152,8 @@ void states(const std::string& dir) {
     if (i == 15)
       of_beta.event(us(4000),
                     Payload(2, 5002).put(u64{'I'}).text(padded("=1+1,\"x\"")));  // a spreadsheet must not calculate it
+    if (i == 16) of_beta.event(us(4200), Payload(2, 5002).put(u64{'B'}).text(padded("DB::Write")));
+    if (i == 16) of_beta.event(us(4800), Payload(2, 5002).put(u64{'E'}).text(padded("DB::Write")));
     of_beta.event(us(5000), Payload(1, 5002).put(-static_cast<i64>(i)).text(padded("depth")));
   }
   must(w.append(0, of_alpha.view()));

@@ -69,13 +69,15 @@ TEST_P(RefusedOff, AreCountedAndToldOnce) {
 
 // Its events are nowhere, and nobody knows their number.
 TEST_P(RefusedOff, AProcessThatIsNotTracedIsADoubt) {
-  auto run = must(RecordingRun::create(root.path() + "/r", instance->clock()));
-  InstanceFeed feed(*instance);
-  must(run->add(feed));
-  instance->words().control->without_clock = 1;
-  must(run->finish());
-  ASSERT_EQ(run->account().doubts.size(), 1u);
-  EXPECT_FALSE(run->account().exact());
+  {
+    InstanceFeed feed(*instance);
+    auto run = must(RecordingRun::create(root.path() + "/r", instance->clock()));
+    must(run->add(feed));
+    instance->words().control->without_clock = 1;
+    must(run->finish());
+    ASSERT_EQ(run->account().doubts.size(), 1u);
+    EXPECT_FALSE(run->account().exact());
+  }
   EXPECT_TRUE(record("second").exact()) << "it was before";
 }
 

@@ -73,10 +73,11 @@ export class Lanes {
     if (what < 0) return "various";
     return lane.kind === "cpu" ? label(raw.threads[what], lane.items.end[item] - 1) : raw.names[what][0];
   }
-  // In a slice the system goes without saying.
-  private label(lane: Lane, item: number) {
-    const name = this.name(lane, item);
-    return lane.kind === "cpu" ? name : name.slice(name.indexOf(":") + 1);
+  // In an event's slice the system goes without saying. A span's name is as it was written.
+  label(lane: Lane, item: number) {
+    const name = this.name(lane, item), what = lane.items.what[item], { raw } = this.model;
+    const isEvent = lane.kind !== "cpu" && what >= 0 && name === raw.types[raw.names[what][1]]?.name;
+    return isEvent ? name.slice(name.indexOf(":") + 1) : name;
   }
   colour(lane: Lane, item: number): string {
     const what = lane.items.what[item];
