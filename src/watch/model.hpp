@@ -26,6 +26,7 @@
 #include "analysis/heat_map.hpp"
 #include "analysis/pairs.hpp"
 #include "analysis/quantity.hpp"
+#include "source/account.hpp"
 
 namespace ringside {
 
