@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 
+#include "analysis/names.hpp"
 #include "consumer/input.hpp"
 #include "consumer/trace.hpp"
 #include "export/units.hpp"

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "source/account.hpp"
 #include "source/source.hpp"
 #include "source/world.hpp"
 
