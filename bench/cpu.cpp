@@ -192,8 +192,7 @@ void processes_part(const LocalRings& rings) {
 // As the stress test does: threads of several processes, moved about, with signal handlers at 20 kHz that write, too.
 std::atomic<u64>* tried_here;
 std::atomic<u64>* aborted_here;
-struct Counting {
-  static u32 cpu(i64 a) noexcept { return Rseq::cpu(a); }
+struct Counting : Rseq {
   static Sequence note(Sequence s) noexcept {
     tried_here->fetch_add(1, std::memory_order_relaxed);
     if (s == Sequence::aborted) aborted_here->fetch_add(1, std::memory_order_relaxed);
@@ -203,7 +202,11 @@ struct Counting {
   static Sequence append_usual(i64 a, const CpuRings& r, const Shape& s, const void* p) noexcept {
     return note(Rseq::append_usual<known>(a, r, s, p));
   }
-  static Sequence append(i64 a, const Append& e) noexcept { return note(Rseq::append(a, e)); }
+  template <class C>
+  static Sequence append_timed(i64 a, const CpuRings& r, const Shape& s, const void* p, C& clock, bool watch) noexcept {
+    return note(Rseq::append_timed(a, r, s, p, clock, watch));
+  }
+  static Sequence append(i64 a, const Append& e, const Guard& g) noexcept { return note(Rseq::append(a, e, g)); }
   static Sequence refuse(i64 a, const Refuse& r) noexcept { return note(Rseq::refuse(a, r)); }
   static Sequence enter(i64 a, const Enter& e) noexcept { return note(Rseq::enter(a, e)); }
 };

@@ -53,8 +53,7 @@ Stage* stage;
 const CpuRingSet* all;
 Life* mine;
 
-struct Counted {
-  RINGSIDE_INLINE static u32 cpu(i64 area) noexcept { return Rseq::cpu(area); }
+struct Counted : Rseq {
   template <u32 known>
   RINGSIDE_INLINE static Sequence append_usual(i64 area, const CpuRings& r, const Shape& shape, const void* payload) noexcept {
     return count(Rseq::append_usual<known>(area, r, shape, payload));
@@ -64,8 +63,6 @@ struct Counted {
                                                C& clock, bool watch) noexcept {
     return count(Rseq::append_timed(area, r, shape, payload, clock, watch));
   }
-  RINGSIDE_INLINE static Guard arm(i64 area, bool watch) noexcept { return Rseq::arm(area, watch); }
-  RINGSIDE_INLINE static void disarm(i64 area) noexcept { Rseq::disarm(area); }
   RINGSIDE_INLINE static Sequence append(i64 area, const Append& a, const Guard& guard) noexcept { return count(Rseq::append(area, a, guard)); }
   RINGSIDE_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept { return count(Rseq::refuse(area, a)); }
   RINGSIDE_INLINE static Sequence enter(i64 area, const Enter& a) noexcept { return count(Rseq::enter(area, a)); }

@@ -58,8 +58,7 @@ thread_local Life* mine;
 
 void add(u64& word) { Hardware::add_local(&word, 1); }
 
-struct Counted {
-  RINGSIDE_INLINE static u32 cpu(i64 area) noexcept { return Rseq::cpu(area); }
+struct Counted : Rseq {
   template <u32 known>
   RINGSIDE_INLINE static Sequence append_usual(i64 area, const CpuRings& r, const Shape& shape, const void* payload) noexcept {
     return usual(Rseq::append_usual<known>(area, r, shape, payload));
@@ -69,12 +68,9 @@ struct Counted {
                                                C& clock, bool watch) noexcept {
     return usual(Rseq::append_timed(area, r, shape, payload, clock, watch));
   }
-  RINGSIDE_INLINE static Guard arm(i64 area, bool watch) noexcept { return Rseq::arm(area, watch); }
-  RINGSIDE_INLINE static void disarm(i64 area) noexcept { Rseq::disarm(area); }
   RINGSIDE_INLINE static Sequence append(i64 area, const Append& a, const Guard& guard) noexcept {
     return count(Rseq::append(area, a, guard), mine->tries.append);
   }
-  RINGSIDE_INLINE static Sequence refuse(i64 area, const Refuse& a) noexcept { return Rseq::refuse(area, a); }
   RINGSIDE_INLINE static Sequence enter(i64 area, const Enter& a) noexcept {
     return count(Rseq::enter(area, a), mine->tries.enter);
   }
