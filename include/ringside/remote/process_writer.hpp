@@ -129,9 +129,9 @@ class ProcessWriter {
   // address does not tell one reader from the next.
   RINGSIDE_INLINE Writer* ring(u32 index) noexcept {
     const Session* s = Hardware::load(&now_, session_observe);
-    if (RINGSIDE_UNLIKELY(s == nullptr)) return nullptr;
-    if (RINGSIDE_UNLIKELY(index >= s->rings.size())) return not_brought_.count(index), nullptr;
-    return s->rings[index].get();
+    if (RINGSIDE_LIKELY(s != nullptr && index < s->rings.size())) return s->rings[index].get();
+    if (s != nullptr) not_brought_.count(index);
+    return nullptr;
   }
 
  private:
