@@ -298,7 +298,7 @@ result<int> run_flame(FlameOptions options) {
                              : "no event here has a stack: ringside record -g records those of events, --sample 999 those of "
                                "CPU time");
   say(fmt::format("{} with {}, lost {}{}", counted(g.fold().count(), "event"), counted(g.fold().size(), "different stack"),
-                  lost_count(totals.account) + lost_places(totals.account),
+                  lost_summary(totals.account),
                   to == "-" ? ""
                   : nothing ? "; " + to + " was not written"
                             : "; " + to + " (" + format_size(bytes.size()) + ")"));

@@ -236,8 +236,8 @@ std::string LatencyReport::closing() const {
                        counted(c.lost, "event was", "events were"), counted(c.losses, "place"), format_count(c.doubtful),
                        options_.sure ? "are left out" : "may be none (marked ?; --sure leaves them out)");
   Account elsewhere = account_;
-  elsewhere.overrun = 0;
-  elsewhere.overrun_at_least = false;
+  elsewhere.overrun -= std::min(elsewhere.overrun, c.lost);
+  elsewhere.overrun_at_least = elsewhere.overrun_at_least && c.lost == 0;
   if (!elsewhere.none_lost())
     out += fmt::format("{} {} events are missing that nobody can place", c.lost != 0 ? ";" : "", lost_count(elsewhere));
   if (c.evicted != 0)

@@ -183,8 +183,8 @@ result<int> run_plot(PlotOptions options) {
   for (const std::string& sentence : pairs ? unpaired(*pairs) : std::vector<std::string>()) say(sentence);
   say_first(reading.stack_remarks());
   Account account = reading.account();
-  account.overrun = plot.lost();
-  say(fmt::format("{}, lost {}; {} ({})", counted(plot.events(), "event"), lost_count(account) + lost_places(account),
+  account.overrun += plot.lost() - reading.totals().account.overrun;  // of the gaps, those of the page
+  say(fmt::format("{}, lost {}; {} ({})", counted(plot.events(), "event"), lost_summary(account),
                   options.to == "-" ? "stdout" : options.to, format_size(page.size())));
   return problems ? exit_failure : exit_ok;
 }

@@ -310,8 +310,7 @@ struct Parts {
     if (!options.quiet) {
       const std::string compressed = compressed_to(*run);
       say(fmt::format("{}, {}; lost {}; {}{}{}", counted(run->events(), "event"), format_size(run->bytes()),
-                      lost_count(run->account()) + lost_places(run->account()), name, compressed.empty() ? "" : "; ",
-                      compressed));
+                      lost_summary(run->account()), name, compressed.empty() ? "" : "; ", compressed));
     }
     const Account accounted = program->accounted();
     run = nullptr;

@@ -47,7 +47,7 @@ std::string compressed_to(const RecordingRun& run) {
 void say_summary(const RecordingRun& run, const std::string& where, const std::string& books) {
   say(fmt::format("{}, {} in {} from {}; lost {}; {}", counted(run.events() - run.removed().events, "event"),
                   format_size(run.bytes() - run.removed().bytes), format_time(static_cast<double>(run.duration_ns())),
-                  counted(run.rings(), "ring"), lost_count(run.account()) + lost_places(run.account()), where));
+                  counted(run.rings(), "ring"), lost_summary(run.account()), where));
   if (const Removed gone = run.removed(); gone.events != 0)
     say(counted(gone.events, "older event") + ", " + format_size(gone.bytes) +
         ", were recorded and removed again (--max-size)");

@@ -303,7 +303,7 @@ class Reading {
   Settled settle() const;
   std::optional<Settled> settled_before_{};  // when the books began, or the following
   Settled settled_{};                        // since
-  u64 lost_of_programs_ = 0;                 // of Totals::lost, without the unseen
+  u64 lost_of_programs_ = 0;                 // of the gaps' events
   bool following_ = false, stopped_ = false, cut_ = false, ended_ = false;
   u64 end_ns_ = forever, looked_ns_ = 0;
   u32 asked_ = 0;  // calls of next() when following

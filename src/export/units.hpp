@@ -29,6 +29,8 @@ std::string format_rate(double per_second, std::string_view unit);  // "1.2M/s",
 std::string lost_count(const Account& account);
 // Where they went, if not all are in gaps: " (while recording was off)", " (12 in gaps, 3 while recording was off)"; else "".
 std::string lost_places(const Account& account);
+// Both: "12 (while recording was off)".
+inline std::string lost_summary(const Account& account) { return lost_count(account) + lost_places(account); }
 
 // The line of a ring's counters: "written 12 = read 10 + in the ring 0 + overwritten 2; refused 0 = ring full 0 + nested 0". Of
 // external writers "refused 3", "refused 3 or more" or "refused: not known".

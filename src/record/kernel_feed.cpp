@@ -201,6 +201,7 @@ result<void> KernelFeed::arm() {
     rings_.reset();
     faults_ = {};
     taken_ = {};
+    told_ = {};
     events_so_far_ = 0;
     bytes_so_far_ = 0;
     failed_ = false;

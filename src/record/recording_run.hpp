@@ -108,7 +108,7 @@ class RecordingRun {
   void keep_kernel_symbols(const std::function<void(const std::string&)>& notice);
   // With the latest events, rings and threads.
   const RecordingMeta& described();
-  RecordingMeta& meta() { return writer_.meta(); }  // the feeds set its events, threads, totals and missing
+  RecordingMeta& meta() { return writer_.meta(); }  // the feeds set its events and threads
   Drained take(Source& source, u32 ring, u64 most, Taken& taken, u64 earlier = 0, const Select& select = nullptr) {
     return drain(source, writer_, ring, most, faults_, taken, earlier, select);
   }

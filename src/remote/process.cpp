@@ -289,14 +289,14 @@ void Process::ask_not_brought() {
   EventAnswer a{};
   const u32 brought = buffer_->plan().nr_rings;
   if (!offer_.can_tell_rings || !wire_->ask(Ask::rings, 0, 0, a) || a.head.argument <= brought) return;
-  not_brought_ = static_cast<u32>(std::min<u64>(a.head.argument, ~0u)) - brought;
-  not_brought_events_ = a.head.refused;
+  has_more_rings_ = true;
+  not_brought_ = a.head.refused;
 }
 
 void Process::add_not_brought(Account& account) {
   ask_not_brought();
-  account.refused[Refusal::not_brought] += not_brought_events_;
-  account.refused_at_least |= not_brought_ != 0;  // an event that the program does not even begin is not counted
+  account.refused[Refusal::not_brought] += not_brought_;
+  account.refused_at_least |= has_more_rings_;  // an event that the program does not even begin is not counted
 }
 
 // All events, or as many as it claimed to have.

@@ -64,8 +64,8 @@ class Process {
   std::shared_ptr<Buffer> buffer_;
   Offer offer_;
   i32 pid_ = 0;
-  u32 not_brought_ = 0;  // rings, as it last told; and the events for them
-  u64 not_brought_events_ = 0;
+  bool has_more_rings_ = false;  // than this side brought, as it last told; and the events for them
+  u64 not_brought_ = 0;
 };
 
 }  // namespace ringside::remote
