@@ -33,13 +33,21 @@ class CpuWriter {
     return append_usually<S, M, known>(rings, area, payload, size) ? Refused::no : write_slowly(rings, area, payload, size);
   }
 
-  // Also each event by a clock that no instruction reads.
-  RINGSIDE_NOINLINE Refused write_slowly(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
-    const Shape shape = shape_of(payload, size);
-    if (!clock_.in_sequence() && S::append_timed(area, rings, shape, payload, clock_, watched_) == Sequence::done) {
-      ring_bell<M>(rings);
-      return Refused::no;
+  // Also each event by a clock that no instruction reads. The usual one of these needs little stack and few registers.
+  [[gnu::noinline]] Refused write_slowly(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
+    if (!clock_.in_sequence()) {
+      const Shape shape = shape_of(payload, size);
+      if (S::append_timed(area, rings, shape, payload, clock_, watched_) == Sequence::done) {
+        ring_bell<M>(rings);
+        return Refused::no;
+      }
     }
+    return write_any(rings, area, payload, size);
+  }
+
+ private:
+  RINGSIDE_NOINLINE Refused write_any(const CpuRings& rings, i64 area, const void* payload, u32 size) const noexcept {
+    const Shape shape = shape_of(payload, size);
     for (u32 tries = most_tries; tries != 0; --tries) {
       const u32 cpu = S::cpu(area);
       if (cpu >= rings.nr) return Refused::no_ring;
@@ -64,7 +72,6 @@ class CpuWriter {
     return Refused::interrupted;
   }
 
- private:
   // The ring at one moment. If tail and commit are the same, nothing has happened since.
   struct Seen {
     u32 cpu;

@@ -375,7 +375,8 @@ struct Rseq {
   // a stopwatch stands for it: no more than a millisecond, by the counter of the same CPU, has passed since before the clock was
   // read.
   RINGSIDE_INLINE static Guard guard(i64 area, bool watch) noexcept {
-    Guard g{watch ? 2u : 0u, 0, 0, 0, 0};
+    Guard g;
+    g.run = watch ? 2 : 0;
     if (watch) {
 #if defined(__x86_64__)
       g.limit = u64{1} << 21;  // of 1 to 4 GHz
