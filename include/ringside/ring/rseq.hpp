@@ -23,6 +23,8 @@ namespace ringside {
 
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 #define RINGSIDE_RSEQ 1
+#else
+#define RINGSIDE_RSEQ 0
 #endif
 
 #if RINGSIDE_RSEQ
