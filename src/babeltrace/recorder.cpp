@@ -358,7 +358,10 @@ result<const Recorder::Clock*> Recorder::clock(const bt_clock_class* of) {
   u64 cycles = 0;
   bt_clock_class_get_offset(of, &seconds, &cycles);
   const i128 offset = i128{seconds} * second + i128{cycles} * second / clock.frequency;
-  if (clocks_.size() == 1) first_offset_ = offset;
+  if (clocks_.size() == 1) {
+    first_offset_ = offset;
+    if (bt_clock_class_origin_is_unix_epoch(of) == BT_TRUE) writer_.meta().wall = WallClock{static_cast<i64>(offset)};
+  }
   clock.ahead = offset - first_offset_;
   if (const u8* const id = bt_clock_class_get_uuid(of); id != nullptr) {  // LTTng's: the machine's boot
     std::string boot;
@@ -390,6 +393,22 @@ result<u64> Recorder::time_of(const bt_message* message, const bt_stream* stream
   return static_cast<u64>(time);
 }
 
+// Each event has its thread's name: what is new is noted with its time.
+void Recorder::name_thread(i32 tid, i32 pid, const char* name, u64 time) {
+  std::string& known = names_[tid];
+  if (known == name) return;
+  auto& threads = writer_.meta().threads;
+  const auto at = std::find_if(threads.begin(), threads.end(), [&](const RingName& one) { return one.tid == tid; });
+  RingName& thread = at != threads.end() ? *at : threads.emplace_back();
+  const RingName before = thread;
+  thread.pid = pid, thread.tid = tid, thread.task = name;
+  if (pid == tid || thread.process.empty()) thread.process = name;
+  auto& changes = writer_.meta().names;
+  if (!known.empty() && changes.size() < most_name_changes)
+    changes.push_back({time, tid, pid, before.pid, false, thread.task, thread.process, before.task, before.process});
+  known = name;
+}
+
 result<void> Recorder::event(const bt_message* message) {
   const bt_event* const event = bt_message_event_borrow_event_const(message);
   const bt_stream* const stream = bt_event_borrow_stream_const(event);
@@ -405,16 +424,7 @@ result<void> Recorder::event(const bt_message* message) {
     const bt_field* const name =
         common != nullptr && told >= 0 ? bt_field_structure_borrow_member_field_by_name_const(common, field) : nullptr;
     if (name == nullptr || !is(bt_field_borrow_class_const(name), BT_FIELD_CLASS_TYPE_STRING)) continue;
-    std::string& known = names_[tid];
-    if (const char* const now = bt_field_string_get_value(name); known != now) {
-      known = now;
-      auto& threads = writer_.meta().threads;
-      const auto pid = static_cast<i32>(number_in(common, {"vpid", "pid"}, tid));
-      const auto at = std::find_if(threads.begin(), threads.end(), [&](const RingName& one) { return one.tid == tid; });
-      RingName& thread = at != threads.end() ? *at : threads.emplace_back();
-      thread.pid = pid, thread.tid = tid, thread.task = known;
-      if (pid == tid || thread.process.empty()) thread.process = known;
-    }
+    name_thread(tid, static_cast<i32>(number_in(common, {"vpid", "pid"}, tid)), bt_field_string_get_value(name), time);
   }
   Ring* const to = RS_TRY(ring(stream, cpu < -1 ? -1 : cpu));
   fill(event, kind(bt_event_borrow_class_const(event)), tid);
@@ -452,8 +462,22 @@ void Recorder::discarded_packets(const bt_message* message) {
   if (!known || count != 0) stream.lose(1);
 }
 
+// Of its environment: ours, and the names that LTTng has.
+void Recorder::take_world(const bt_trace* of) {
+  const auto text = [of](const char* name) {
+    const bt_value* const entry = bt_trace_borrow_environment_entry_value_by_name_const(of, name);
+    return entry != nullptr && bt_value_is_string(entry) ? std::string(bt_value_string_get(entry)) : std::string();
+  };
+  World& world = writer_.meta().world;
+  world = World::of(architecture_from(text("machine")));
+  world.host = text("hostname");
+  world.release = text("kernel_release");
+}
+
 result<void> Recorder::take(const bt_message* message) {
   switch (bt_message_get_type(message)) {
+    case BT_MESSAGE_TYPE_STREAM_BEGINNING:
+      return take_world(bt_stream_borrow_trace_const(bt_message_stream_beginning_borrow_stream_const(message))), result<void>{};
     case BT_MESSAGE_TYPE_EVENT: return event(message);
     case BT_MESSAGE_TYPE_DISCARDED_EVENTS: return discarded_events(message), result<void>{};
     case BT_MESSAGE_TYPE_DISCARDED_PACKETS: return discarded_packets(message), result<void>{};

@@ -81,6 +81,8 @@ class Recorder {
   void discarded_packets(const bt_message* message);
   void tell_doubts();
   result<void> event(const bt_message* message);
+  void name_thread(i32 tid, i32 pid, const char* name, u64 time);
+  void take_world(const bt_trace* of);
   void fill(const bt_event* event, const Kind& kind, i32 tid);
   result<void> append(Ring& ring, u64 time);
   result<void> flush(Ring& ring);

@@ -3,6 +3,7 @@
 #include <array>
 #include <cctype>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <set>
 
@@ -156,6 +157,24 @@ bool is_monotonic(const std::unique_ptr<Input>& input) {
          input->clock == to_string(ClockKind::cntvct) || input->origin.clock;
 }
 
+bool all_monotonic(const Trace& trace) { return std::all_of(trace.inputs.begin(), trace.inputs.end(), is_monotonic); }
+
+// As the recorder has measured it, or of the boot that still runs. None is made up of another machine's or another boot's.
+std::optional<WallClock> wall_of(const Trace& trace) {
+  if (trace.raw_times()) return std::nullopt;
+  if (const auto wall = trace.wall()) return wall;
+  const std::string boot = boot_of(trace);
+  return !boot.empty() && boot == sys::boot_id() && all_monotonic(trace) ? std::optional(WallClock::measure()) : std::nullopt;
+}
+
+// What all of them have in common; empty: nothing, or it is unknown.
+std::string common(const Trace& trace, const std::function<std::string(const World&)>& of) {
+  const std::string first = of(trace.first().world);
+  for (const auto& input : trace.inputs)
+    if (of(input->world) != first) return "";
+  return first;
+}
+
 std::optional<std::array<u8, 16>> uuid_of(const std::string& text) {
   std::array<u8, 16> out{};
   size_t digits = 0;
@@ -181,22 +200,24 @@ Rings::Rings(bt_self_message_iterator* iterator, bt_self_component* component, s
   const Trace& trace = reading_->trace();
   bt_clock_class_set_name(clock_.get(), "monotonic");
   bt_clock_class_set_frequency(clock_.get(), in_a_second);
-  // The wall clock is known only for the boot that still runs.
-  const bool here = !boot_of(trace).empty() && boot_of(trace) == sys::boot_id();
-  bt_clock_class_set_origin_is_unix_epoch(clock_.get(), here ? BT_TRUE : BT_FALSE);
-  if (here) {
-    timespec wall{}, up{};
-    clock_gettime(CLOCK_MONOTONIC, &up);
-    clock_gettime(CLOCK_REALTIME, &wall);
-    const i64 offset = (wall.tv_sec - up.tv_sec) * static_cast<i64>(in_a_second) + wall.tv_nsec - up.tv_nsec;
-    bt_clock_class_set_offset(clock_.get(), offset / static_cast<i64>(in_a_second),
-                              static_cast<u64>(offset % static_cast<i64>(in_a_second)));
+  const auto wall = wall_of(trace);
+  bt_clock_class_set_origin_is_unix_epoch(clock_.get(), wall ? BT_TRUE : BT_FALSE);
+  if (wall) {
+    const auto a_second = static_cast<i64>(in_a_second);
+    const i64 rest = (wall->offset_ns % a_second + a_second) % a_second;
+    bt_clock_class_set_offset(clock_.get(), (wall->offset_ns - rest) / a_second, static_cast<u64>(rest));
   }
   const auto uuid = uuid_of(boot_of(trace));
-  if (uuid && std::all_of(trace.inputs.begin(), trace.inputs.end(), is_monotonic))
+  if (uuid && all_monotonic(trace))
     bt_clock_class_set_uuid(clock_.get(), uuid->data());
   bt_trace_set_name(trace_.get(), "ringside");
   bt_trace_set_environment_entry_string(trace_.get(), "tracer_name", "ringside");
+  const auto tell = [&](const char* name, const std::string& value) {
+    if (!value.empty()) bt_trace_set_environment_entry_string(trace_.get(), name, value.c_str());
+  };
+  tell("hostname", common(trace, [](const World& world) { return world.host; }));
+  tell("kernel_release", common(trace, [](const World& world) { return world.release; }));
+  tell("machine", common(trace, [](const World& world) { return std::string(machine_of(world.architecture)); }));
   bt_stream_class_set_default_clock_class(stream_class_.get(), clock_.get());
   bt_stream_class_set_supports_packets(stream_class_.get(), BT_TRUE, BT_TRUE, BT_TRUE);
   bt_stream_class_set_supports_discarded_events(stream_class_.get(), BT_TRUE, BT_TRUE);

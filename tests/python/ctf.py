@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CTF: what babeltrace2 reads of an export, and of our source, beside `report --json`, event by event.
 And the other way: a CTF trace as WHERE, ours and LTTng-UST's.
-usage: ctf.py BUILD_DIR export|source|live|back|made|lttng. Exit code 77, and a reason, where something is missing."""
+usage: ctf.py BUILD_DIR export|source|live|back|made|abroad|lttng. Exit code 77, and a reason, where something is missing."""
 import json
 import os
 import pathlib
@@ -128,7 +128,7 @@ def export():
         expect(f"{lost:,} lost" in done.stderr, lost != 0, done.stderr)
         same(read("out.ctf"), theirs, " ".join([where, *choice]))
         text = run("babeltrace2", "--clock-cycles", "--no-delta", "out.ctf")
-        names = sorted((int(line.split("]")[0][1:]), line.split("] ")[1].split(": {")[0]) for line in text.stdout.splitlines())
+        names = sorted((int(line.split("]")[0][1:]), line.split("] ")[1].split(": {")[0].split()[-1]) for line in text.stdout.splitlines())
         expect(names, sorted((event[0], event[1]) for event in theirs[0]))
         expect([int(n) for n in re.findall(r"discarded (\d+) (?:trace )?events", text.stderr)], theirs[1], text.stderr)
     # It never takes the place of something else, and leaves nothing behind.
@@ -284,6 +284,36 @@ def made_clocks():
     expect(json.loads(pathlib.Path("kept/meta.json").read_text())["boot"], uuids[0].strip('"'))
 
 
+def abroad():
+    """A recording of another boot and machine: its clock, its host and its names, and nothing of this one."""
+    run(binary, "record", "-q", "--libc", "malloc", "-o", "abroad", "--", build / "tests/names_writer", "rename")
+    path = pathlib.Path("abroad/meta.json")
+    meta = json.loads(path.read_text())
+    boot = "11111111-2222-3333-4444-555555555555"
+    meta |= {"boot": boot, "wall": {"offset_ns": 1000000000500000000, "error_ns": 7}}
+    meta["world"] |= {"machine": "riscv64", "host": "board", "release": "6.6.6-abroad"}
+    path.write_text(json.dumps(meta))
+    run(binary, "export", "abroad", "--to", "abroad.ctf")
+    same(read("abroad.ctf"), report("abroad"), "a recording of another boot")
+    expect({event[5] for event in read("abroad.ctf")[0] if event[6][0] in (5001, 5002)}, {"names_writer", "worker"})
+    said = next(message for message in messages_of("abroad.ctf") if type(message) is bt2._StreamBeginningMessageConst).stream
+    clock = said.cls.default_clock_class
+    expect((clock.offset.seconds, clock.offset.cycles, clock.origin_is_unix_epoch, str(clock.uuid)), (1000000000, 500000000, True, boot))
+    expect([str(said.trace.environment[key]) for key in ("hostname", "kernel_release", "machine")], ["board", "6.6.6-abroad", "riscv64"])
+    # And back: the time of day, the names of each time, the machine.
+    walls = [[json.loads(line).get("wall") for line in run(binary, "report", "--json", "--wall", where).stdout.splitlines()] for where in ("abroad", "abroad.ctf")]
+    expect(walls[1], walls[0])
+    expect(walls[0][0] is not None, True)
+    same(report("abroad.ctf"), report("abroad"), "names over time, from a CTF trace")
+    # Without a time of day none is made up; the boot's name stays.
+    del meta["wall"]
+    path.write_text(json.dumps(meta))
+    run(binary, "export", "abroad", "--to", "timeless.ctf")
+    clock = next(message for message in messages_of("timeless.ctf") if type(message) is bt2._StreamBeginningMessageConst).stream.cls.default_clock_class
+    expect((clock.offset.seconds, clock.offset.cycles, clock.origin_is_unix_epoch, str(clock.uuid)), (0, 0, False, boot))
+    expect("time of day" in run(binary, "report", "--wall", "timeless.ctf", code=2).stderr, True)
+
+
 def made_fields():
     def fields_of(fields, *payloads, types=""):
         write_ctf("fields", [(0, [(0, 0, [(n, payload) for n, payload in enumerate(payloads)])])], fields=fields, types=types)
@@ -345,5 +375,5 @@ def lttng():
     expect(len(report("small")[0]) + lost, 1001)
 
 
-{"export": export, "source": source, "live": live, "back": back, "made": made, "lttng": lttng}[what]()
+{"export": export, "source": source, "live": live, "back": back, "made": made, "abroad": abroad, "lttng": lttng}[what]()
 sys.exit(1 if failed else 0)

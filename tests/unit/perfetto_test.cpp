@@ -149,6 +149,40 @@ TEST_F(Perfetto, AThreadThatIsRenamedHasItsLastName) {
   EXPECT_EQ(f.threads.at(201), "renamed");
 }
 
+// The format has one name for a thread: the last. The names of each time stand on a track below it.
+TEST_F(Perfetto, NamesOverTimeHaveATrack) {
+  add_format(7, "app", "mark", "");
+  add_format(kernel_ids + 9, "my", "thing", "");
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    for (const u64 time : {2, 3, 5, 6, 8}) {
+      if (time == 5) tasks.rename(101, "parser", true);
+      if (time == 5) tasks.rename(201, "kworker", true);
+      if (time == 8) tasks.rename(101, "worker", true);
+      head(7, 101);
+      EXPECT_TRUE(w.add(record(time * second, 0, 0), program));
+      head(9, 201);
+      EXPECT_TRUE(w.add(record(time * second + 1, 1, kernel_ids), cpu));
+    }
+  });
+  EXPECT_EQ(f.dropped, 0u);
+  using Names = std::vector<std::tuple<std::string, u64, i64>>;
+  std::map<i32, Names> names;  // by TID
+  for (const test::PerfettoSlice& slice : f.slices()) {
+    const test::PerfettoTrack& track = f.tracks.at(slice.track);
+    ASSERT_EQ(track.name, "names");
+    names[f.tracks.at(track.parent).tid].emplace_back(slice.name, slice.time, slice.duration);
+  }
+  const auto s = static_cast<i64>(second);
+  EXPECT_EQ(names[101], (Names{{"worker", 2 * second, 3 * s}, {"parser", 5 * second, 3 * s}, {"worker", 8 * second, 1}}));
+  EXPECT_EQ(names[201], (Names{{"kthread", 2 * second + 1, 3 * s}, {"kworker", 5 * second + 1, 3 * s}}));
+  EXPECT_EQ(names.size(), 2u);
+  std::map<i32, std::string> last;
+  for (const auto& [uuid, track] : f.tracks)
+    if (track.tid != 0) last[track.tid] = track.name;
+  EXPECT_EQ(last, (std::map<i32, std::string>{{101, "worker"}, {201, "kworker"}}));
+  EXPECT_EQ(f.threads.at(201), "kworker");
+}
+
 TEST_F(Perfetto, OtherKernelEventsDescribeThemselves) {
   add_format(kernel_ids + 9, "my", "thing",
              field("u32", "count", 8, 4, false) + field("s64", "delta", 16, 8, true) + field("char", "who[8]", 24, 8, false) +

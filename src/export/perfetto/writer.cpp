@@ -290,6 +290,7 @@ result<void> PerfettoWriter::add(const TraceRecord& record, const RingName& ring
   } else if (e.part == Part::sample) {
     add_sample(record, ring, e);
   }
+  last_ = std::max(last_, record.time);
   rings_[record.source].last = record.time;
   rings_[record.source].seen = true;
   return batch_.size() >= full_batch ? flush(false) : result<void>();
@@ -359,7 +360,7 @@ void PerfettoWriter::add_kernel(const TraceRecord& record, const RingName& ring,
     return;
   }
   const i32 tid = thread_of(e.type, read_common(record.payload));
-  if (tid > 0 && tid < most_tids) name_task(tid, ring);
+  if (tid > 0 && tid < most_tids) name_task(tid, ring, record.time);
   std::string_view fields;
   if (e.message != 0) {
     own_fields(e, record.payload);
@@ -389,7 +390,7 @@ void PerfettoWriter::add_kernel(const TraceRecord& record, const RingName& ring,
 }
 
 // A thread belongs to its process only if a packet says so.
-void PerfettoWriter::name_task(i32 tid, const RingName& ring) {
+void PerfettoWriter::name_task(i32 tid, const RingName& ring, u64 time) {
   const auto index = static_cast<size_t>(tid);
   const u64 round = tasks_.renamed() + 1;
   if (index >= named_.size()) named_.resize(index + 1);
@@ -397,6 +398,7 @@ void PerfettoWriter::name_task(i32 tid, const RingName& ring) {
   const Task* const task = tasks_.find(tid, ring);
   if (task == nullptr) return;  // its name may come
   named_[index] = round;
+  note_name(thread_entry(tid, ring), tid, ring, time);
   std::string says = fmt::format("{} {} {}", task->pid, task->process, task->name);
   if (says == written_names_[tid]) return;
   written_names_[tid] = std::move(says);
@@ -419,7 +421,7 @@ void PerfettoWriter::name_task(i32 tid, const RingName& ring) {
 }
 
 void PerfettoWriter::name_process(i32 pid, std::string_view name) {
-  if (pid <= 0 || name.empty() || !named_processes_.insert(pid).second) return;
+  if (pid <= 0 || name.empty() || std::exchange(named_processes_[pid], name) == name) return;
   packet_.clear();
   {
     pbf_writer p(packet_);
@@ -451,17 +453,28 @@ void PerfettoWriter::end_bundle(u32 number) {
   on.events.clear();
 }
 
-u64 PerfettoWriter::thread(i32 tid, const RingName& ring) {
-  const auto [at, fresh] = threads_.try_emplace({tasks_.key(tid, ring), tid != 0 ? 0 : ring.ring + 1}, next_track_);
-  if (!fresh) return at->second;
-  ++next_track_;
+PerfettoWriter::Thread& PerfettoWriter::thread_entry(i32 tid, const RingName& ring) {
+  return threads_[{tasks_.key(tid, ring), tid != 0 ? 0 : ring.ring + 1}];
+}
+
+u64 PerfettoWriter::thread(i32 tid, const RingName& ring, u64 time) {
+  Thread& at = thread_entry(tid, ring);
+  if (tid != 0) note_name(at, tid, ring, time);
+  if (at.track != 0) return at.track;
+  at.track = next_track_++;
+  describe_thread(at, tid, ring);
+  return at.track;
+}
+
+// Again after each change: the last name counts.
+void PerfettoWriter::describe_thread(const Thread& at, i32 tid, const RingName& ring) {
   const i32 seen = tasks_.seen(tid, ring), process = tasks_.seen_process(tid, ring);
   const Task* const task = tasks_.find(tid, ring);
   packet_.clear();
   {
     pbf_writer p(packet_);
     pbf_writer track(p, in_packet::track_descriptor);
-    track.add_uint64(1, at->second);
+    track.add_uint64(1, at.track);
     if (tid == 0) {  // a hypervisor's event has no thread
       track.add_string(2, ring.task.empty() ? fmt::format("ring {}", ring.ring) : ring.task);
     } else {
@@ -475,7 +488,33 @@ u64 PerfettoWriter::thread(i32 tid, const RingName& ring) {
   }
   packet(packet_);
   if (tid != 0) name_process(process, task != nullptr ? task->process : ring.process);
-  return at->second;
+}
+
+// The thread's name at an event of it.
+void PerfettoWriter::note_name(Thread& at, i32 tid, const RingName& ring, u64 time) {
+  const u64 round = tasks_.renamed() + 1;
+  if (at.round == round) [[likely]] return;
+  at.round = round;
+  const Task* const task = tasks_.find(tid, ring);
+  const std::string_view name = task != nullptr ? std::string_view(task->name) : ring.tid == tid ? ring.task : "";
+  if (name.empty() || name == at.name) return;
+  if (!at.name.empty()) {
+    if (at.track == 0) at.track = next_track_++;
+    describe_thread(at, tid, ring);
+    if (at.names == 0) {
+      at.names = new_track(at.track, "names", false);
+      name_slice(at, at.since);
+    }
+    track_event(time, in_event::slice_end, at.names, 0, "");
+  }
+  at.name = name;
+  at.since = time;
+  if (at.names != 0) name_slice(at, time);
+}
+
+void PerfettoWriter::name_slice(const Thread& at, u64 from) {
+  sequence_.make_room();
+  track_event(from, in_event::slice_begin, at.names, sequence_.text(Sequence::name, at.name), "");
 }
 
 u64 PerfettoWriter::track(u64 parent, const std::string& name, bool counter) {
@@ -579,9 +618,9 @@ void PerfettoWriter::add_sample(const TraceRecord& record, const RingName& ring,
     e.samples = samples.get();
   }
   if (ring.kernel && tid > 0 && tid < most_tids)
-    name_task(tid, ring);
+    name_task(tid, ring, record.time);
   else if (!ring.kernel)
-    (void)thread(tid, ring);
+    (void)thread(tid, ring, record.time);
   Samples& samples = *e.samples;
   samples.sequence.make_room();
   const u64 stack = samples.sequence.callstack(record.stack, *options_.stacks);
@@ -635,7 +674,7 @@ void PerfettoWriter::annotate(const Event& e, Bytes payload, std::string& out) {
 }
 
 void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring, Event& e) {
-  const u64 own = thread(thread_of(e.type, read_common(record.payload)), ring);
+  const u64 own = thread(thread_of(e.type, read_common(record.payload)), ring, record.time);
   const auto on = [&] {
     const std::string_view name = e.role.track != nullptr ? read_text(record.payload, *e.role.track) : std::string_view();
     return name.empty() ? own : track(own, std::string(name), false);
@@ -774,6 +813,8 @@ result<void> PerfettoWriter::put_out() {
 }
 
 result<void> PerfettoWriter::finish() {
+  for (const auto& [key, thread] : threads_)
+    if (thread.names != 0) track_event(last_, in_event::slice_end, thread.names, 0, "");
   for (u32 i = 0; i < cpus_.size(); ++i) end_bundle(i);
   if (!cpus_.empty()) {
     stats(1);

@@ -13,6 +13,9 @@
 // one is an instant, and so are spans below 400 open ones, and their ends. A loss is a slice on a track of its own, with its
 // number, from the ring's last event before it to the next one; the bundle of ftrace events behind it is flagged as well.
 //
+// A thread has one name there, the last. One that had several has a track `names` below its own, with a slice for each of them,
+// from the first event under it to the first one under the next.
+//
 // Stacks stand at the track events that have them, with a weight. ringside:sample, and events that can carry no stack (the
 // kernel's, counters) have perf samples, with a counter for each type of event. The events that are stacks themselves, or tell
 // what stood at their addresses, are not written again.
@@ -24,7 +27,6 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "decode/id_table.hpp"
@@ -69,10 +71,21 @@ class PerfettoWriter {
     u64 track = 0;
     perfetto::Nesting nesting;
   };
+  // A thread: its track, 0: none yet; and the name that it has had since a time. From its second name on, a track below its own
+  // has a slice for each.
+  struct Thread {
+    u64 track = 0, names = 0, since = 0;
+    u64 round = 0;  // 1 + Tasks::renamed() when the name was looked at
+    std::string name{};
+  };
   Event& event(const TraceRecord& record, const RingName& ring);
   void describe(Event& e, u32 cpu);
   void number(Event& e);
-  u64 thread(i32 tid, const RingName& ring);
+  Thread& thread_entry(i32 tid, const RingName& ring);
+  u64 thread(i32 tid, const RingName& ring, u64 time);
+  void describe_thread(const Thread& thread, i32 tid, const RingName& ring);
+  void note_name(Thread& thread, i32 tid, const RingName& ring, u64 time);
+  void name_slice(const Thread& thread, u64 from);
   u64 track(u64 parent, const std::string& name, bool counter);
   u64 new_track(u64 parent, const std::string& name, bool counter);
   std::vector<Lane>& lanes(u64 thread);
@@ -88,7 +101,7 @@ class PerfettoWriter {
   void add_sample(const TraceRecord& record, const RingName& ring, Event& e);
   void add_stack(const TraceRecord& record, const Event& e, std::string& out);
   void add_flow(const TraceRecord& record, const Event& e, std::string& out);
-  void name_task(i32 tid, const RingName& ring);
+  void name_task(i32 tid, const RingName& ring, u64 time);
   void name_process(i32 pid, std::string_view name);
   void lose(const TraceRecord& record, const RingName& ring);
   void lost_event(u64 time, u32 type, u64 track, const std::string& name, u64 events);
@@ -110,14 +123,14 @@ class PerfettoWriter {
   std::map<std::string, std::unique_ptr<Samples>> samples_;  // by the event's name
   std::vector<Ring> rings_;                                  // by source
   std::vector<Cpu> cpus_;
-  std::map<std::pair<Tasks::Key, u32>, u64> threads_;  // tracks
+  std::map<std::pair<Tasks::Key, u32>, Thread> threads_;
   std::map<std::pair<u64, std::string>, u64> tracks_;
   std::unordered_map<u64, std::vector<Lane>> lanes_;  // by the thread's track
   std::vector<u64> named_;  // threads of the kernel's events, by TID: 1 + Tasks::renamed() when names were compared
   std::unordered_map<i32, std::string> written_names_;  // theirs, and their processes
-  std::unordered_set<i32> named_processes_;
+  std::unordered_map<i32, std::string> named_processes_;
   Sequence sequence_{1};
-  u64 next_track_ = 1, left_out_ = 0;
+  u64 next_track_ = 1, left_out_ = 0, last_ = 0;
   u32 next_field_ = 65536, next_sequence_ = 2;
 };
 
