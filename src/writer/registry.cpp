@@ -466,8 +466,8 @@ void close_locked() noexcept {
 // With RINGSIDE_INSTANCE in the environment a program that uses the library is traced from its start: from the declaration of
 // its first event, which comes before its static constructors.
 [[gnu::constructor]] void open_from_environment() {
-  static constinit bool done_before = false;
-  if (__atomic_exchange_n(&done_before, true, __ATOMIC_RELAXED)) return;
+  static constinit u32 done_before = 0;  // a byte's exchange is a function of libatomic on riscv64
+  if (__atomic_exchange_n(&done_before, 1u, __ATOMIC_RELAXED) != 0) return;
   const char* const name = name_in_environment();
   const int done = name != nullptr ? ringside_open(nullptr) : 0;
   if (done == -EOPNOTSUPP)
