@@ -1,6 +1,5 @@
 // ringside ship: an agent that records as `record` does and sends what it recorded to a ClickHouse server.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <thread>
 
@@ -72,11 +71,6 @@ ship::Metrics::Latency parse_latency(const std::string& text) {
   return latency;
 }
 
-std::string own_host() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
 result<clickhouse::Address> place_of(const std::string& text) {
   auto address = RS_TRY(clickhouse::Address::parse(text));
   if (!address.more.empty())
@@ -114,7 +108,7 @@ result<ship::Sender::Options> what_to_send(const ShipOptions& options) {
     if (!compiled && compiled.error().code != std::errc::no_such_file_or_directory) throw UsageError{compiled.error().sentence};
   }
   if (!options.config.empty()) send.login = RS_TRY(clickhouse::Login::read(options.config));
-  send.host = options.host.empty() ? own_host() : options.host;
+  send.host = options.host;
   send.say = say;
   return send;
 }
@@ -273,7 +267,7 @@ Command add_ship(CLI::App& app) {
            "what they may take; then the oldest one is dropped, and its events are counted (default 4G)");
   add_time(*c, "--part-time", options->part_ns, "a recording is sent after this time (default 10s)");
   add_size(*c, "--part-size", options->part_bytes, "or when it has this size (default 64M)");
-  c->add_option("--host", options->host, "this machine's name in the tables (default: its host name)")->type_name("NAME");
+  c->add_option("--host", options->host, "this machine's name in the tables (default: its host name; of a recording of another boot, its recorder's)")->type_name("NAME");
   c->add_option("--schema", options->schema,
                 "cluster=NAME: tables over all servers of that cluster; this agent sends to TO alone")
       ->type_name("WORD");

@@ -163,7 +163,7 @@ result<void> Sender::send_symbols(PartRows& rows) {
     if (column.name == "boot") std::memcpy(&boot, column.data.data(), sizeof boot);
   const auto count = [&](const std::string& more) {
     return servers_.front()->count(fmt::format("SELECT count() FROM {} WHERE host = {} AND boot = {}{}",
-                                               tables_->own_name((*batch)->table), clickhouse::quoted_text(options_.host), boot,
+                                               tables_->own_name((*batch)->table), clickhouse::quoted_text(rows.host()), boot,
                                                more));
   };
   if (RS_TRY(count(fmt::format(" AND hash = {}", hash))) == 0 && RS_TRY(count("")) < most_texts) RS_TRY(send_batch(**batch, 0));

@@ -26,7 +26,7 @@ class Sender {
     clickhouse::Address to;
     std::vector<clickhouse::Address> others;  // of the cluster
     clickhouse::Login login;
-    std::string cluster, host;
+    std::string cluster, host;  // host: of all rows; empty: its recorder's machine, each
     Choice choice;
     std::function<bool()> stop;                          // at once: what is not sent stays in the spool
     std::function<bool()> leave;                         // no new attempts; what goes well goes on
