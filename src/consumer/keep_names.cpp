@@ -17,13 +17,14 @@ result<NamesKept> keep_names(const std::string& dir, const NamesToKeep& how) {
   const u64 until = sys::now_ns() + how.most_ns;
   Reading::Options options;
   options.where = {std::filesystem::absolute(dir).string()};
-  options.time.over = [&] { return sys::now_ns() > until; };
+  const auto over = [&] { return sys::now_ns() > until || (how.over && how.over()); };
+  options.time.over = over;
   auto reading = RS_TRY(Reading::open(std::move(options)));
   Stacks& stacks = reading->join_stacks();
   stacks.names().find_files(how.find_file);
   std::vector<bool> named;
   const auto use = [&](const TraceRecord& record, const RingName&, Reading::Got) {
-    if (record.stack == 0 || sys::now_ns() > until) return;
+    if (record.stack == 0 || over()) return;
     if (record.stack >= named.size()) named.resize(2 * record.stack + 1);
     if (named[record.stack]) return;
     named[record.stack] = true;

@@ -11,6 +11,7 @@ struct NamesToKeep {
   std::function<sys::Fd(const std::string& path, i32 pid)> find_file{};  // before it is looked for by its path
   u64 most_ns = 5'000'000'000;
   u64 most_bytes = 64u << 20;
+  std::function<bool()> over{};  // asked now and then: no more time
 };
 struct NamesKept {
   u64 addresses = 0, bytes = 0;
