@@ -2,25 +2,12 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "cli/command.hpp"
 #include "export/units.hpp"
-#include "stacks/judged.hpp"
 #include "sys/thread.hpp"
 
 namespace ringside::cli {
 namespace {
-
-NamesToKeep how_to_keep(const HandedFiles* files) {
-  NamesToKeep how;
-  how.find_file = [files](const std::string& path, i32 pid) {
-    sys::Fd file = files != nullptr ? files->file(path) : sys::Fd();
-    if (file || pid <= 0 || access(path.c_str(), F_OK) == 0) return file;
-    return open_judged(path, {.pid = pid}).value_or(sys::Fd());  // in a mount namespace that is still there
-  };
-  return how;
-}
 
 void say_kept(const NamesKept& kept, const std::string& whose, bool quiet) {
   if (!kept.all) say("not all names of " + whose + " are kept: that would take too long, or too much room");
@@ -31,14 +18,10 @@ void say_kept(const NamesKept& kept, const std::string& whose, bool quiet) {
 
 }  // namespace
 
-bool has_stacks(RecordingRun& run) {
-  const auto& events = run.meta().events;
-  return run.events() != 0 &&
-         std::any_of(events.begin(), events.end(), [](const EventInfo& e) { return e.name == "code_map"; });
-}
+bool has_stacks(RecordingRun& run) { return run.events() != 0 && ringside::has_stacks(run.meta()); }
 
 void keep_stack_names(const std::string& dir, const HandedFiles* files, bool quiet) {
-  const auto kept = keep_names(dir, how_to_keep(files));
+  const auto kept = keep_names(dir, NamesToKeep::of(files));
   if (!kept) return say("the names of its stacks are not kept: " + kept.error().sentence);
   say_kept(*kept, "its stacks", quiet);
 }
@@ -65,7 +48,7 @@ void NamesOfParts::run() {
 }
 
 void NamesOfParts::keep(const std::string& dir) {
-  NamesToKeep how = how_to_keep(files_);
+  NamesToKeep how = NamesToKeep::of(files_);
   how.over = [this] {
     const std::lock_guard held(mutex_);
     return sys::now_ns() > until_;

@@ -1,15 +1,18 @@
 // ringside ship: an agent that records as `record` does and sends what it recorded to a ClickHouse server.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <thread>
 
 #include "cli/json.hpp"
 #include "cli/options.hpp"
 #include "cli/presets.hpp"
+#include "consumer/keep_names.hpp"
 #include "export/units.hpp"
 #include "ship/metrics.hpp"
 #include "ship/recorder.hpp"
 #include "ship/sender.hpp"
+#include "source/recording.hpp"
 #include "sys/sys.hpp"
 #include "sys/thread.hpp"
 #include "sys/try.hpp"
@@ -152,6 +155,14 @@ ship::Metrics::Options what_to_measure(const ShipOptions& options) {
   return measure;
 }
 
+// A part that is sent later, or again, has them already. Without them the addresses are numbers at the server.
+void keep_names_of(const std::string& part, const HandedFiles* files) {
+  const auto meta = RecordingMeta::read(part);
+  if (!meta || !has_stacks(*meta) || access((part + "/" + kept_names).c_str(), F_OK) == 0) return;
+  if (const auto kept = keep_names(part, NamesToKeep::of(files)); !kept)
+    say("the names of the stacks of " + part + " are not kept: " + kept.error().sentence);
+}
+
 // The last line, and the exit code. records: this agent also recorded.
 int close_books(const ShipOptions& options, const ship::Spool& spool, bool records, const result<void>& recorded,
                 const result<void>& sent) {
@@ -188,9 +199,10 @@ result<int> run_ship(const ShipOptions& options) {
   send.leave = [&] { return leave.load(); };
   send.stop = [&] { return gone.load(); };
   const auto spool = RS_TRY(ship::Spool::open(options.spool, options.spool_size));
+  std::unique_ptr<ship::Recorder> recorder;
+  send.keep_names = [&](const std::string& part) { keep_names_of(part, recorder != nullptr ? recorder->files() : nullptr); };
   const auto sender = RS_TRY(ship::Sender::create(*spool, std::move(send)));
   result<void> recorded, sent;
-  std::unique_ptr<ship::Recorder> recorder;
   if (records) recorder = RS_TRY(ship::Recorder::create(*spool, std::move(record)));
   std::unique_ptr<ship::Metrics> metrics;
   std::unique_ptr<ship::MetricsServer> asked;

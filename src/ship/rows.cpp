@@ -419,6 +419,7 @@ result<void> PartRows::tell_part(const RecordingMeta& meta, const Use& use) {
   number("keep_one_of", sending_.choice.keep_one_of);
   text("description", described.text());
   text("printk_formats", kept("printk_formats"));
+  text("names", kept(kept_names));
   RS_TRY(give(std::move(batch), use));
   return {};
 }

@@ -179,6 +179,7 @@ result<void> Sender::send(u64 part) {
     doubtful_ = true;
     last_doubt_ = ~u64{0};
   } else {
+    if (options_.keep_names) options_.keep_names(spool_.path_of(part));
     if (auto kept = WallOffset::keep(spool_.path_of(part)); !kept && !is_unreadable(kept.error())) return kept;
     if (auto taken = spool_.begin({part, spool_.first_batch(), 0, options_.choice}); !taken) {
       if (taken.error().code == std::errc::no_such_file_or_directory) return {};  // dropped for want of room
