@@ -244,9 +244,12 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
 // FILE.parts becomes FILE: the rings' files one behind the other. On failure the parts stay.
 result<void> assemble(const RecordOptions& options, GrowingExport* file, const RecordingMeta& recorded) {
   const auto write = [&]() -> result<void> {
-    if (file != nullptr) RS_TRY(file->finish(recorded));
-    else if (tells_another_format(options.to)) RS_TRY(export_recorded(options.out, options.to, grows(options)));
-    else RS_TRY(export_recording(options.out, options.to, ""));
+    if (file != nullptr)
+      RS_TRY(file->finish(recorded));
+    else if (tells_another_format(options.to))
+      RS_TRY(export_recorded(options.out, options.to, grows(options)));
+    else
+      RS_TRY(export_recording(options.out, options.to, ""));
     return {};
   };
   const auto written = write();
@@ -274,10 +277,11 @@ struct Parts {
   Others others;
   std::unique_ptr<InstanceFeed> program = std::make_unique<InstanceFeed>(instance);
   std::unique_ptr<RecordingRun> run{};
-  u64 earlier_events = 0;      // of the parts before this one
-  int earlier_code = exit_ok;  // and how they ended
-  u64 waited = 0;              // events in the instance's rings when the first part began
+  u64 earlier_events = 0;                // of the parts before this one
+  int earlier_code = exit_ok;            // and how they ended
+  u64 waited = 0;                        // events in the instance's rings when the first part began
   std::unique_ptr<HandedFiles> files{};  // of programs' code; null: no event has a stack
+  NamesOfParts names{};
 
   // kernel_on: the kernel's events are recorded from here on.
   result<void> begin(bool kernel_on) {
@@ -306,7 +310,9 @@ struct Parts {
     if (earlier_code != exit_failure && code != exit_ok) earlier_code = code;
     earlier_events += run->events();
     RS_TRY(finished);
+    const bool stacks = has_stacks(*run);
     const std::string name = RS_TRY(options.rotation.put_aside(options.out));
+    if (stacks) names.add(name, files.get());
     if (!options.quiet) {
       const std::string compressed = compressed_to(*run);
       say(fmt::format("{}, {}; lost {}; {}{}{}", counted(run->events(), "event"), format_size(run->bytes()),
@@ -388,7 +394,8 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, int c
   const Instance& instance = parts.instance;
   RecordingRun& run = *parts.run;
   const auto finished = run.finish();
-  if (finished) keep_stack_names(run, options.out, parts.files.get(), options.quiet);
+  if (finished && has_stacks(run)) keep_stack_names(options.out, parts.files.get(), options.quiet);
+  say_names_of_parts(parts.names, options.quiet);
   const auto assembled = options.to.empty() ? result<void>() : assemble(options, file, run.meta());
   if (!assembled) options.to.clear();  // only the parts exist
   Told().doubts(run);

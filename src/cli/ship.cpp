@@ -7,10 +7,12 @@
 #include "cli/json.hpp"
 #include "cli/options.hpp"
 #include "cli/presets.hpp"
+#include "consumer/keep_names.hpp"
 #include "export/units.hpp"
 #include "ship/metrics.hpp"
 #include "ship/recorder.hpp"
 #include "ship/sender.hpp"
+#include "source/recording.hpp"
 #include "sys/sys.hpp"
 #include "sys/thread.hpp"
 #include "sys/try.hpp"
@@ -72,11 +74,6 @@ ship::Metrics::Latency parse_latency(const std::string& text) {
   return latency;
 }
 
-std::string own_host() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
 result<clickhouse::Address> place_of(const std::string& text) {
   auto address = RS_TRY(clickhouse::Address::parse(text));
   if (!address.more.empty())
@@ -114,7 +111,7 @@ result<ship::Sender::Options> what_to_send(const ShipOptions& options) {
     if (!compiled && compiled.error().code != std::errc::no_such_file_or_directory) throw UsageError{compiled.error().sentence};
   }
   if (!options.config.empty()) send.login = RS_TRY(clickhouse::Login::read(options.config));
-  send.host = options.host.empty() ? own_host() : options.host;
+  send.host = options.host;
   send.say = say;
   return send;
 }
@@ -158,6 +155,14 @@ ship::Metrics::Options what_to_measure(const ShipOptions& options) {
   return measure;
 }
 
+// A part that is sent later, or again, has them already. Without them the addresses are numbers at the server.
+void keep_names_of(const std::string& part, const HandedFiles* files) {
+  const auto meta = RecordingMeta::read(part);
+  if (!meta || !has_stacks(*meta) || access((part + "/" + kept_names).c_str(), F_OK) == 0) return;
+  if (const auto kept = keep_names(part, NamesToKeep::of(files)); !kept)
+    say("the names of the stacks of " + part + " are not kept: " + kept.error().sentence);
+}
+
 // The last line, and the exit code. records: this agent also recorded.
 int close_books(const ShipOptions& options, const ship::Spool& spool, bool records, const result<void>& recorded,
                 const result<void>& sent) {
@@ -194,9 +199,10 @@ result<int> run_ship(const ShipOptions& options) {
   send.leave = [&] { return leave.load(); };
   send.stop = [&] { return gone.load(); };
   const auto spool = RS_TRY(ship::Spool::open(options.spool, options.spool_size));
+  std::unique_ptr<ship::Recorder> recorder;
+  send.keep_names = [&](const std::string& part) { keep_names_of(part, recorder != nullptr ? recorder->files() : nullptr); };
   const auto sender = RS_TRY(ship::Sender::create(*spool, std::move(send)));
   result<void> recorded, sent;
-  std::unique_ptr<ship::Recorder> recorder;
   if (records) recorder = RS_TRY(ship::Recorder::create(*spool, std::move(record)));
   std::unique_ptr<ship::Metrics> metrics;
   std::unique_ptr<ship::MetricsServer> asked;
@@ -273,7 +279,7 @@ Command add_ship(CLI::App& app) {
            "what they may take; then the oldest one is dropped, and its events are counted (default 4G)");
   add_time(*c, "--part-time", options->part_ns, "a recording is sent after this time (default 10s)");
   add_size(*c, "--part-size", options->part_bytes, "or when it has this size (default 64M)");
-  c->add_option("--host", options->host, "this machine's name in the tables (default: its host name)")->type_name("NAME");
+  c->add_option("--host", options->host, "this machine's name in the tables (default: its host name; of a recording of another boot, its recorder's)")->type_name("NAME");
   c->add_option("--schema", options->schema,
                 "cluster=NAME: tables over all servers of that cluster; this agent sends to TO alone")
       ->type_name("WORD");

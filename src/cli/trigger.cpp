@@ -22,6 +22,7 @@
 #include "cli/preload.hpp"
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
+#include "cli/record_names.hpp"
 #include "cli/recording.hpp"
 #include "cli/trigger_condition.hpp"
 #include "export/text.hpp"
@@ -53,7 +54,7 @@ struct Hit {
   std::function<std::string(u64 time)> line_at{};  // the event as text, as long as no other one is read
   std::string line;
   std::vector<u8> payload;
-  u64 time = 0;      // by `clock`
+  u64 time = 0;  // by `clock`
   ClockInfo clock;
   std::optional<u64> latency;
 };
@@ -103,8 +104,11 @@ result<void> check_place(const std::string& dir) {
 
 class FlightRecorder {
  public:
-  FlightRecorder(const TriggerOptions& options, Instance& instance, KernelFeed* kernel)
-      : options_(options), instance_(instance), kernel_(kernel) {}
+  FlightRecorder(const TriggerOptions& options, Instance& instance, KernelFeed* kernel, bool has_program)
+      : options_(options),
+        instance_(instance),
+        kernel_(kernel),
+        files_(has_program ? HandedFiles::listen(instance) : nullptr) {}
 
   result<void> arm() {
     armed_ = sys::now_ns();
@@ -134,6 +138,7 @@ class FlightRecorder {
       RS_TRY(run.add(*kernel_));
     }
     auto finished = run.finish(duration);
+    has_stacks_ = finished && has_stacks(run);
     Told().doubts(run);
     if (!finished) return finished;
     const Around w = RS_TRY(window_of(dir, hit));
@@ -158,12 +163,18 @@ class FlightRecorder {
           "with -b");
     return run.account().proved() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
   }
+  // Of the recording that was saved last. This takes a while, in which the rings do not stand still.
+  void keep_names(u64 number) const {
+    if (has_stacks_) keep_stack_names(numbered(options_, number), files_.get(), options_.quiet);
+  }
 
  private:
   const TriggerOptions& options_;
   Instance& instance_;
   KernelFeed* kernel_;
+  std::unique_ptr<HandedFiles> files_;  // of programs' code
   u64 armed_ = 0;
+  bool has_stacks_ = false;
 };
 
 class Watch {
@@ -248,6 +259,7 @@ class Watch {
     ++made_;
     RS_TRY(recorder_.save(hit, made_));
     const auto armed = arm_again(hit.clock);  // before --exec, which may take long
+    recorder_.keep_names(made_);
     RS_TRY(execute(numbered(options_, made_), hit));
     return armed;
   }
@@ -424,8 +436,7 @@ result<int> run_trigger(TriggerOptions options) {
                     "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) +
                         " (ringside list -e PATTERN shows its events); an instance (-i), or a command behind --, may have it" +
                         (wanted.events.begin()->text().starts_with("libc:") ? ", with --libc malloc,io,mutex" : ""));
-    if (options.condition.starts_with("latency"))
-      throw UsageError{which_pair};
+    if (options.condition.starts_with("latency")) throw UsageError{which_pair};
     throw UsageError{
         "nothing to watch: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind "
         "--"};
@@ -435,7 +446,7 @@ result<int> run_trigger(TriggerOptions options) {
     return refuse(std::errc::invalid_argument, "none of the events of -e can meet " + ringside::in_quotes(options.condition) +
                                                    ": name the one that does, with -e or as 'SYSTEM:EVENT if FILTER'");
 
-  FlightRecorder recorder(options, instance, kernel.get());
+  FlightRecorder recorder(options, instance, kernel.get(), has_program);
   RS_TRY(recorder.arm());
   const u64 armed_ns = now_of(instance.clock());
   std::optional<Child> child;

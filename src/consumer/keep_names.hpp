@@ -7,10 +7,18 @@
 
 namespace ringside {
 
+class HandedFiles;
+struct RecordingMeta;
+
+bool has_stacks(const RecordingMeta& meta);
+
 struct NamesToKeep {
+  // By what programs have handed over, and by /proc/PID/root where nothing stands at the path. null: none was handed over.
+  static NamesToKeep of(const HandedFiles* files);
   std::function<sys::Fd(const std::string& path, i32 pid)> find_file{};  // before it is looked for by its path
   u64 most_ns = 5'000'000'000;
   u64 most_bytes = 64u << 20;
+  std::function<bool()> over{};  // asked now and then: no more time
 };
 struct NamesKept {
   u64 addresses = 0, bytes = 0;

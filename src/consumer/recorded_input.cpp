@@ -22,6 +22,7 @@ void RecordedInput::load_names(Trace& trace, const std::string& dir) {
 
 result<void> RecordedInput::open_in(Trace& trace, const std::string& dir) {
   auto meta = RS_TRY(RecordingMeta::read(dir));
+  dir_ = dir;
   doubts = meta.account.doubts;
   std::vector<std::string> problems;
   auto rings = RS_TRY(open_recording(dir, meta, &problems));

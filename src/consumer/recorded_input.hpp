@@ -16,7 +16,7 @@ class RecordedInput : public Input {
   std::optional<u64> recorded_events() const override;
   std::vector<NameChange> take_names() override;
   std::optional<WallClock> wall() const override { return meta_ ? meta_->wall : std::nullopt; }
-  std::string kept_names() const override { return read_kept(where, ringside::kept_names).value_or(""); }
+  std::string kept_names() const override { return read_kept(dir_, ringside::kept_names).value_or(""); }
   Account account() const override;
   std::vector<std::unique_ptr<Source>> open_again() const override { return open_again_in(where); }
 
@@ -26,6 +26,7 @@ class RecordedInput : public Input {
   static void load_names(Trace& trace, const std::string& dir);  // the kernel's
   virtual bool names_idle() const { return true; }               // its events may tell no thread 0
 
+  std::string dir_ = where;  // once it is open
   std::optional<RecordingMeta> meta_{};
   size_t names_taken_ = 0;
 };

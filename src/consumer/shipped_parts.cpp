@@ -21,6 +21,8 @@ using clickhouse::quoted_text;
 
 namespace {
 
+constexpr size_t most_names = size_t{64} << 20;  // bytes of names of stacks, of all parts
+
 result<void> write_file(const std::string& path, std::string_view text) {
   const sys::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!fd) return fail(errno, "cannot write " + path);
@@ -48,13 +50,13 @@ bool Parts::has_events(std::string_view agent, u64 first, u64 last) const {
 result<void> Parts::read(clickhouse::Server& server, const std::string& dir) {
   std::string answer;
   const auto blocks =
-      RS_TRY(server.select(fmt::format("SELECT agent, first_batch, batch, filtered, offset_ns, description, printk_formats, {} "
+      RS_TRY(server.select(fmt::format("SELECT agent, first_batch, batch, filtered, offset_ns, description, printk_formats, names, {} "
                                        "AS reaches FROM parts WHERE {} AND {} ORDER BY time_ns, agent, batch",
                                        parts_in_range(place_), of_machine(machine_), wanted_parts()),
                            answer));
   for (const BlockIn& block : blocks) {
     const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *description = RS_TRY(wanted(block, "description", true)),
-                   *texts = RS_TRY(wanted(block, "printk_formats", true));
+                   *texts = RS_TRY(wanted(block, "printk_formats", true)), *names = RS_TRY(wanted(block, "names", true));
     const ColumnIn *first = RS_TRY(wanted(block, "first_batch", false)), *last = RS_TRY(wanted(block, "batch", false)),
                    *left_out = RS_TRY(wanted(block, "filtered", false)), *reaches = RS_TRY(wanted(block, "reaches", false)),
                    *offset = RS_TRY(wanted(block, "offset_ns", false));
@@ -64,6 +66,7 @@ result<void> Parts::read(clickhouse::Server& server, const std::string& dir) {
       if (reaches->whole(row) == 0 && !has_events(part.agent, part.first, part.last)) continue;
       filtered_ += static_cast<u64>(left_out->whole(row));
       if (printk_formats_.size() < texts->texts[row].size()) printk_formats_ = texts->texts[row];
+      if (most_names - kept_names_.size() >= names->texts[row].size()) kept_names_ += names->texts[row];
       const std::string file = dir + "/described";
       std::filesystem::create_directories(file);
       RS_TRY(write_file(file + "/meta.json", description->texts[row]));
@@ -189,6 +192,7 @@ result<void> Parts::describe(RecordingWriter& writer) const {
   meta.names = meta_.names;
   std::stable_sort(meta.names.begin(), meta.names.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
   if (!printk_formats_.empty()) RS_TRY(writer.keep("printk_formats", printk_formats_));
+  if (!kept_names_.empty()) RS_TRY(writer.keep(kept_names, kept_names_));
   for (const RecordedRing& ring : rings_) RS_TRY(writer.add_ring(ring.name, subbuf_size));
   return {};
 }

@@ -62,7 +62,7 @@ class Parts {
   const ShippedAsRecording::Machine& machine_;
   const ShippedAsRecording::Times times_;
   RecordingMeta meta_;  // of all parts
-  std::string printk_formats_;
+  std::string printk_formats_, kept_names_;
   Formats formats_;
   std::vector<Part> parts_;
   Part* last_part_ = nullptr;

@@ -37,6 +37,7 @@ result<std::unique_ptr<Recorder>> Recorder::create(Spool& spool, Options options
                     "the instance " + make.name + " has a clock that tells no time: its events stand at no time of day");
     recorder->borrowed_ = RS_TRY(Borrowed::take(*recorder->instance_, "ringside ship"));
     if (!recorder->options_.user.empty()) RS_TRY(recorder->borrowed_->enable(recorder->options_.user));
+    recorder->files_ = HandedFiles::listen(*recorder->instance_);
     recorder->make_program_feed();
   }
   if (recorder->options_.kernel) recorder->kernel_ = RS_TRY(KernelFeed::create(*recorder->options_.kernel, clock));

@@ -12,6 +12,7 @@
 
 #include "instance/borrowed.hpp"
 #include "instance/instance.hpp"
+#include "record/handed_files.hpp"
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
 #include "record/recording_run.hpp"
@@ -37,6 +38,8 @@ class Recorder {
   result<void> poll();
   result<void> finish();  // the last part
 
+  const HandedFiles* files() const { return files_.get(); }  // of programs' code, for another thread; null: none
+
   bool disk_is_full() const { return full_.load(std::memory_order_relaxed); }  // for another thread
   std::vector<RingFill> fills() const;  // for another thread; a second old
 
@@ -54,6 +57,7 @@ class Recorder {
   Spool& spool_;
   Options options_;
   std::unique_ptr<Instance> instance_;
+  std::unique_ptr<HandedFiles> files_;
   std::unique_ptr<Borrowed> borrowed_;
   std::unique_ptr<InstanceFeed> program_;
   std::unique_ptr<KernelFeed> kernel_;

@@ -126,10 +126,18 @@ struct PartRows::Table {
   }
 };
 
+// A part of this boot is of this machine, whatever its recorder's container is called; one of another boot may be of another.
+void PartRows::know_machine(const RecordingMeta& meta) {
+  const bool abroad = !meta.boot.empty() && meta.boot != sys::boot_id() && !meta.world.host.empty();
+  host_ = !identity_.host.empty() ? identity_.host : abroad ? meta.world.host : World::own().host;
+  wall_ = WallOffset::of(dir_);
+  boot_ = meta.boot.empty() ? 0 : sys::hash(meta.boot);
+}
+
 void PartRows::add_common(Batch& batch) {
   const u64 rows = batch.rows;
   batch.columns.push_back(clickhouse::constant("error_ns", "UInt32", bytes_of(wall_.error_ns), rows));
-  batch.columns.push_back(clickhouse::constant("host", "String", identity_.host, rows));
+  batch.columns.push_back(clickhouse::constant("host", "String", host_, rows));
   batch.columns.push_back(clickhouse::constant("boot", "UInt64", bytes_of(boot_), rows));
   batch.columns.push_back(clickhouse::constant("agent", "String", identity_.agent, rows));
   batch.columns.push_back(clickhouse::constant("batch", "UInt64", bytes_of(next_), rows));
@@ -293,8 +301,7 @@ result<Counted> PartRows::read(const Use& use) {
   losses_.clear();
   threads_.clear();
   const RecordingMeta meta = RS_TRY(RecordingMeta::read(dir_));
-  wall_ = WallOffset::of(dir_);
-  boot_ = meta.boot.empty() ? 0 : sys::hash(meta.boot);
+  know_machine(meta);
   start_ns_ = static_cast<i64>(meta.start_ns);
   const auto reading = RS_TRY(open(meta));
   RS_TRY(read_events(*reading, use));
@@ -314,8 +321,7 @@ result<std::optional<Batch>> PartRows::symbols(u64& hash) {
   if (!text || text->empty() || text->size() > most_bytes) return std::nullopt;
   const RecordingMeta meta = RS_TRY(RecordingMeta::read(dir_));
   hash = sys::hash(*text);
-  wall_ = WallOffset::of(dir_);
-  boot_ = meta.boot.empty() ? 0 : sys::hash(meta.boot);
+  know_machine(meta);
   next_ = 0;
   const auto at = static_cast<i64>(meta.start_ns);
   Batch batch{"kernel_symbols", 1, at, at, false, {}};
@@ -413,6 +419,7 @@ result<void> PartRows::tell_part(const RecordingMeta& meta, const Use& use) {
   number("keep_one_of", sending_.choice.keep_one_of);
   text("description", described.text());
   text("printk_formats", kept("printk_formats"));
+  text("names", kept(kept_names));
   RS_TRY(give(std::move(batch), use));
   return {};
 }

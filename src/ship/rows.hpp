@@ -37,7 +37,7 @@ struct Counted {
 };
 
 struct Identity {
-  std::string host, agent;  // agent: 16 hexadecimal digits
+  std::string host, agent;  // host: empty: its recorder's machine; agent: 16 hexadecimal digits
 };
 
 // use(batch, number) for each; its error ends it. False: the server does not take the batch. An error of the recording itself:
@@ -51,6 +51,7 @@ class PartRows {
   // The names of the kernel's addresses, if the part has them: a row of `kernel_symbols`, which may be there more than once.
   // hash: of the text.
   result<std::optional<Batch>> symbols(u64& hash);
+  const std::string& host() const { return host_; }  // of the rows
   u64 batches() const { return next_ - sending_.first_batch; }
 
  private:
@@ -61,6 +62,7 @@ class PartRows {
   result<void> read_events(Reading& reading, const Use& use);
   result<void> flush(Table& table, const Use& use);
   result<bool> give(Batch&& batch, const Use& use);
+  void know_machine(const RecordingMeta& meta);
   void add_common(Batch& batch);
   result<void> tell_losses(const Reading& reading, const Use& use);
   result<void> tell_threads(const RecordingMeta& meta, const Use& use);
@@ -77,6 +79,7 @@ class PartRows {
   std::string dir_;
   Identity identity_;
   Sending sending_;
+  std::string host_;
   WallOffset wall_;
   u64 boot_ = 0;
   i64 start_ns_ = 0;

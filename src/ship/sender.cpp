@@ -163,7 +163,7 @@ result<void> Sender::send_symbols(PartRows& rows) {
     if (column.name == "boot") std::memcpy(&boot, column.data.data(), sizeof boot);
   const auto count = [&](const std::string& more) {
     return servers_.front()->count(fmt::format("SELECT count() FROM {} WHERE host = {} AND boot = {}{}",
-                                               tables_->own_name((*batch)->table), clickhouse::quoted_text(options_.host), boot,
+                                               tables_->own_name((*batch)->table), clickhouse::quoted_text(rows.host()), boot,
                                                more));
   };
   if (RS_TRY(count(fmt::format(" AND hash = {}", hash))) == 0 && RS_TRY(count("")) < most_texts) RS_TRY(send_batch(**batch, 0));
@@ -179,6 +179,7 @@ result<void> Sender::send(u64 part) {
     doubtful_ = true;
     last_doubt_ = ~u64{0};
   } else {
+    if (options_.keep_names) options_.keep_names(spool_.path_of(part));
     if (auto kept = WallOffset::keep(spool_.path_of(part)); !kept && !is_unreadable(kept.error())) return kept;
     if (auto taken = spool_.begin({part, spool_.first_batch(), 0, options_.choice}); !taken) {
       if (taken.error().code == std::errc::no_such_file_or_directory) return {};  // dropped for want of room

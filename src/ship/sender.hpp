@@ -26,8 +26,9 @@ class Sender {
     clickhouse::Address to;
     std::vector<clickhouse::Address> others;  // of the cluster
     clickhouse::Login login;
-    std::string cluster, host;
+    std::string cluster, host;  // host: of all rows; empty: its recorder's machine, each
     Choice choice;
+    std::function<void(const std::string& part)> keep_names{};  // of the stacks in this directory, before the part is sent
     std::function<bool()> stop;                          // at once: what is not sent stays in the spool
     std::function<bool()> leave;                         // no new attempts; what goes well goes on
     std::function<void(const std::string&)> say;         // a sentence for the user

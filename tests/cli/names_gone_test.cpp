@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <set>
+
 #include "binary.hpp"
 
 namespace ringside::names_gone_test {
@@ -62,6 +65,41 @@ TEST_F(NamesGone, AChangedFileWithoutABuildIdIsNotBelieved) {
             0);
   EXPECT_THAT(folded("4321"), testing::Not(HasSubstr("inside")));
   EXPECT_THAT(ringside("flame --folded -e libc:malloc").err, HasSubstr("has changed since"));
+}
+
+// Each part alone has the names of its stacks, whatever becomes of the file.
+TEST_F(NamesGone, PartsOfARecording) {
+  const auto recorded = run("cp " + program +
+                            " b; " RINGSIDE_BUILD_DIR
+                            "/ringside record --rotate 100ms --libc malloc --stack sh -c './b 4321; "
+                            "until test -d ringside.data.0001; do sleep 0.05; done; ./b 4322; "
+                            "until test -d ringside.data.0003; do sleep 0.05; done; ./b 4323; rm b'");
+  ASSERT_EQ(recorded.code, 0) << recorded.err;
+  EXPECT_THAT(recorded.err, HasSubstr("of the stacks of the earlier parts"));
+  std::set<std::string> named;
+  for (const auto& at : std::filesystem::directory_iterator(dir)) {
+    if (!at.is_directory() || at.path().filename().string().rfind("ringside.data", 0) != 0) continue;
+    const std::string of = " " + at.path().string();
+    for (const char* const size : {"4321", "4322", "4323"}) {
+      const std::string stacks = ringside(std::string("flame --folded -e libc:malloc -f 'size == ") + size + "'" + of).out;
+      if (stacks.empty()) continue;
+      EXPECT_THAT(stacks, AllOf(HasSubstr("main"), HasSubstr("inside"))) << of;
+      named.insert(size);
+    }
+  }
+  EXPECT_EQ(named.size(), 3u);
+}
+
+// What trigger saves has the names, too.
+TEST_F(NamesGone, ARecordingOfATrigger) {
+  const auto saved = run("cp " + program +
+                         " b; RINGSIDE_STACK=1 " RINGSIDE_BUILD_DIR
+                         "/ringside trigger 'libc:malloc if size == 4321' --snapshot hit --libc malloc -- ./b 4321 ./b");
+  ASSERT_EQ(saved.code, 0) << saved.err;
+  EXPECT_THAT(saved.err, HasSubstr("kept the names of"));
+  EXPECT_NE(access((dir + "/b").c_str(), F_OK), 0) << "the program has removed it";
+  EXPECT_THAT(ringside("flame --folded -e libc:malloc -f 'size == 4321' hit").out,
+              AllOf(HasSubstr("main"), HasSubstr("inside")));
 }
 
 // A stranger's file.

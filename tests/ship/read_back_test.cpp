@@ -252,6 +252,19 @@ TEST_F(Ship, CountsByTheServerAreThoseOfTheRecording) {
   EXPECT_EQ(fetched({{"task"}, "", {}}), 1200u);
 }
 
+// Stacks of programs have the names of their functions, whatever becomes of the programs' files: the agent keeps them.
+TEST_F(Ship, AProgramsFunctionsHaveTheirNames) {
+  fs::create_directories(dir + "/spool");
+  fs::copy_file(RINGSIDE_BUILD_DIR "/tests/names_writer", dir + "/b");
+  const Outcome recorded = ringside("record -q --libc malloc --stack -o spool/part.1 -- ./b 4321");
+  ASSERT_EQ(recorded.code, 0) << recorded.err;
+  fs::remove(dir + "/spool/part.1/names");  // of a recorder that did not come to it
+  ASSERT_EQ(ringside("ship -q --spool spool " + url()).code, 0);
+  fs::remove(dir + "/b");
+  const Outcome shipped = ringside("flame --folded -e libc:malloc -f 'size == 4321' -i '" + url() + "'");
+  EXPECT_NE(shipped.out.find("main;inside"), std::string::npos) << shipped.out << shipped.err;
+}
+
 // Stacks of the kernel have the names of its functions, also where they were shipped.
 TEST_F(Ship, TheKernelsFunctionsHaveTheirNames) {
   fs::create_directories(dir + "/spool");

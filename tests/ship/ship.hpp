@@ -81,15 +81,15 @@ struct Ship : BinaryTest {
   std::string url() const { return server().url(database); }
   u64 number(const std::string& sql) const { return must(server().client(database)->count(sql)); }
   // Rows in all tables of events.
-  u64 rows(const std::string& agent = "") const {
+  u64 rows(const std::string& agent = "") const { return rows_where(agent.empty() ? "1" : "agent = '" + agent + "'"); }
+  u64 rows_where(const std::string& condition) const {
     const auto client = server().client(database);
     std::string answer;
     u64 all = 0;
     for (const auto& block : must(client->select(
              "SELECT name FROM system.tables WHERE database = '" + database + "' AND position(name, ':') != 0", answer)))
       for (const auto& name : block.column("name")->texts)
-        all += must(client->count("SELECT count() FROM " + clickhouse::quoted_name(name) +
-                                  (agent.empty() ? "" : " WHERE agent = '" + agent + "'")));
+        all += must(client->count("SELECT count() FROM " + clickhouse::quoted_name(name) + " WHERE " + condition));
     return all;
   }
   nlohmann::json state(const std::string& spool = "spool") const {

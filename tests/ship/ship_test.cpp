@@ -112,6 +112,21 @@ TEST_F(Ship, PartsOfAnotherRecorderAreSentWhateverTheirNumbers) {
   EXPECT_EQ(state()["shipped"], events);
 }
 
+// Its host, its boot and its time of day are those of the machine that recorded it.
+TEST_F(Ship, APartOfAnotherMachine) {
+  const u64 events = part(1);
+  const std::string file = path_of_part(1) + "/meta.json";
+  auto meta = nlohmann::json::parse(slurp(file));
+  meta["boot"] = "11111111-2222-3333-4444-555555555555";
+  meta["world"]["host"] = "board";
+  meta["wall"] = {{"offset_ns", i64{1'000'000'000'000'000'000}}, {"error_ns", 7}};
+  std::ofstream(file) << meta;
+  const Outcome o = ringside("ship --spool spool " + url());
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(rows_where("host = 'board' AND time_ns - mono_ns = 1000000000000000000 AND error_ns = 7"), events);
+  EXPECT_EQ(number("SELECT count() FROM parts WHERE host = 'board' AND boot_id LIKE '11111111-%'"), 1u);
+}
+
 TEST_F(Ship, APartThatIsRemovedByHandIsDropped) {
   const u64 removed = part(1), left = part(2);
   EXPECT_EQ(ringside("ship --spool spool clickhouse://127.0.0.1:" + std::to_string(free_port()) + "/x").code, 1);
