@@ -186,8 +186,8 @@ class StatesTable {
                          counted(evicted.count, "event was", "events were"));
     if (const u64 in_part = states_.threads_in_part(); in_part != 0)
       out += counted(in_part, "thread was", "threads were") +
-             " seen in part, as the switches of some threads only were recorded, and " + (in_part == 1 ? "is" : "are") +
-             " not in the table (record -a has all)\n";
+             " seen in part, with a tenth of the switches missing or more, and " + (in_part == 1 ? "is" : "are") +
+             " not in the table (record -a records all threads)\n";
     if (exact(totals)) return out + "nothing was lost: the numbers are exact, p99 within 1.6 %\n";
     out += "NOT exact:";
     if (!totals.account.none_lost() || states_.losses() != 0)
