@@ -149,6 +149,7 @@ void analyze_rows() {
   single_rows();
   merge_row();
   latency_row();
+  states_row();
   sched_setaffinity(0, sizeof before, &before);
 }
 

@@ -47,6 +47,7 @@ void compress_rows();
 void ship_rows();
 void stack_rows();
 void latency_row();  // one of them
+void states_row();   // another one
 void command_rows(Instance& instance);
 void unwind_rows();
 void format_rows();

@@ -47,6 +47,7 @@ Command add_hist(CLI::App& app);
 Command add_watch(CLI::App& app);
 Command add_latency(CLI::App& app);
 Command add_syscalls(CLI::App& app);
+Command add_states(CLI::App& app);
 Command add_plot(CLI::App& app);
 Command add_flame(CLI::App& app);
 Command add_trigger(CLI::App& app);

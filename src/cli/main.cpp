@@ -8,8 +8,8 @@
 #include <new>
 #include <sstream>
 
-#include "cli/child.hpp"
 #include "cli/arguments.hpp"
+#include "cli/child.hpp"
 #include "cli/command.hpp"
 #include "cli/overview.hpp"
 #include "mount/fuse/rights.hpp"
@@ -72,26 +72,27 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("-V,--version", std::string("ringside ") +
 #ifdef RINGSIDE_VERSION
-                                        RINGSIDE_VERSION
+                                           RINGSIDE_VERSION
 #else
-                                        "0.1.0"
+                                           "0.1.0"
 #endif
   );
   app.get_formatter()->column_width(34);
-  app.footer(
-      std::string("Examples:\n"
-      "  ringside record --libc malloc,io make        record what a build allocates and reads\n"
-      "  ringside report | less                       look at it, in time order\n"
-      "  ringside top                                 which events are the most frequent ones\n"
-      "  ringside doctor                              what this machine offers\n"
-      "  ringside help record                         a command's options\n"
-      "\n") + common_rules());
+  app.footer(std::string("Examples:\n"
+                         "  ringside record --libc malloc,io make        record what a build allocates and reads\n"
+                         "  ringside report | less                       look at it, in time order\n"
+                         "  ringside top                                 which events are the most frequent ones\n"
+                         "  ringside doctor                              what this machine offers\n"
+                         "  ringside help record                         a command's options\n"
+                         "\n") +
+             common_rules());
 
-  const Command commands[] = {
-      add_record(app),  add_report(app), add_top(app),  add_hist(app),   add_latency(app), add_syscalls(app), add_watch(app),
-      add_trigger(app), add_stat(app),   add_list(app), add_crash(app),  add_enable(app),  add_disable(app),  add_rm(app),
-      add_serve(app),   add_mount(app),  add_plot(app), add_flame(app),  add_export(app),  add_remote(app),   add_recover(app),
-      add_guest(app),   add_stream(app), add_ship(app), add_doctor(app), add_manual(app),  add_complete(app)};
+  const Command commands[] = {add_record(app),   add_report(app),  add_top(app),     add_hist(app),    add_latency(app),
+                              add_syscalls(app), add_states(app),  add_watch(app),   add_trigger(app), add_stat(app),
+                              add_list(app),     add_crash(app),   add_enable(app),  add_disable(app), add_rm(app),
+                              add_serve(app),    add_mount(app),   add_plot(app),    add_flame(app),   add_export(app),
+                              add_remote(app),   add_recover(app), add_guest(app),   add_stream(app),  add_ship(app),
+                              add_doctor(app),   add_manual(app),  add_complete(app)};
   const std::vector<std::string> arguments = arguments_of(argc, argv, app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the parser takes them from the back

@@ -171,6 +171,11 @@ class Tasks {
 
   // Whether any thread's number differs from the TID that the reader sees.
   bool any_elsewhere() const { return any_elsewhere_; }
+  Key process(Key thread) const {
+    const Task* const task = find(thread);
+    return task == nullptr ? thread : with_number(thread, task->pid);
+  }
+
   // The TID that the reader sees, where there is one.
   i32 seen(i32 tid, const RingName& ring) const {
     if (!any_elsewhere_) [[likely]]
@@ -193,15 +198,15 @@ class Tasks {
   // The threads live on this machine, so their cgroups can be looked up.
   void are_here() { here_ = true; }
   // Empty: unknown. Looked up once for each thread, and again when the thread is named again.
-  std::string_view cgroup(i32 tid, const RingName& ring) const {
-    const Key own = key(tid, ring);
+  std::string_view cgroup(i32 tid, const RingName& ring) const { return cgroup(key(tid, ring)); }
+  std::string_view cgroup(Key own) const {
     const Task* task = find(own);
     if (task != nullptr && !task->cgroup.empty()) return task->cgroup;
     if (!here_ || (task != nullptr && task->recorded)) return {};
     if (cgroups_.size() >= most_cgroups && cgroups_.count(own) == 0) cgroups_.clear();
     const auto [at, fresh] = cgroups_.try_emplace(own);
     const bool away = task != nullptr && task->elsewhere.tid != 0 && task->elsewhere.here_tid == 0;
-    if (fresh && !away) at->second = sys::cgroup_of(seen(tid, ring));
+    if (fresh && !away) at->second = sys::cgroup_of(task != nullptr ? task->elsewhere.seen_tid(number_of(own)) : number_of(own));
     return at->second;
   }
 

@@ -243,7 +243,7 @@ void Plot::switch_task(const TraceRecord& record, const Event& e, Ring& ring, co
                [&] { return text(e.type, record.payload); });
     if (left != 0)
       states_.leave(left, record.time, record.source,
-                    is_integer(e.state) ? read_integer(record.payload, *e.state) : ThreadStates::ended, ring.since);
+                    is_integer(e.state) ? read_integer(record.payload, *e.state) : ended_state, ring.since);
   }
   ring.switched = true;
   ring.since = record.time;
@@ -278,7 +278,7 @@ void Plot::see(const TraceRecord& record, const RingName& name) {
   if (e.role == Event::Role::run) {
     if (const u32 left = first(); left != 0)
       states_.leave(left, record.time, record.source,
-                    is_integer(e.state) ? read_integer(record.payload, *e.state) : ThreadStates::ended, record.time);
+                    is_integer(e.state) ? read_integer(record.payload, *e.state) : ended_state, record.time);
     if (const u32 next = known_thread(static_cast<i32>(read_integer(record.payload, *e.second)), name); next != 0)
       states_.run(next, record.time, record.source);
   } else if (e.role == Event::Role::wake) {

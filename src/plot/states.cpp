@@ -3,19 +3,6 @@
 #include <algorithm>
 
 namespace ringside::plot {
-namespace {
-
-// The kernel's letters: S 1, D 2, T 4, t 8, X 16 and Z 32 in either order, others beyond; 0 and what stands beyond these bits:
-// R, R+.
-ThreadStates::State after(i64 prev_state) {
-  if ((prev_state & 0x30) != 0) return ThreadStates::unknown;  // it has ended
-  if ((prev_state & 1) != 0) return ThreadStates::sleeping;
-  if ((prev_state & 2) != 0) return ThreadStates::blocked;
-  if ((prev_state & 0xC) != 0) return ThreadStates::stopped;
-  return (prev_state & 0xFF) != 0 ? ThreadStates::sleeping : ThreadStates::preempted;
-}
-
-}  // namespace
 
 // Times that go back add nothing.
 void ThreadStates::end(u32 thread, Now& n, u64 time) {
@@ -37,7 +24,7 @@ void ThreadStates::leave(u32 thread, u64 time, u32 ring, i64 prev_state, u64 sin
     if (since < time) end(thread, n, since);
     n = {running, ring, std::max(n.since, since), no_waker};
   }
-  change(thread, after(prev_state), time, ring, no_waker);
+  change(thread, state_after(prev_state), time, ring, no_waker);
 }
 
 void ThreadStates::wake(u32 thread, u64 time, u32 ring, u64 waker) {

@@ -12,15 +12,15 @@
 // its state is unknown until its next event: a thread that runs is told by its own CPU's ring alone, all others by any ring.
 // Memory: that of Lanes. Slices that are too short to see are merged there; merged ones have no waker.
 #pragma once
+#include "analysis/run_state.hpp"
 #include "plot/lanes.hpp"
 
 namespace ringside::plot {
 
 class ThreadStates {
  public:
-  // Runnable: woken, and not yet on a CPU. Preempted: taken off its CPU although it could run. Blocked: waits and takes no
-  // signal.
-  enum State : u32 { unknown, running, runnable, preempted, sleeping, blocked, stopped };
+  using State = RunState;
+  using enum RunStates::State;
   // Slice::weight of a runnable one.
   static constexpr u64 no_waker = 0, by_interrupt = 1;
   static constexpr u64 by_thread(u32 thread) { return u64{thread} + 2; }
@@ -30,7 +30,6 @@ class ThreadStates {
   void run(u32 thread, u64 time, u32 ring) { change(thread, running, time, ring, no_waker); }
   // `since`: when it ran on this CPU at least, if no event told.
   void leave(u32 thread, u64 time, u32 ring, i64 prev_state, u64 since);
-  static constexpr i64 ended = 0x10;  // a prev_state: nothing is known from then on
   void wake(u32 thread, u64 time, u32 ring, u64 waker);
   void lose(u64 begin, u32 ring);
   void forget(u32 thread) { now(thread).state = unknown; }  // its state has an end that no event told

@@ -1,0 +1,124 @@
+// ringside states: times of threads and CPUs, beside a computation from the lines of report.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "binary.hpp"
+#include "kernel/tracefs_instance.hpp"
+
+namespace ringside::states_cli_test {
+namespace {
+
+using nlohmann::json;
+using test::Outcome;
+
+struct StatesCommand : test::BinaryTest {
+  void SetUp() override {
+    if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+    BinaryTest::SetUp();
+  }
+  void record() {
+    ASSERT_EQ(
+        ringside("record -q -a -b 16M -e sched -o rec -- sh -c 'for i in 1 2 3 4 5; do sleep 0.01; ls / >/dev/null; done'")
+            .code,
+        0);
+  }
+  static std::string tid_of(const std::string& key) { return key.substr(key.rfind('-') + 1); }
+};
+
+// Run times by thread from nothing but the switches of each CPU, as text.
+TEST_F(StatesCommand, RunTimesAreThoseOfTheLines) {
+  record();
+  struct Ran {
+    u64 count = 0, ns = 0, longest = 0;
+    bool operator==(const Ran&) const = default;
+  };
+  std::map<std::string, Ran> theirs;
+  std::map<u32, std::pair<u64, std::string>> on;  // by CPU
+  std::istringstream lines(ringside("report --json rec -e sched:sched_switch").out);
+  for (std::string line; std::getline(lines, line);) {
+    const json e = json::parse(line);
+    if (!e.contains("fields")) continue;
+    const auto of = [&](const char* name) { return std::to_string(e.at("fields").at(name).get<i64>()); };
+    const u64 ts = e.at("ts");
+    const u32 cpu = e.at("cpu");
+    if (const auto at = on.find(cpu); at != on.end() && at->second.second == of("prev_pid")) {
+      Ran& ran = theirs[of("prev_pid")];
+      ++ran.count;
+      ran.ns += ts - at->second.first;
+      ran.longest = std::max(ran.longest, ts - at->second.first);
+    }
+    on[cpu] = {ts, of("next_pid")};
+  }
+  const Outcome o = ringside("states --json -n 100000 rec");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json j = json::parse(o.out);
+  if (j.at("lost") != 0 || j.at("backward") != 0) GTEST_SKIP() << "the machine lost events, or its clocks differ";
+  EXPECT_GT(j.at("rows").size(), 5u);
+  u64 total = 0;
+  for (const json& row : j.at("rows")) {
+    const json& r = row.at("states").at("running");
+    const u64 longest = r.at("longest_ns").is_null() ? 0 : r.at("longest_ns").get<u64>();
+    EXPECT_EQ((Ran{r.at("count"), r.at("total_ns"), longest}), theirs[tid_of(row.at("key"))]) << row;
+    total += r.at("total_ns").get<u64>();
+    double share = 0;
+    for (const json& state : row.at("states")) share += state.at("share").get<double>();
+    EXPECT_NEAR(share, 100, .1) << row;
+  }
+  EXPECT_EQ(j.at("all").at("running").at("total_ns"), total);
+}
+
+TEST_F(StatesCommand, AddedUpByProcessCgroupAndCpu) {
+  record();
+  const auto total = [&](const std::string& by, const char* state) {
+    const Outcome o = ringside("states --json rec --by " + by);
+    EXPECT_EQ(o.code, 0) << o.err;
+    const json j = json::parse(o.out);
+    EXPECT_EQ(j.at("by"), by);
+    return j.at("all").at(state).at("total_ns").get<u64>();
+  };
+  const u64 running = total("thread", "running");
+  EXPECT_GT(running, 0u);
+  EXPECT_EQ(total("process", "running"), running);
+  EXPECT_EQ(total("cgroup", "running"), running);
+  EXPECT_GT(total("cpu", "busy"), 0u);
+  const Outcome table = ringside("states rec --task sleep --sort sleeping");
+  EXPECT_NE(table.out.find("sleep-"), std::string::npos) << table.out;
+  EXPECT_EQ(table.out.find("ls-"), std::string::npos) << table.out;
+  EXPECT_NE(ringside("states rec").out.find("cut: "), std::string::npos);
+  EXPECT_NE(ringside("states rec --by cpu").out.find("no interrupt was recorded"), std::string::npos);
+}
+
+TEST_F(StatesCommand, Live) {
+  for (const char* words : {"states -a --duration 200ms --json", "states -a --by cpu --duration 200ms --json"}) {
+    const Outcome o = ringside(words);
+    ASSERT_EQ(o.code, 0) << o.err;
+    const json j = json::parse(o.out);
+    EXPECT_GT(j.at("switches"), 0u) << o.out;
+    EXPECT_GE(j.at("rows").size(), 1u) << o.out;
+  }
+  EXPECT_EQ(ringside("states -p 1 --duration 50ms").code, 0);
+}
+
+TEST_F(StatesCommand, RefusesWhatWouldBeWrong) {
+  for (const auto& [words, sentence] :
+       {std::pair<const char*, const char*>{"-f 'prev_pid == 1'", "states needs every switch and takes no -f"},
+        {"-C 0", "threads go from CPU to CPU: --cpu needs --by cpu"},
+        {"--by cpu -p 1", "--by cpu needs the switches of all threads"},
+        {"-a -p 1", "--all and --pid contradict each other"},
+        {"-a rec", "take one of them"},
+        {"--sort busy", "--sort takes running, runnable, preempted"}}) {
+    const Outcome o = ringside(std::string("states ") + words);
+    EXPECT_EQ(o.code, 2) << words;
+    EXPECT_NE(o.err.find(sentence), std::string::npos) << o.err;
+  }
+  ASSERT_EQ(ringside("record -q -o none -e sched:sched_waking -- true").code, 0);
+  const Outcome none = ringside("states none");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("none: there is no sched:sched_switch, which tells states of threads and CPUs; record it"),
+            std::string::npos)
+      << none.err;
+}
+
+}  // namespace
+}  // namespace ringside::states_cli_test
