@@ -1,5 +1,6 @@
-// Random worlds of writers, kills, filters, pauses and recorders: each event that a writer tried to write has one place in the
-// accounts of the recordings, and the readings of those say the same.
+// Random worlds of writers, kills, filters, pauses, recorders and live readings: each event that a writer tried to write has one
+// place in the accounts of the recordings, and the readings of those say the same; and of what was tried while a live reading
+// went on, in that reading's.
 #include <gtest/gtest.h>
 #include <ringside/ringside.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include "property/rounds.hpp"
 #include "record/instance_feed.hpp"
 #include "record/recording_run.hpp"
+#include "sys/json.hpp"
 #include "writer/cpu_rings.hpp"
 
 RINGSIDE_EVENT(account, kept, (u64, n));
@@ -85,6 +87,17 @@ class World {
     sum.unread = account.unread;  // the next recording takes them
   }
 
+  // A live reading beside a writer takes nothing. What it counts beyond one that nobody writes beside was tried meanwhile.
+  void read() {
+    const Account before = read_live([] {});
+    EXPECT_EQ(before.refused.sum(), 0u);
+    const u64 least_before = least(), most_before = most(), kills_before = kills;
+    const Account now = read_live([this] { write(); });
+    EXPECT_GE(now.tried() + kills - kills_before, before.tried() + least() - least_before)
+        << json_of(before).dump() << json_of(now).dump();
+    EXPECT_LE(now.tried(), before.tried() + most() - most_before);
+  }
+
   // All that the writers tried, from least to most.
   u64 least() const { return tried_->ended; }
   u64 most() const { return tried_->begun; }
@@ -98,6 +111,21 @@ class World {
     ++tried_->begun;
     n % 3 == 0 ? ::account::other(n) : ::account::kept(n);
     ++tried_->ended;
+  }
+  template <class Meanwhile>
+  static Account read_live(Meanwhile meanwhile) {
+    Reading::Options options;
+    options.where = {"account"};
+    const auto reading = must(Reading::open(std::move(options)));
+    reading->follow(0);
+    reading->begin_books();
+    meanwhile();
+    reading->take_rest([](const auto&...) {});
+    const Totals& totals = reading->complete();
+    Account account = totals.account;
+    EXPECT_TRUE(account.exact()) << account.reasons().front();
+    account.earlier += totals.lost_earlier;
+    return account;
   }
   void compare(const std::string& dir, const Account& recorded) {
     Reading::Options options;
@@ -125,12 +153,15 @@ TEST_P(AccountProperty, TriedIsTheSumOfThePlaces) {
     const test::OwnRoot root;
     World world(seed, GetParam());
     for (u64 step = 0, steps = world.between(1, 6); step < steps; ++step) {
-      switch (world.between(0, 3)) {
+      switch (world.between(0, 4)) {
         case 0:
           world.pause_or_go_on();
           break;
         case 1:
           world.record(root.path() + "/r" + std::to_string(step), false);
+          break;
+        case 2:
+          world.read();
           break;
         default:
           world.write();
