@@ -1,34 +1,36 @@
 #include "analysis/states.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ringside {
 
-Histogram& States::Times::all() {
-  if (all_ != nullptr) return *all_;
-  all_ = std::make_unique<Histogram>(5);
-  for (const u64 ns : few_) all_->add_unsigned(ns);
-  few_ = {};
-  return *all_;
+void States::Times::use_buckets() {
+  if (count_ > few) return;
+  for (const u64 ns : std::exchange(values_, {})) add_to_bucket(ns);
 }
 
 void States::Times::add(u64 ns) {
+  if (count_ < few) {
+    values_.push_back(ns);
+  } else {
+    if (count_ == few) [[unlikely]] use_buckets();
+    add_to_bucket(ns);
+  }
   ++count_;
   total_ += ns;
   longest_ = std::max(longest_, ns);
-  if (all_ == nullptr && few_.size() < few)
-    few_.push_back(ns);
-  else
-    all().add_unsigned(ns);
 }
 
 void States::Times::merge(const Times& other) {
-  if (all_ == nullptr && other.all_ == nullptr && few_.size() + other.few_.size() <= few) {
-    few_.insert(few_.end(), other.few_.begin(), other.few_.end());
-  } else if (other.all_ != nullptr) {
-    all().merge(*other.all_);
+  if (count_ + other.count_ <= few) {
+    values_.insert(values_.end(), other.values_.begin(), other.values_.end());
   } else {
-    for (const u64 ns : other.few_) all().add_unsigned(ns);
+    use_buckets();
+    for (u32 n = 0; n < other.values_.size(); ++n) {
+      if (other.count_ <= few) add_to_bucket(other.values_[n]);
+      else if (other.values_[n] != 0) add_to_bucket(buckets.low(n), other.values_[n]);
+    }
   }
   count_ += other.count_;
   total_ += other.total_;
@@ -38,10 +40,12 @@ void States::Times::merge(const Times& other) {
 }
 
 double States::Times::p99() const {
-  if (all_ != nullptr) return all_->quantile(.99);
-  if (few_.empty()) return 0;
-  std::vector<u64> sorted = few_;  // 99 % of 32 and less: the largest
-  return static_cast<double>(*std::max_element(sorted.begin(), sorted.end()));
+  if (count_ <= few) return static_cast<double>(longest_);  // the last one of so few
+  u64 left = rank_of(.99, count_);
+  u32 n = 0;
+  for (; n < values_.size() && values_[n] < left; ++n) left -= values_[n];
+  const auto low = static_cast<double>(buckets.low(n)), high = static_cast<double>(buckets.high(n));
+  return std::min(low + (high - low) / 2, static_cast<double>(longest_));
 }
 
 result<States> States::make(Of of, size_t most, const Formats& formats, const Tasks& tasks) {

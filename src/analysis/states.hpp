@@ -13,7 +13,7 @@
 // Thread-safety: none.
 #pragma once
 #include <array>
-#include <memory>
+#include <ringside/log_buckets.hpp>
 #include <vector>
 
 #include "analysis/integer_at.hpp"
@@ -22,7 +22,6 @@
 #include "decode/formats.hpp"
 #include "decode/id_table.hpp"
 #include "export/tasks.hpp"
-#include "ringside/histogram.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {
@@ -51,10 +50,15 @@ class States {
 
    private:
     static constexpr size_t few = 32;
-    Histogram& all();
+    static constexpr LogBuckets buckets{5};
+    void add_to_bucket(u64 ns, u64 times = 1) {
+      const u32 bucket = buckets.of(ns);
+      if (bucket >= values_.size()) [[unlikely]] values_.resize(bucket + 1);
+      values_[bucket] += times;
+    }
+    void use_buckets();
     u64 count_ = 0, total_ = 0, longest_ = 0, cuts_ = 0, cut_ns_ = 0;
-    std::vector<u64> few_;
-    std::unique_ptr<Histogram> all_;  // from then on: most threads live too shortly for one
+    std::vector<u64> values_;  // up to `few` the times themselves, then how many are in each bucket: most threads live shortly
   };
   using All = std::array<Times, kinds>;
 

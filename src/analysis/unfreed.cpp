@@ -28,10 +28,16 @@ void Unfreed::find(u32 id, Event& event) const {
   if (name == "realloc" && event.old != nullptr) event.what = What::reallocates;
 }
 
+void Unfreed::gone(const Key& key, const Block& block) {
+  if (block.wanted) peak_->free(key.process, block.root, block.stack, block.bytes);
+}
+
 void Unfreed::add(const Key& key, const Block& block) {
   counts_.allocations += block.wanted;
   const auto [at, fresh] = blocks_.try_emplace(key, block);
   counts_.replaced += !fresh && at->second.wanted;
+  if (peak_ != nullptr && !fresh) gone(key, at->second);
+  if (peak_ != nullptr && block.wanted) peak_->add(key.process, block.time, block.root, block.stack, block.bytes);
   at->second = block;
 }
 
@@ -42,6 +48,7 @@ void Unfreed::free(const Key& key, u64 before) {
     return;
   }
   counts_.frees += at->second.wanted;
+  if (peak_ != nullptr) gone(key, at->second);
   blocks_.erase(at);
 }
 

@@ -14,9 +14,10 @@
 #include <ringside/base/types.hpp>
 #include <unordered_map>
 
+#include "analysis/heap_peak.hpp"
 #include "analysis/process_address.hpp"
-#include "decode/id_table.hpp"
 #include "decode/formats.hpp"
+#include "decode/id_table.hpp"
 #include "export/tasks.hpp"
 #include "timeline/merge.hpp"
 
@@ -45,6 +46,15 @@ class Unfreed {
       if (block.wanted) use(block);
     }
   }
+  // Every block, with its process.
+  template <class Use>
+  void each_of_process(const Use& use) const {
+    for (const auto& [key, block] : blocks_) {
+      if (block.wanted) use(key.process, block);
+    }
+  }
+  // From now on it is told what is allocated and freed.
+  void tell(HeapPeak& peak) { peak_ = &peak; }
   const Counts& counts() const { return counts_; }
   u64 left() const { return counts_.allocations - counts_.frees - counts_.replaced; }
 
@@ -58,18 +68,21 @@ class Unfreed {
   using Key = ProcessAddress;
   const Event& of(u32 id) {
     Event& event = events_.at(id, formats_.version());
-    if (event.what == What::unknown) [[unlikely]] find(id, event);
+    if (event.what == What::unknown) [[unlikely]]
+      find(id, event);
     return event;
   }
   void find(u32 id, Event& event) const;
   void add(const Key& key, const Block& block);
   void free(const Key& key, u64 before);
+  void gone(const Key& key, const Block& block);
 
   const Formats& formats_;
   const Tasks& tasks_;
   IdTable<Event> events_;
   std::unordered_map<Key, Block, ProcessAddressHash> blocks_;
   Counts counts_;
+  HeapPeak* peak_ = nullptr;
 };
 
 }  // namespace ringside

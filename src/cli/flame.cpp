@@ -25,7 +25,7 @@ struct FlameOptions {
   RunOptions run;
   std::string by = "count", root = "task", keys, task, against, to;
   std::vector<std::string> latency;
-  bool leaks = false, contention = false, folded = false, pprof = false;
+  bool leaks = false, peak = false, absolute = false, contention = false, folded = false, pprof = false;
 };
 
 // The stacks of one trace.
@@ -47,8 +47,10 @@ class Gathered {
       g->holders_.emplace(trace.formats, trace.tasks);
       g->fold_.above_is("-- held by");
       g->unit_ = "ns";
-    } else if (options.leaks) {
+    } else if (options.leaks || options.peak) {
+      if (options.peak) g->peak_ = std::make_unique<HeapPeak>();
       g->unfreed_.emplace(trace.formats, trace.tasks);
+      if (g->peak_) g->unfreed_->tell(*g->peak_);
       g->unit_ = "bytes";
     } else if (options.by != "count") {
       g->by_.emplace(RS_TRY(Column::compile(options.by, trace.formats, trace.tasks)));
@@ -89,7 +91,15 @@ class Gathered {
   }
   // What is left of allocations becomes the weight.
   void end() {
-    if (unfreed_) unfreed_->each([&](const Unfreed::Block& block) { fold_.add(block.root, block.stack, block.bytes); });
+    if (peak_) {
+      const auto process = peak_->highest().process;
+      unfreed_->each_of_process([&](i64 of, const Unfreed::Block& block) {
+        if (of == process) fold_.add(block.root, block.stack, block.bytes);
+      });
+      peak_->undo(process, fold_);
+    } else if (unfreed_) {
+      unfreed_->each([&](const Unfreed::Block& block) { fold_.add(block.root, block.stack, block.bytes); });
+    }
   }
 
   const Fold& fold() const { return fold_; }
@@ -103,6 +113,18 @@ class Gathered {
     if (without_value_ != 0) out.push_back(counted(without_value_, "event has", "events have") + " no such field");
     if (rounded_ != 0) out.push_back("the values of " + counted(rounded_, "event") + " are rounded to whole numbers");
     if (negative_ != 0) out.push_back(counted(negative_, "event has", "events have") + " a negative value, and are left out");
+    if (peak_) {
+      const HeapPeak::Highest h = peak_->highest();
+      const Task* const task = trace_.tasks.find(h.process);
+      if (h.bytes != 0)
+        out.push_back(fmt::format(
+            "the highest point of {}-{}: {} bytes in {}, at {}.{:09} s{}", task != nullptr ? task->process : "<...>",
+            trace_.tasks.show(h.process), format_count(h.bytes), counted(h.blocks, "block"), h.time / 1'000'000'000,
+            h.time % 1'000'000'000,
+            h.others == 0
+                ? ""
+                : "; " + counted(h.others, "other process", "other processes") + " held less (-f 'pid == N' chooses one)"));
+    }
     if (unfreed_) {
       const Unfreed::Counts& c = unfreed_->counts();
       out.push_back(fmt::format(
@@ -155,6 +177,7 @@ class Gathered {
   Fold fold_;
   std::optional<Column> by_, root_;
   std::optional<Pairs> pairs_;
+  std::unique_ptr<HeapPeak> peak_;
   std::optional<Unfreed> unfreed_;
   std::optional<LockHolders> holders_;
   Texts texts_;
@@ -218,6 +241,7 @@ std::string title_of(const FlameOptions& options) {
   if (!options.latency.empty())
     out += " time from " + options.latency[0] + (options.latency.size() > 1 ? " to " + options.latency[1] : "");
   if (options.leaks) out += ", not freed";
+  if (options.peak) out += ", held at the highest point";
   if (options.contention) out += ", waits for mutexes";
   return out;
 }
@@ -227,15 +251,22 @@ result<int> run_flame(FlameOptions options) {
     throw UsageError{"--folded, --pprof and --json exclude each other"};
   if (!(options.keys + options.task).empty() && options.latency.empty())
     throw UsageError{"--key and --task belong to --latency"};
+  if (options.peak && (options.leaks || options.contention || !options.latency.empty()))
+    throw UsageError{"--peak excludes --leaks, --contention and --latency"};
+  if (options.absolute && options.against.empty()) throw UsageError{"--absolute belongs to --against"};
   if (options.leaks && !options.latency.empty()) throw UsageError{"--leaks and --latency exclude each other"};
   if (options.contention && (options.leaks || !options.latency.empty()))
     throw UsageError{"--contention excludes --leaks and --latency"};
-  if (!options.run.window.cpus.empty() && (options.contention || options.leaks))
-    throw UsageError{std::string("--cpu has no meaning beside ") + (options.leaks ? "--leaks" : "--contention") +
-                     (options.leaks ? ": memory may be freed on another CPU" : ": a lock may be held on another CPU") +
-                     "; -f 'cpu == N' chooses " + (options.leaks ? "the allocations" : "the waits")};
-  if (options.by != "count" && (options.contention || options.leaks || !options.latency.empty()))
-    throw UsageError{"--by has no meaning beside --leaks, --contention and --latency, which have weights of their own"};
+  const bool memory = options.leaks || options.peak;
+  if (!options.run.window.cpus.empty() && (options.contention || memory))
+    throw UsageError{std::string("--cpu has no meaning beside ") +
+                     (options.leaks  ? "--leaks"
+                      : options.peak ? "--peak"
+                                     : "--contention") +
+                     (memory ? ": memory may be freed on another CPU" : ": a lock may be held on another CPU") +
+                     "; -f 'cpu == N' chooses " + (memory ? "the allocations" : "the waits")};
+  if (options.by != "count" && (options.contention || memory || !options.latency.empty()))
+    throw UsageError{"--by has no meaning beside --leaks, --peak, --contention and --latency, which have weights of their own"};
   if (!options.against.empty() && (options.folded || options.pprof)) throw UsageError{"--against is for the page and --json"};
   options.run.where.insert(options.run.where.end(), options.run.inputs.begin(), options.run.inputs.end());
   options.run.inputs.clear();
@@ -243,7 +274,7 @@ result<int> run_flame(FlameOptions options) {
   const std::string to = !options.to.empty() ? options.to : text ? "-" : options.pprof ? "profile.pb.gz" : "flame.html";
   // A free of what a leak looks for must not be left out.
   RunOptions from = options.run;
-  if (options.leaks) from.events = {"libc:*"};
+  if (memory) from.events = {"libc:*"};
   if (options.contention) from.events = {"libc:mutex_lock"};
   const bool json = std::exchange(from.json, false);
   from.every = false;
@@ -273,7 +304,7 @@ result<int> run_flame(FlameOptions options) {
     const bool counts = g.unit() == "events";
     bytes = RS_TRY(pprof(g.fold(), stacks, g.roots(),
                          {counts                    ? "samples"
-                          : options.leaks           ? "inuse_space"
+                          : memory                  ? "inuse_space"
                           : options.contention      ? "contention"
                           : options.latency.empty() ? options.by
                                                     : "delay",
@@ -282,7 +313,7 @@ result<int> run_flame(FlameOptions options) {
                                              : g.unit(),
                           options.root, totals.first_ns, totals.last_ns, "ringside flame " + title_of(options)}));
   } else {
-    bytes = RS_TRY(flame_page(tree, {title_of(options), g.unit(), options.against}));
+    bytes = RS_TRY(flame_page(tree, {title_of(options), g.unit(), options.against, options.absolute}));
   }
   const bool nothing = g.fold().count() == 0 && options.against.empty();
   if (to == "-") {
@@ -293,7 +324,8 @@ result<int> run_flame(FlameOptions options) {
   for (const std::string& r : reading.stack_remarks()) remarks.push_back(r);
   say_first(remarks);
   if (g.fold().count() == 0)
-    say(options.leaks        ? "nothing is left unfreed, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
+    say(options.peak         ? "nothing was allocated, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
+        : options.leaks      ? "nothing is left unfreed, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
         : options.contention ? "no mutex was locked here, or nothing was recorded: ringside record --stack --libc mutex COMMAND"
                              : "no event here has a stack: ringside record -g records those of events, --sample 999 those of "
                                "CPU time");
@@ -338,6 +370,9 @@ Command add_flame(CLI::App& app) {
   add_key(*c, options->keys);
   add_task(*c, options->task);
   c->add_flag("--leaks", options->leaks, "what was allocated and not freed, by bytes (record --stack --libc malloc)");
+  c->add_flag("--peak", options->peak,
+              "what a process held when it held the most, by bytes; of several the one that held the most (record --stack "
+              "--libc malloc)");
   c->add_flag("--contention", options->contention,
               "waits for mutexes by the stack that waited, and on top of it that of the thread that locked it last before "
               "(record --stack --libc mutex)");
@@ -345,6 +380,9 @@ Command add_flame(CLI::App& app) {
                 "compare with this recording: red has a larger share of all than there, blue a smaller one; the numbers "
                 "of both stand below the graph")
       ->type_name("WHERE");
+  c->add_flag("--absolute", options->absolute,
+              "with --against, colours by the numbers themselves instead of their shares: red is more than there, blue less; "
+              "on the page: a");
   c->add_flag("--folded", options->folded,
               "text: outermost;...;innermost WEIGHT a line, for flamegraph.pl, speedscope, inferno");
   c->add_flag("--pprof", options->pprof, "a gzipped profile for go tool pprof, Pyroscope, Grafana");
@@ -357,6 +395,7 @@ Command add_flame(CLI::App& app) {
       "  ringside flame -e libc:malloc --by size      which functions allocate the most bytes\n"
       "  ringside flame --leaks                       what was not freed, by bytes\n"
       "  ringside flame --leaks -f 'size > 4096'      only allocations of more than 4 KiB; each free counts, whatever -f says\n"
+      "  ringside flame --peak                        what was held at the highest point of the heap\n"
       "  ringside flame --contention                  where threads wait for locks, and which stack held them\n"
       "  ringside flame --contention -f 'wait_ns > 10000'   only waits of more than 10 us\n"
       "  ringside flame --latency sleep               where threads wait: the time until they are woken, and by which stack\n"
@@ -372,7 +411,7 @@ Command add_flame(CLI::App& app) {
       "that ran, if its build id is still the same, in its debug file, or in the saved kallsyms; what has no name shows as\n"
       "FILE+OFFSET, and is counted. DEBUGINFOD_URLS: where debug files are fetched from. On the page: click zooms, / "
       "searches,\n"
-      "v inverts, t is a table.");
+      "v inverts, t is a table, a compares numbers instead of shares.");
   return {c, [options] { return run_flame(*options); }};
 }
 

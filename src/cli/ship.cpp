@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "cli/json.hpp"
@@ -97,7 +98,7 @@ std::string books_of(const ship::SpoolBooks& books) {
 
 result<ship::Sender::Options> what_to_send(const ShipOptions& options) {
   ship::Sender::Options send;
-  send.to = RS_TRY(place_of(options.to));
+  if (!options.to.empty()) send.to = RS_TRY(place_of(options.to));
   for (const std::string& other : options.others) send.others.push_back(RS_TRY(place_of(other)));
   send.cluster = parse_cluster(options.schema);
   if (!send.others.empty() && send.cluster.empty())
@@ -188,7 +189,40 @@ int close_books(const ShipOptions& options, const ship::Spool& spool, bool recor
   return options.fail_on_loss && (books.dropped != 0 || !lost_of(books).none_lost()) ? exit_loss : exit_ok;
 }
 
+// Without a server: whether this spool is one of numbers alone. One whose parts wait for a server is not emptied.
+result<void> take_for_numbers(const ShipOptions& options, bool records, const ship::Spool& spool) {
+  if (!records) throw UsageError{"without a server, --metrics makes numbers of what it records: name that with -i or -e"};
+  if (!options.filter.empty() || !options.keep.empty())
+    throw UsageError{"-F and --keep choose what is sent, and without a server nothing is"};
+  const std::string mark = options.spool + "/numbers-only";
+  if (!std::filesystem::exists(mark) && spool.books().spooled != 0)
+    return refuse(std::errc::device_or_resource_busy,
+                  options.spool + " holds " + counted(spool.books().spooled, "event") +
+                      " that wait for a server, and without one they would be lost; name the server, or another --spool");
+  return write_file(mark, "", "--spool DIR");
+}
+
+// Takes each part away once numbers were made of it.
+result<void> keep_back(ship::Spool& spool, ship::Metrics& metrics, const std::atomic<bool>& gone) {
+  while (!gone) {
+    const auto part = spool.next(100'000'000);
+    if (!part && spool.ended()) break;
+    if (!part) continue;
+    metrics.wait_for(*part);
+    if (auto begun = spool.begin({*part, spool.first_batch()}); !begun) {
+      if (begun.error().code == std::errc::no_such_file_or_directory) continue;  // dropped for want of room
+      return begun;
+    }
+    RS_TRY(spool.keep_back());
+  }
+  return {};
+}
+
 result<int> run_ship(const ShipOptions& options) {
+  const bool alone = options.to.empty();  // no server: only numbers
+  if (alone && options.metrics.empty())
+    throw UsageError{
+        "ship takes TO, the server that gets the events, as clickhouse://HOST/DATABASE; or --metrics ADDRESS:PORT"};
   ship::Sender::Options send = RS_TRY(what_to_send(options));
   ship::Recorder::Options record = RS_TRY(what_to_record(options));
   ship::Metrics::Options measure = what_to_measure(options);
@@ -201,24 +235,28 @@ result<int> run_ship(const ShipOptions& options) {
   const auto spool = RS_TRY(ship::Spool::open(options.spool, options.spool_size));
   std::unique_ptr<ship::Recorder> recorder;
   send.keep_names = [&](const std::string& part) { keep_names_of(part, recorder != nullptr ? recorder->files() : nullptr); };
-  const auto sender = RS_TRY(ship::Sender::create(*spool, std::move(send)));
+  std::unique_ptr<ship::Sender> sender;
+  if (alone)
+    RS_TRY(take_for_numbers(options, records, *spool));
+  else
+    sender = RS_TRY(ship::Sender::create(*spool, std::move(send)));
   result<void> recorded, sent;
   if (records) recorder = RS_TRY(ship::Recorder::create(*spool, std::move(record)));
   std::unique_ptr<ship::Metrics> metrics;
   std::unique_ptr<ship::MetricsServer> asked;
   if (!options.metrics.empty()) {
-    measure.server_answers = [&] { return sender->answers(); };
+    if (!alone) measure.server_answers = [&] { return sender->answers(); };
     measure.disk_is_full = [&] { return recorder != nullptr && recorder->disk_is_full(); };
     measure.fills = [&] { return recorder != nullptr ? recorder->fills() : std::vector<ship::RingFill>{}; };
     metrics = std::make_unique<ship::Metrics>(*spool, std::move(measure));
     RS_TRY(metrics->start());
     asked = RS_TRY(ship::MetricsServer::start(options.metrics, [&] { return metrics->text(); }));
     if (!options.quiet) say("numbers for Prometheus at port " + std::to_string(asked->port()) + ", /metrics");
-    sender->first_wait([&](u64 part) { metrics->wait_for(part); });
+    if (!alone) sender->first_wait([&](u64 part) { metrics->wait_for(part); });
   }
   std::atomic<bool> sender_ended{false};
   auto thread = RS_TRY(sys::start_thread("that sends", [&] {
-    sent = sender->run();
+    sent = alone ? keep_back(*spool, *metrics, gone) : sender->run();
     sender_ended = true;
   }));
   const struct Join {  // also where an exception ends this
@@ -258,7 +296,8 @@ result<int> run_ship(const ShipOptions& options) {
 Command add_ship(CLI::App& app) {
   const auto options = std::make_shared<ShipOptions>();
   CLI::App* c = app.add_subcommand("ship", "record all the time, and send the events to a ClickHouse server");
-  c->add_option("TO", options->to, "the server and its database: clickhouse://HOST:8123/DATABASE")->required();
+  c->add_option("TO", options->to,
+                "the server and its database: clickhouse://HOST:8123/DATABASE; none: only numbers, by --metrics");
   c->add_option("-i,--instance", options->instance, "instance to record; made if it is not there");
   add_events(*c, options->kernel_events, "events of the kernel, of all processes");
   add_events(*c, options->user_events, "of the programs' events only these (default: all)", "-u,--user");
@@ -309,6 +348,7 @@ Command add_ship(CLI::App& app) {
       "  ringside ship -e sched clickhouse://db:8123/traces     the scheduler's events of this machine, until Ctrl-C\n"
       "  ringside ship -i web -F 'duration_ns > 1ms' --config /etc/ringside/ship.conf clickhouse://db/traces\n"
       "  ringside ship -e sched --metrics 127.0.0.1:9464 --latency wakeup clickhouse://db/traces\n"
+      "  ringside ship -e sched --metrics 127.0.0.1:9464 --latency wakeup --spool /run/ringside   numbers alone, no server\n"
       "  ringside record --rotate 10s -o /var/spool/ringside/part ./server &\n"
       "  ringside ship clickhouse://db/traces                   what stands in the spool, then end\n"
       "Each type of events is a table, \"sched:sched_switch\", with a column for each field. docs/fleet.md has ten questions "

@@ -142,7 +142,8 @@ std::string Metrics::text() const {
   std::string out =
       single("ringside_events_read_total", "counter", "Events in finished recordings, since the spool was made.", books.read) +
       single("ringside_events_shipped_total", "counter", "Events that the server has confirmed.", books.shipped) +
-      single("ringside_events_filtered_total", "counter", "Events that a filter or sampling left out.", books.filtered) +
+      single("ringside_events_filtered_total", "counter",
+             "Events that a filter or sampling left out, or that only numbers were made of.", books.filtered) +
       single("ringside_events_dropped_total", "counter",
              "Events dropped: the spool was full, they were not readable, or the server refused them.", books.dropped) +
       single("ringside_events_lost_total", "counter", "Events that are in no recording: overwritten or refused.", books.lost) +
@@ -151,9 +152,9 @@ std::string Metrics::text() const {
       single("ringside_spool_events", "gauge", "Events that wait for the server.", books.spooled) +
       single("ringside_spool_bytes", "gauge", "What they take on disk.", spool_.bytes()) +
       single("ringside_disk_full", "gauge", "Whether parts are dropped because the spool's disk is full.",
-             options_.disk_is_full && options_.disk_is_full() ? 1 : 0) +
-      single("ringside_server_up", "gauge", "Whether the server took the last batch.",
-             options_.server_answers && options_.server_answers() ? 1 : 0);
+             options_.disk_is_full && options_.disk_is_full() ? 1 : 0);
+  if (options_.server_answers)
+    out += single("ringside_server_up", "gauge", "Whether the server took the last batch.", options_.server_answers() ? 1 : 0);
   if (const auto fills = options_.fills ? options_.fills() : std::vector<RingFill>{}; !fills.empty()) {
     out += family("ringside_ring_fill_ratio", "gauge", "How full each ring is with what is not read yet.");
     for (size_t n = 0; n < std::min(fills.size(), most_rings); ++n)
@@ -223,7 +224,8 @@ void MetricsServer::run() {
     if (::poll(wait, 2, -1) < 0 && errno != EINTR) return;
     if (wait[0].revents != 0) return;
     const sys::Fd client(accept4(listen_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (client) answer(client.get());
+    if (client)
+      answer(client.get());
     else if (errno != EAGAIN && errno != EINTR)
       std::this_thread::sleep_for(std::chrono::milliseconds(100));  // no descriptor is left
   }
@@ -235,7 +237,7 @@ void MetricsServer::answer(int client) {
   const auto wait = [&](short what) {
     pollfd p[2] = {{client, what, 0}, {wake_.get(), POLLIN, 0}};
     const u64 now = sys::now_ns();
-    return now < deadline && ::poll(p, 2, static_cast<int>((deadline - now) / 1'000'000) + 1) > 0 && p[1].revents == 0;
+    return now<deadline&& ::poll(p, 2, static_cast<int>((deadline - now) / 1'000'000) + 1)> 0 && p[1].revents == 0;
   };
   std::string request;
   while (request.find("\r\n\r\n") == std::string::npos) {

@@ -57,8 +57,8 @@ class Metrics {
     std::function<bool()> disk_is_full{};
     std::vector<std::string> columns{};  // EVENT/FIELD
     std::vector<Latency> latencies{};
-    std::function<bool()> server_answers;
-    std::function<std::vector<RingFill>()> fills;
+    std::function<bool()> server_answers{};  // none: there is no server
+    std::function<std::vector<RingFill>()> fills{};
   };
   static constexpr size_t most_events = 1000, most_rings = 256;
 

@@ -76,7 +76,7 @@ class Sender {
     bool said = false;
   };
   std::map<std::string, Refusals> refusals_;  // by table: since it took a batch
-  std::atomic<bool> answers_{true};
+  std::atomic<bool> answers_{false};
 };
 
 }  // namespace ringside::ship

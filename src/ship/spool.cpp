@@ -220,9 +220,12 @@ result<void> Spool::find_parts() {
   for (const std::string& name : names) {
     const auto part = part_of(name);
     if (!part) continue;
-    if (name != new_name(*part)) others.emplace_back(*part, name);
-    else if (gone_.count(*part) != 0) RS_TRY(remove(name));
-    else parts_[*part].name = name;
+    if (name != new_name(*part))
+      others.emplace_back(*part, name);
+    else if (gone_.count(*part) != 0)
+      RS_TRY(remove(name));
+    else
+      parts_[*part].name = name;
   }
   gone_.clear();
   return take_in(std::move(others));
@@ -522,6 +525,13 @@ result<void> Spool::unreadable() {
   books_.read += sending_->arrived - std::min(sending_->arrived, part.events);
   tell_dropped({part.from_ns, part.to_ns, rest, why::not_readable, part.lost, part.proved});
   next_batch_ = sending_->first_batch + (sending_->attempt != 0 ? beyond_doubt : 0);
+  return close_part();
+}
+
+result<void> Spool::keep_back() {
+  const std::lock_guard held(mutex_);
+  books_.filtered += parts_.at(sending_->part).events;
+  next_batch_ = sending_->first_batch;
   return close_part();
 }
 

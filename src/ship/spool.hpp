@@ -2,7 +2,8 @@
 //
 //   SPOOL/state.json     the agent's number, its progress and its books; replaced in one step, and synchronised
 //   SPOOL/now            the recording in the making
-//   SPOOL/part.0000001   finished parts, which are sent in this order and removed; part.N of another length (record --rotate -o SPOOL/part)
+//   SPOOL/part.0000001   finished parts, which are sent in this order and removed; part.N of another length (record --rotate -o
+//   SPOOL/part)
 //                        gets the next free number when an agent starts
 //
 //   read = shipped + filtered + dropped + spooled
@@ -18,9 +19,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,7 +89,7 @@ class Spool {
   // `timeout_ns` is over.
   std::optional<u64> next(u64 timeout_ns);
   std::optional<u64> next_after(u64 part, u64 timeout_ns);  // of those that are there, for others that read them
-  bool ended() const;  // no more will come
+  bool ended() const;                                       // no more will come
   std::optional<Sending> begun() const;
   result<void> begin(const Sending& sending);
   result<u64> next_attempt();
@@ -99,7 +100,8 @@ class Spool {
   // It is on the server, in `batches` batches, without those that it refused.
   result<void> sent(u64 shipped, u64 filtered, u64 refused, u64 batches);
   result<void> unreadable();  // the rest of it is dropped
-  u64 first_batch() const;  // of the next part
+  result<void> keep_back();   // no server gets it: others have read it, and its events count as filtered
+  u64 first_batch() const;    // of the next part
 
  private:
   struct Part {
@@ -144,9 +146,9 @@ class Spool {
   std::condition_variable more_;
   std::string agent_;
   std::map<u64, Part> parts_;
-  SpoolBooks books_;                       // without `spooled`
-  u64 counted_ = 0;                        // the newest part that `read` has
-  std::set<u64> gone_;                     // parts whose events are in the books, and whose directories may still be there
+  SpoolBooks books_;    // without `spooled`
+  u64 counted_ = 0;     // the newest part that `read` has
+  std::set<u64> gone_;  // parts whose events are in the books, and whose directories may still be there
   u64 next_batch_ = 1;
   std::optional<Sending> sending_;
   std::vector<Sending::Dropped> dropped_;  // not told to the server yet

@@ -36,6 +36,7 @@ result<std::string> flame_page(const FlameTree& tree, const FlameFacts& facts) {
       {"title", facts.title},
       {"unit", facts.unit},
       {"against", facts.against.empty() ? Json() : Json(facts.against)},
+      {"absolute", facts.absolute},
       {"names", std::move(names)},
       {"modules", std::move(modules)},
       {"kinds", std::move(kinds)},

@@ -9,8 +9,9 @@ namespace ringside {
 
 struct FlameFacts {
   std::string title;
-  std::string unit;     // "events", "ns", "bytes", a field's name
-  std::string against;  // the trace that it is compared with; empty: none
+  std::string unit;       // "events", "ns", "bytes", a field's name
+  std::string against;    // the trace that it is compared with; empty: none
+  bool absolute = false;  // colours compare numbers, not shares
 };
 
 result<std::string> flame_page(const FlameTree& tree, const FlameFacts& facts);

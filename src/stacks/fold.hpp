@@ -22,7 +22,7 @@ class Fold {
  public:
   struct Cell {
     u32 root = 0, stack = 0;
-    u32 above = 0;   // a second stack on top, upside down: that of the waker
+    u32 above = 0;  // a second stack on top, upside down: that of the waker
     u32 used = 0;
     u64 weight = 0, count = 0;
   };
@@ -44,6 +44,14 @@ class Fold {
     --cell.count;
     weight_ -= weight;
     --count_;
+  }
+  // Adds numbers modulo 2^64.
+  void change(u32 root, u32 stack, u64 weight, u64 count) {
+    Cell& cell = place(root, stack, 0);
+    cell.weight += weight;
+    cell.count += count;
+    weight_ += weight;
+    count_ += count;
   }
   // What stands between a stack and the one on top.
   void above_is(std::string text) { above_ = std::move(text); }

@@ -102,6 +102,18 @@ TEST_F(FlameCli, LeaksAreWhatWasNotFreed) {
       HasSubstr("allocations 5 = freed 1 + replaced 0 + left 4; frees of what was allocated before the trace or elsewhere: 1"));
 }
 
+TEST_F(FlameCli, ThePeakIsWhatWasHeldWhenMostWas) {
+  make("ringside.data");
+  const Outcome o = ringside("flame --peak --folded");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, "worker;app+0x200;app+0x100 150\nworker;app+0x200;app+0x300 7\n");
+  EXPECT_THAT(o.err, HasSubstr("the highest point of server-70: 157 bytes in 3 blocks, at 0.000001040 s\n"));
+  EXPECT_EQ(ringside("flame --peak --folded -f 'size < 50'").out,
+            "worker;[no stack] 2\nworker;[stack lost] 1\nworker;app+0x200;app+0x300 7\n");
+  for (const char* wrong : {"--peak --leaks", "--peak --contention", "--peak --cpu 0", "--peak --by size", "--absolute"})
+    EXPECT_EQ(ringside(std::string("flame --folded ") + wrong).code, 2) << wrong;
+}
+
 // A filter chooses allocations. Frees count always: those that it refuses by a field that they lack, by their thread, by a CPU.
 TEST_F(FlameCli, AFilterOfLeaksLeavesNoFreeOut) {
   make("ringside.data");
@@ -129,6 +141,7 @@ TEST_F(FlameCli, ThePageHoldsTheTreeAndLoadsNothing) {
     EXPECT_EQ(html.find(loads), std::string::npos) << loads;
   const json page = test::page_json(html);
   EXPECT_EQ(page["against"], "ringside.data");
+  EXPECT_EQ(page["absolute"], false);
   EXPECT_EQ(page["unit"], "events");
   u64 sums[2] = {};
   for (const int which : {0, 1}) {
@@ -137,6 +150,8 @@ TEST_F(FlameCli, ThePageHoldsTheTreeAndLoadsNothing) {
   EXPECT_EQ(sums[0], 10u);
   EXPECT_EQ(sums[1], 5u);
   EXPECT_EQ(page["nodes"]["name"].size(), page["nodes"]["depth"].size());
+  ASSERT_EQ(ringside("flame -e libc:malloc more --against ringside.data --absolute").code, 0);
+  EXPECT_EQ(test::page_json(test::slurp(dir + "/flame.html"))["absolute"], true);
 }
 
 TEST_F(FlameCli, ReportFilterAndHistKnowStacks) {

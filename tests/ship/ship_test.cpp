@@ -1,4 +1,6 @@
 // ringside ship against a real server: one for all tests of this program.
+#include "ship/ship.hpp"
+
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -6,7 +8,6 @@
 #include <random>
 
 #include "cpu_rings.hpp"
-#include "ship/ship.hpp"
 
 namespace ringside::test::ship_test {
 namespace {
@@ -86,7 +87,8 @@ TEST_F(Ship, ASpoolThatIsFullDropsItsOldestPartAndCountsIt) {
   EXPECT_NE(o.err.find("spooled 1,200"), std::string::npos) << o.err;
   // The fourth part is made by an agent that has no room for it.
   o = run("RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write; " RINGSIDE_BUILD_DIR
-          "/ringside ship -q -i shop --spool spool --spool-size 1 --part-time 100ms --duration 300ms --fail-on-loss " + away);
+          "/ringside ship -q -i shop --spool spool --spool-size 1 --part-time 100ms --duration 300ms --fail-on-loss " +
+          away);
   EXPECT_EQ(o.code, 3) << o.err;
   const auto books = state();
   EXPECT_GE(books["dropped"], 800u);
@@ -569,6 +571,71 @@ TEST_F(Ship, PrometheusUnderstandsTheNumbers) {
   for (const pid_t child : {prometheus, agent}) kill(child, SIGINT), waitpid(child, nullptr, 0);
 }
 
+struct Numbers : BinaryTest {};
+
+// Without a server: numbers of what is recorded, no word of a server, and no part that stays.
+TEST_F(Numbers, ComeWithoutAServer) {
+  const u16 port = free_port();
+  setenv("RINGSIDE_ROOT", (dir + "/root").c_str(), 1);
+  const pid_t agent = spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", "shop", "--json", "--spool", dir + "/spool",
+                             "--part-time", "100ms", "--metrics", "127.0.0.1:" + std::to_string(port)},
+                            dir + "/said");
+  unsetenv("RINGSIDE_ROOT");
+  ASSERT_TRUE(wait_for([&] { return !get(port, "/metrics").empty(); })) << slurp(dir + "/said");
+  run("RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write");
+  const auto filtered = [&] {
+    const std::string text = get(port, "/metrics"), name = "\nringside_events_filtered_total ";
+    const size_t at = text.find(name);
+    return at == std::string::npos ? u64{0} : std::stoull(text.substr(at + name.size()));
+  };
+  EXPECT_TRUE(wait_for([&] { return filtered() > 0; })) << get(port, "/metrics") << slurp(dir + "/said");
+  const std::string text = get(port, "/metrics");
+  EXPECT_NE(text.find("ringside_events_total{event="), std::string::npos) << text;
+  EXPECT_EQ(text.find("ringside_server_up"), std::string::npos) << text;
+  kill(agent, SIGINT);
+  int status = 0;
+  waitpid(agent, &status, 0);
+  const std::string said = slurp(dir + "/said");
+  EXPECT_EQ(status, 0) << said;
+  const size_t begin = said.find('{');
+  ASSERT_NE(begin, std::string::npos) << said;
+  const auto books = nlohmann::json::parse(said.substr(begin, said.find('\n', begin) - begin));
+  EXPECT_EQ(books["read"], books["filtered"]) << said;
+  EXPECT_GT(books["read"].get<u64>(), 0u);
+  EXPECT_EQ(books["spooled"], 0);
+}
+
+TEST_F(Numbers, TakeNoPartThatWaitsForAServer) {
+  ASSERT_EQ(ringside("record -q -i shop -o part.1 -- env RINGSIDE_INSTANCE=shop " RINGSIDE_BUILD_DIR "/example_01_write").code,
+            0);
+  ASSERT_EQ(run("mkdir spool && mv part.1 spool").code, 0);
+  const std::string at = " --metrics 127.0.0.1:" + std::to_string(free_port());
+  const Outcome o = ringside("ship -i shop --spool spool --duration 10ms" + at);
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("that wait for a server, and without one they would be lost; name the server, or another --spool"),
+            std::string::npos)
+      << o.err;
+  EXPECT_EQ(ringside("ship --spool other" + at).code, 2);
+  EXPECT_EQ(ringside("ship -i shop --spool other -F 'x == 1'" + at).code, 2);
+  EXPECT_EQ(ringside("ship -i shop --spool other").code, 2);
+}
+
+// Before the first batch no server is up.
+TEST_F(Numbers, AServerThatNeverAnsweredIsNotUp) {
+  const u16 port = free_port();
+  setenv("RINGSIDE_ROOT", (dir + "/root").c_str(), 1);
+  const pid_t agent =
+      spawn({RINGSIDE_BUILD_DIR "/ringside", "ship", "-i", "shop", "--spool", dir + "/spool", "--metrics",
+             "127.0.0.1:" + std::to_string(port), "clickhouse://127.0.0.1:" + std::to_string(free_port()) + "/x"},
+            dir + "/said");
+  unsetenv("RINGSIDE_ROOT");
+  std::string text;
+  EXPECT_TRUE(wait_for([&] { return !(text = get(port, "/metrics")).empty(); })) << slurp(dir + "/said");
+  EXPECT_NE(text.find("ringside_server_up 0\n"), std::string::npos) << text;
+  kill(agent, SIGINT);
+  waitpid(agent, nullptr, 0);
+}
+
 // The dashboard asks for what the agent tells, and nothing else.
 TEST(Dashboard, AsksForNumbersThatExist) {
   const auto dashboard = nlohmann::json::parse(slurp(RINGSIDE_SOURCE_DIR "/examples/fleet-dashboard.json"));
@@ -612,8 +679,8 @@ TEST_F(Ship, TheTenQuestionsHaveAnswers) {
   const bool one_cpu = cpus.size() == 1;
   const Outcome recorded = ringside(
       "record -q -a -e 'sched,raw_syscalls' -o spool/part.1 -- "
-      "sh -c 'for cpu in " + fmt::format("{}", fmt::join(cpus, " ")) +
-      "; do taskset -pc $cpu $$; /bin/true; sleep 0.01; done'");
+      "sh -c 'for cpu in " +
+      fmt::format("{}", fmt::join(cpus, " ")) + "; do taskset -pc $cpu $$; /bin/true; sleep 0.01; done'");
   if (recorded.code != 0) GTEST_SKIP() << "no events of the kernel here: " << recorded.err;
   ASSERT_EQ(std::system(("cp -r " + dir + "/spool/part.1 " + dir + "/kept").c_str()), 0);
   ASSERT_EQ(ringside("ship -q --spool spool --host here " + url()).code, 0);
@@ -623,8 +690,7 @@ TEST_F(Ship, TheTenQuestionsHaveAnswers) {
   for (size_t at = text.find("```sql\n"); at != std::string::npos; at = text.find("```sql\n", at + 1)) {
     const std::string sql = text.substr(at + 7, text.find("```", at + 7) - at - 7);
     const auto blocks = client->select(sql, answer);
-    EXPECT_TRUE(blocks || (one_cpu && sql.find("sched_migrate_task") != std::string::npos))
-        << sql << blocks.error().sentence;
+    EXPECT_TRUE(blocks || (one_cpu && sql.find("sched_migrate_task") != std::string::npos)) << sql << blocks.error().sentence;
     rows_of.push_back(0);
     u64 wakeups = 0;
     for (const auto& block : blocks ? *blocks : std::vector<clickhouse::BlockIn>{}) {
