@@ -94,6 +94,8 @@ std::string LatencyReport::json() const {
                    {"tid", trace_.tasks.seen(tid, ring)},
                    {"task", trace_.tasks.name(tid, ring)},
                    {"event", event_of(copy)}};
+      if (const auto next = switched_to(copy))
+        one[name]["runs"] = {{"tid", trace_.tasks.seen(*next, ring)}, {"task", trace_.tasks.name(*next, ring)}};
       if (wall_) one[name]["wall"] = wall_text(wall_->of(copy.time));
       if (copy.stack != 0 && trace_.formats.stacks() != nullptr)
         one[name]["stack"] = trace_.formats.stacks()->functions(copy.stack);
@@ -162,15 +164,15 @@ std::string LatencyReport::table() const {
 std::string LatencyReport::slowest() const {
   const auto slowest = pairs_.slowest();
   if (slowest.empty()) return "";
-  Table table({{"slowest", Table::right},
-               {"start", Table::right},
-               {"task", Table::left},
-               {"cpu", Table::right},
-               {"end", Table::right},
-               {"task", Table::left},
-               {"cpu", Table::right},
-               {pairs_.grouped() ? pairs_.by() : "", Table::left},
-               {"key", Table::left}});
+  const bool switches = std::any_of(slowest.begin(), slowest.end(),
+                                    [&](const Pairs::Slow& slow) { return event_of(slow.end) == "sched:sched_switch"; });
+  std::vector<Table::Column> columns{{"slowest", Table::right}, {"start", Table::right}, {"task"},
+                                     {"cpu", Table::right},     {"end", Table::right},   {"task"},
+                                     {"cpu", Table::right}};
+  if (switches) columns.push_back({"runs"});
+  columns.push_back({pairs_.grouped() ? pairs_.by() : ""});
+  columns.push_back({"key"});
+  Table table(std::move(columns));
   for (const Pairs::Slow& slow : slowest) {
     std::vector<std::string> cells{(slow.doubtful ? "? " : "") + format_time(static_cast<double>(slow.latency))};
     for (const Pairs::Copy* copy : {&slow.start, &slow.end}) {
@@ -181,22 +183,29 @@ std::string LatencyReport::slowest() const {
       const i32 cpu = copy->record().cpu_in(ring);
       cells.push_back(cpu < 0 ? "-" : std::to_string(cpu));
     }
+    if (switches) {
+      const std::optional<i32> next = switched_to(slow.end);
+      const RingName& ring = trace_.timeline.name(slow.end.source);
+      cells.push_back(
+          next ? fmt::format("{}-{}", trace_.tasks.name(*next, ring), trace_.tasks.show(trace_.tasks.key(*next, ring))) : "");
+    }
     cells.push_back(slow.group);
     cells.push_back(slow.key);
     table.row(std::move(cells));
   }
   std::string out = "\n" + table.render(colours());
-  if (std::any_of(slowest.begin(), slowest.end(),
-                  [&](const Pairs::Slow& slow) { return event_of(slow.end) == "sched:sched_switch"; }))
-    out += "task: the thread that the event comes from; a sched_switch comes from the one that leaves the CPU\n";
+  if (switches)
+    out +=
+        "task: the thread that the event comes from; a sched_switch comes from the one that leaves the CPU, and the next one "
+        "runs\n";
   TextLines text(trace_.formats, trace_.tasks, trace_.raw_times());
   for (const Pairs::Slow& slow : slowest) {
     for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
       if (copy.stack == 0 || trace_.formats.stacks() == nullptr) continue;
       fmt::memory_buffer lines;
       trace_.formats.stacks()->append_lines(copy.stack, lines);
-      out += fmt::format("\n{} with {}, the {}'s stack ({}):\n", format_time(static_cast<double>(slow.latency)), slow.key,
-                         name, event_of(copy));
+      out += fmt::format("\n{} with {}, the {}'s stack ({}):\n", format_time(static_cast<double>(slow.latency)), slow.key, name,
+                         event_of(copy));
       out.append(lines.data(), lines.size());
     }
     if (slow.context.empty()) continue;
@@ -266,6 +275,13 @@ i32 LatencyReport::tid_of(const Pairs::Copy& copy) const {
   if (trace_.tracefs() != nullptr && trace_.tasks.find(tid, trace_.timeline.name(copy.source)) == nullptr)
     (void)trace_.learn_name(tid);
   return tid;
+}
+
+std::optional<i32> LatencyReport::switched_to(const Pairs::Copy& copy) const {
+  const EventType* const type = type_of(copy);
+  const Field* const next = type != nullptr && type->full == "sched:sched_switch" ? type->field("next_pid") : nullptr;
+  if (next == nullptr || next->kind != FieldKind::integer) return std::nullopt;
+  return static_cast<i32>(read_integer(copy.record().payload, *next));
 }
 
 std::string LatencyReport::time_of(const Pairs::Copy& copy) const {

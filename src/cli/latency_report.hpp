@@ -47,6 +47,7 @@ class LatencyReport {
   const EventType* type_of(const Pairs::Copy& copy) const { return trace_.formats.find(copy.record().number()); }
   std::string event_of(const Pairs::Copy& copy) const;
   i32 tid_of(const Pairs::Copy& copy) const;
+  std::optional<i32> switched_to(const Pairs::Copy& copy) const;  // the thread that runs from this sched_switch on
   std::string time_of(const Pairs::Copy& copy) const;
 
   const LatencyOptions& options_;

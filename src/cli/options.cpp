@@ -106,13 +106,28 @@ EventPatterns parse_events(const std::vector<std::string>& lists) {
   return std::move(*parsed);
 }
 
-std::string shown_where(const Trace& trace) {
-  return trace.inputs.size() == 1 ? trace.first().where : "all of these";
-}
+std::string shown_where(const Trace& trace) { return trace.inputs.size() == 1 ? trace.first().where : "all of these"; }
 
 namespace {
 
 std::string seconds(u64 ns) { return fmt::format("{}.{:06} s", ns / 1'000'000'000, ns % 1'000'000'000 / 1000); }
+
+// The time of a recording's last event; 0: it has none that can be read.
+u64 end_of(const Trace& trace) {
+  Reading::Options open;
+  for (const auto& input : trace.inputs) open.where.push_back(input->where);
+  open.same = &trace;
+  open.notices = [](const auto&) {};
+  auto last = Reading::open(open);
+  if (!last) return 0;
+  if (const u64 near = (*last)->trace().timeline.last_sub_buffer(); near != 0) {
+    open.window.from = {near, true};
+    last = Reading::open(std::move(open));
+    if (!last) return 0;
+  }
+  (*last)->take_rest([](const TraceRecord&, const RingName&, Reading::Got) {});
+  return (*last)->totals().last_ns;
+}
 
 }  // namespace
 
@@ -146,7 +161,9 @@ std::string none_within(const Window& asked, Reading& reading) {
   std::string out = "no event in " + shown_where(reading.trace()) + " is";
   if (window.of_time()) out += " in the range of --time";
   if (!window.cpus.empty()) out += std::string(window.of_time() ? " and" : "") + " of the CPUs of --cpu";
-  return out + "; its first one is at " + seconds(begin) + (window.of_time() ? ", from which --time +0.5s.. is counted" : "");
+  out += "; its first one is at " + seconds(begin);
+  if (const u64 end = end_of(reading.trace()); end != 0) out += ", its last one at " + seconds(end);
+  return out + (window.of_time() ? "; --time +0.5s.. is counted from the first" : "");
 }
 
 void check_wanted(const EventPatterns& patterns, const Window& asked, Reading& reading) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <span>
 
 #include "analysis/column.hpp"
 #include "cli/json.hpp"

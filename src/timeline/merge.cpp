@@ -115,6 +115,16 @@ u64 Timeline::bytes(u64 from, u64 until) const {
 
 // From samples of the rings' time stamps. Each may cost a page from the disk, so few are taken: four for each part, and two for
 // each lane. Between two of them a lane has its bytes evenly.
+u64 Timeline::last_sub_buffer() const {
+  u64 last = 0;
+  for (const auto& lane : lanes_) {
+    if (lane->over) continue;
+    if (lane->source->sub_buffers() == 0) return 0;
+    last = std::max(last, time_at(*lane, lane->source->sub_buffers() - 1));
+  }
+  return last;
+}
+
 std::vector<u64> Timeline::seams(u32 parts, u64 from, u64 until) const {
   struct Range {
     const Lane& lane;
@@ -314,7 +324,8 @@ u64 Timeline::runner_up(u32 lane) const {
 void Timeline::settle_current() {
   if (current_ == nullptr) return;
   const Lane& lane = *current_;
-  if (!lane.has_event) [[unlikely]] refill_current();
+  if (!lane.has_event) [[unlikely]]
+    refill_current();
   current_ = nullptr;
   running_ = false;
   play(lane);

@@ -87,6 +87,7 @@ class Timeline {
   // Times that cut the range into about `parts` parts of the same size in the files. Before the first next(); none, if a source
   // cannot be cut.
   std::vector<u64> seams(u32 parts, u64 from, u64 until) const;
+  u64 last_sub_buffer() const;  // the latest time at which one begins; 0: a source cannot seek
   u64 bytes(u64 from, u64 until) const;  // of the sub-buffers of the sources that can seek
   // In order, see above. Sources that have ended are asked again, too: each read of a living ring has an end.
   void follow(Options options);

@@ -48,8 +48,7 @@ struct FirstTriesAsRoot : FirstTries {
 TEST_F(FirstTries, AnEarlierProgramsEventsAreInNoRateAndNoLoss) {
   make_web();
   ASSERT_GT(json::parse(ringside("top web --once --json").out).at("lost"), 0);
-  for (const char* typed :
-       {"top web --json --interval 50ms --duration 2s", "watch web --json --interval 50ms --duration 2s"}) {
+  for (const char* typed : {"top web --json --interval 50ms --duration 2s", "watch web --json --interval 50ms --duration 2s"}) {
     const auto pictures = lines(ringside(typed).out);
     ASSERT_GE(pictures.size(), 2u) << typed;
     for (size_t n = 0; n < pictures.size(); ++n) {
@@ -142,10 +141,16 @@ TEST_F(FirstTries, SpansAreAPairByName) {
 
 TEST_F(FirstTries, ARangeWithoutEventsIsSaid) {
   ASSERT_EQ(ringside("record -q --libc io cat /etc/hostname").code, 0);
+  const auto all = events("ringside.data");
+  ASSERT_FALSE(all.empty());
+  const u64 end = all.back().at("ts");
   for (const char* typed : {"report --time +1000s..", "top --time +1000s..", "hist event --time +1000s.."}) {
     const Outcome o = ringside(typed);
     EXPECT_EQ(o.code, 2) << typed;
     EXPECT_THAT(o.err, HasSubstr("no event in ringside.data is in the range of --time; its first one is at ")) << typed;
+    EXPECT_THAT(o.err,
+                HasSubstr(", its last one at " + fmt::format("{}.{:06} s;", end / 1'000'000'000, end % 1'000'000'000 / 1000)))
+        << typed;
     EXPECT_THAT(o.err, Not(HasSubstr("--cpu"))) << typed;
   }
   EXPECT_THAT(ringside("report --from 5").err, HasSubstr("did you mean --time FROM..?"));

@@ -222,6 +222,11 @@ TEST_F(Conditions, TheThreadThatWaited) {
     of_c += p.woken == "as" && p.ns > ms;
   }
   EXPECT_EQ(latency("wakeup ringside.data --task cc1").at("pairs"), of_cc1);
+  // A slow wait ends with the thread that runs from then on.
+  const json slow = latency("wakeup ringside.data --slowest 5").at("slowest");
+  EXPECT_FALSE(slow.empty());
+  for (const json& one : slow) EXPECT_EQ("next_pid=" + one.at("end").at("runs").at("tid").dump(), one.at("key")) << one;
+  EXPECT_THAT(ringside("latency wakeup ringside.data --slowest 5").out, HasSubstr("  runs  "));
   EXPECT_EQ(latency("sched_waking sched_switch -k pid=next_pid ringside.data --task 'cc*'").at("pairs"), of_cc1);
   EXPECT_EQ(latency("wakeup ringside.data --task as -f 'latency > 1ms'").at("pairs"), of_c);
   EXPECT_THAT(ringside("flame --json ringside.data --task cc1 --latency wakeup").err,
