@@ -444,6 +444,16 @@ bool is_user_of(u32 user, i32 pid) noexcept {
   return stat(path, &st) == 0 && st.st_uid == user;
 }
 
+i32 number_inside(i32 pid, i32 tid) {
+  char path[64];
+  proc_path(pid, tid, "status", path);
+  const auto text = read_file(path);
+  const size_t at = text ? text->find("\nNSpid:") : std::string::npos;
+  if (at == std::string::npos) return 0;
+  const std::string line = text->substr(at + 7, text->find('\n', at + 1) - at - 7);
+  return std::atoi(line.c_str() + line.find_last_of(" \t") + 1);
+}
+
 i32 parent_of(i32 pid) noexcept { return number_in_stat(pid, 4); }
 
 bool fence_heavy() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }

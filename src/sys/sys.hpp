@@ -116,6 +116,8 @@ void comm_of(i32 pid, i32 tid, char* out) noexcept;
 // The CPU that a thread ran on last; -1: it is gone.
 i32 cpu_of(i32 tid) noexcept;
 bool is_user_of(u32 user, i32 pid) noexcept;  // does the process live, and as this user?
+// Its number in the innermost of its PID namespaces, its own; 0: it is gone. tid: of this thread of it.
+i32 number_inside(i32 pid, i32 tid = 0);
 // The parent of a process; -1: it is gone.
 i32 parent_of(i32 pid) noexcept;
 
