@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
   std::set_new_handler(give_reserve_back);
   ringside::sys::obey_environment();
   ringside::sys::open_standard_files();
+  ringside::sys::guard_all_mappings();
   if (!take_budget()) {
     std::cerr << "ringside: RINGSIDE_BUDGET is no number of percent from 1 to 10000\n";
     return ringside::cli::exit_usage;

@@ -88,8 +88,9 @@ bool Reading::stacks_anywhere() const {
 bool Reading::has_stacks() const {
   const auto& types = trace_.formats.all();
   return stacks_ != nullptr && std::any_of(types.begin(), types.end(), [](const auto& type) {
-    return type->system == "ringside" || type->name == "kernel_stack" || type->name == "user_stack" || type->stack() != nullptr;
-  });
+           return type->system == "ringside" || type->name == "kernel_stack" || type->name == "user_stack" ||
+                  type->stack() != nullptr;
+         });
 }
 
 std::vector<u64> Reading::seams(u32 parts) {
@@ -214,6 +215,10 @@ Stacks& Reading::join_stacks() {
     stacks_ = std::make_unique<Stacks>(trace_.formats, trace_.tasks);
     for (const auto& input : trace_.inputs)
       if (const std::string names = input->kept_names(); !names.empty()) stacks_->names().take_kept(names);
+    stacks_->names().are_here(std::all_of(trace_.inputs.begin(), trace_.inputs.end(), [](const auto& input) {
+      const bool this_boot = input->boot.empty() || input->boot == sys::boot_id();
+      return this_boot && (input->world.pid_namespace == 0 || input->world.pid_namespace == sys::pid_namespace());
+    }));
     stacks_->on_missing([this](Stacks& stacks) {
       trace_.read_again([&](u32 number, Bytes payload) {
         if (stacks.part(number) == Stacks::Part::stack) stacks.learn(payload, *trace_.formats.find(number));

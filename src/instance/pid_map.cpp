@@ -20,15 +20,6 @@ void each_number(const std::string& dir, const Use& use) {
   closedir(all);
 }
 
-// The last number of the line "NSpid:": the one in the innermost namespace, its own. 0: it is gone.
-i32 number_there(const std::string& dir) {
-  const auto text = sys::read_file(dir + "/status");
-  const size_t at = text ? text->find("\nNSpid:") : std::string::npos;
-  if (at == std::string::npos) return 0;
-  const std::string line = text->substr(at + 7, text->find('\n', at + 1) - at - 7);
-  return std::atoi(line.c_str() + line.find_last_of(" \t") + 1);
-}
-
 }  // namespace
 
 void PidMap::scan() {
@@ -39,7 +30,7 @@ void PidMap::scan() {
     struct stat st {};
     if (stat((dir + "/ns/pid").c_str(), &st) != 0 || st.st_ino == own)
       return;  // not permitted, or its threads are visible anyway
-    if (const i32 there = number_there(dir); there != 0) processes_[{st.st_ino, there}].here = pid;
+    if (const i32 there = sys::number_inside(pid); there != 0) processes_[{st.st_ino, there}].here = pid;
   });
 }
 
@@ -59,7 +50,7 @@ void PidMap::find(Elsewhere& thread, const Start& start, u64 seen) {
   Process& p = at->second;
   if (!p.listed) {
     const std::string tasks = "/proc/" + std::to_string(p.here) + "/task";
-    each_number(tasks, [&](i32 tid) { p.threads[number_there(tasks + "/" + std::to_string(tid))] = tid; });
+    each_number(tasks, [&](i32 tid) { p.threads[sys::number_inside(p.here, tid)] = tid; });
     p.listed = true;
   }
   const auto found = p.threads.find(thread.tid);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <optional>
 #include <queue>
 
 #include "decode/stack_texts.hpp"
@@ -18,7 +19,8 @@ namespace ringside {
 namespace {
 
 constexpr size_t largest_perf_map = size_t{256} << 20;
-constexpr u64 trampoline = 0x7FFFFFFF;  // the kernel's mark of a trampoline of ftrace
+constexpr const char* kept_compiled = "jit";  // in place of a build id: what a perf map names, kept with the address
+constexpr u64 trampoline = 0x7FFFFFFF;        // the kernel's mark of a trampoline of ftrace
 
 std::string base_name(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -29,20 +31,23 @@ bool is_file(const std::string& path) {
   return !path.empty() && (path[0] == '/' || path == "[vdso]") && path.rfind("//", 0) != 0 && path.rfind("/memfd:", 0) != 0;
 }
 
+std::string perf_map_path(i32 pid) { return "/tmp/perf-" + std::to_string(pid) + ".map"; }
+
 // Anybody may have written /tmp/perf-PID.map: it is taken from root, this user, or the user of the process, if that lives.
 bool is_trusted(uid_t owner, i32 pid) { return owner == 0 || owner == geteuid() || sys::is_user_of(owner, pid); }
 
-// The lines of a map; empty: there is none. problem: a sentence, if not all of it is used.
-std::string read_perf_map(const std::string& path, i32 pid, Budget& budget, std::string& problem) {
-  const auto file = open_judged(path);
+// The lines of a map; none: there is no such file. in: the process in whose root it is looked for; 0: this process's. problem:
+// a sentence, if not all of it is used.
+std::optional<std::string> read_perf_map(const std::string& path, i32 in, i32 pid, Budget& budget, std::string& problem) {
+  const auto file = open_judged(path, {.pid = in});
   if (!file && file.error().code != std::errc::no_such_file_or_directory) problem = file.error().sentence;
   struct stat st {};
-  if (!file || fstat(file->get(), &st) != 0) return "";
+  if (!file || fstat(file->get(), &st) != 0) return std::nullopt;
   if (!is_trusted(st.st_uid, pid)) {
     problem = fmt::format(
-        "{} belongs to user {}, who is neither root, nor this user, nor that of a living process {}: its "
+        "{}{} belongs to user {}, who is neither root, nor this user, nor that of a living process {}: its "
         "names are not used; chown it, if they are right",
-        path, st.st_uid, pid);
+        path, in != 0 ? fmt::format(" of process {}", in) : "", st.st_uid, pid);
     return "";
   }
   const auto size = static_cast<u64>(st.st_size);
@@ -206,21 +211,34 @@ Names::Span Names::unnamed(std::string text, const std::string& path) {
 }
 
 Names::Span Names::by_perf_map(i32 pid, u64 address) {
-  if (pid > 0) {
-    if (const PerfMap::Line* entry = perf_map(pid).find(address)) {
-      const std::string path = "/tmp/perf-" + std::to_string(pid) + ".map";
-      return keep({{intern({sys::printable(entry->name), "[jit]", path, "", CodeFunction::Kind::jit}), 0,
-                    address - entry->begin, entry->end - entry->begin, 0, false}});
-    }
-  }
+  const std::string path = perf_map_path(pid);
+  const auto named = [&](std::string_view name, u64 offset, u64 size) {
+    const Span span =
+        keep({{intern({sys::printable(name), "[jit]", path, "", CodeFunction::Kind::jit}), 0, offset, size, 0, false}});
+    compiled_[{pid, address}] = span;
+    return span;
+  };
+  if (pid > 0 && kept_ != nullptr)
+    if (const std::vector<ElfPlace> found = kept_->at(path, kept_compiled, address); !found.empty())
+      return named(found[0].function, found[0].offset, found[0].size);
+  if (pid > 0 && are_here_)
+    if (const PerfMap::Line* entry = perf_map(pid).find(address))
+      return named(entry->name, address - entry->begin, entry->end - entry->begin);
   return unnamed(fmt::format("{:#x}", address), "");
 }
 
 const Names::PerfMap& Names::perf_map(i32 pid) {
   auto& map = perf_maps_[pid];
   if (map == nullptr) {
-    std::string problem, text = read_perf_map("/tmp/perf-" + std::to_string(pid) + ".map", pid, budget_, problem);
-    map = std::make_shared<PerfMap>(std::move(text));
+    // A process in a container writes it into its own /tmp, under the number that it has there.
+    std::string problem;
+    const i32 inside = sys::number_inside(pid);
+    const auto in_its_root = [&] { return read_perf_map(perf_map_path(inside), pid, pid, budget_, problem); };
+    const bool apart = inside != 0 && inside != pid;
+    auto text = apart ? in_its_root() : std::nullopt;
+    if (!text) text = read_perf_map(perf_map_path(pid), 0, pid, budget_, problem);
+    if (!text && inside == pid) text = in_its_root();
+    map = std::make_shared<PerfMap>(text.value_or(""));
     add_problem(std::move(problem));
   }
   return *map;
@@ -261,6 +279,10 @@ std::string Names::kept() const {
       if (f.kind != CodeFunction::Kind::program) continue;  // it has no name
       out.add(code.path, code.build_id, key.second, {f.name, p.offset, p.size, sources_[p.file], p.line, p.inlined});
     }
+  }
+  for (const auto& [key, span] : compiled_) {
+    const CodePlace& p = places_[span.begin];
+    out.add(perf_map_path(key.first), kept_compiled, key.second, {functions_[p.function].name, p.offset, p.size, "", 0, false});
   }
   return out.text();
 }

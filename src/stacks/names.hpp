@@ -53,10 +53,13 @@ class Names {
   void take_kept(const std::string& text);
   // All that have been looked up in files, as text for take_kept().
   std::string kept() const;
+  // Whether the processes of its code maps are, or were, those of this kernel and PID namespace: else no file of this machine is
+  // about them.
+  void are_here(bool here) { are_here_ = here; }
   // A file of a process before it is looked for by its path. Empty: there is none.
   void find_files(std::function<sys::Fd(const std::string& path, i32 pid)> find) { find_file_ = std::move(find); }
 
-  u64 addresses() const { return in_files_.size(); }  // different ones in files
+  u64 addresses() const { return in_files_.size() + compiled_.size(); }  // different ones in files and perf maps
 
   u64 unnamed() const { return unnamed_; }    // different addresses
   std::vector<std::string> problems() const;  // files that cannot name all, a sentence each
@@ -100,10 +103,12 @@ class Names {
   std::unordered_map<std::pair<u64, u64>, Span, KeyHash> in_files_;  // by file and offset
   std::unordered_map<u32, std::unique_ptr<ElfNames>> elves_;         // null: cannot name
   std::map<i32, std::shared_ptr<PerfMap>> perf_maps_;
+  std::map<std::pair<i32, u64>, Span> compiled_;  // by process and address: those that a perf map names
   std::unique_ptr<KeptNames> kept_;  // null: none
   std::function<sys::Fd(const std::string&, i32)> find_file_;
   std::vector<std::string> problems_;
   u64 unnamed_ = 0, beyond_ = 0;
+  bool are_here_ = true;
 };
 
 }  // namespace ringside

@@ -117,8 +117,10 @@ void Stacks::learn_map(const TraceRecord& record, const RingName& ring) {
   const auto process = tasks_.key(pid, ring);
   const u64 start = number("start"), size = number("size"), offset = number("file_offset");
   const std::string path = text("path").substr(0, PATH_MAX);  // many addresses show it; no file has a longer one
-  // The number by which this machine knows it, for /tmp/perf-PID.map.
-  const i32 seen = tasks_.seen(pid, ring);
+  // The number by which this machine knows it, for /tmp/perf-PID.map. One of another PID namespace alone is no number here.
+  const Task* const task = tasks_.find(pid, ring);
+  const bool away = task != nullptr && task->elsewhere.tid != 0 && task->elsewhere.here_tid == 0;
+  const i32 seen = away ? 0 : tasks_.seen(pid, ring);
   if (size == 0) {
     if (path == "fork")
       maps_.copy(process, seen, tasks_.key(static_cast<i32>(offset), ring));

@@ -43,7 +43,7 @@ Guarded* guarded = nullptr;             // [0] is unused; a program that only wr
 u32 guarded_until = 1, guarded_next = 1;  // entries used so far; where to search for a free one
 std::mutex guarding;
 struct sigaction previous;
-std::atomic<bool> armed{false};
+std::atomic<bool> armed{false}, guards_all{false};
 
 u32 free_guard() {
   u32 at = guarded_next;
@@ -65,8 +65,9 @@ Guarded* find(const u8* at) {
 
 void on_sigbus(int signal, siginfo_t* info, void* context) {
   auto* const at = static_cast<u8*>(info->si_addr);
-  if (Guarded* g = find(at)) {
-    g->cut.store(true, std::memory_order_relaxed);
+  Guarded* const g = find(at);
+  if (g != nullptr) g->cut.store(true, std::memory_order_relaxed);
+  if (g != nullptr || (guards_all && info->si_code == BUS_ADRERR)) {
     u8* const page = reinterpret_cast<u8*>(reinterpret_cast<uintptr_t>(at) & ~static_cast<uintptr_t>(page_bytes() - 1));
     if (mmap(page, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return;
   }
@@ -149,6 +150,11 @@ void guard_mappings() {
   action.sa_sigaction = on_sigbus;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigaction(SIGBUS, &action, &previous);
+}
+
+void guard_all_mappings() {
+  guards_all = true;
+  guard_mappings();
 }
 
 result<Region> Region::map(int fd, u64 size, bool writable, const std::string& what, u64 offset) {
@@ -442,6 +448,16 @@ bool is_user_of(u32 user, i32 pid) noexcept {
   proc_path(pid, 0, "", path);
   struct stat st {};
   return stat(path, &st) == 0 && st.st_uid == user;
+}
+
+i32 number_inside(i32 pid, i32 tid) {
+  char path[64];
+  proc_path(pid, tid, "status", path);
+  const auto text = read_file(path);
+  const size_t at = text ? text->find("\nNSpid:") : std::string::npos;
+  if (at == std::string::npos) return 0;
+  const std::string line = text->substr(at + 7, text->find('\n', at + 1) - at - 7);
+  return std::atoi(line.c_str() + line.find_last_of(" \t") + 1);
 }
 
 i32 parent_of(i32 pid) noexcept { return number_in_stat(pid, 4); }

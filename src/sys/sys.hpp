@@ -64,6 +64,9 @@ bool free_part(int fd, u64 offset, u64 size) noexcept;
 // Installs, once, a SIGBUS handler that puts zero pages under a Region whose file was cut, and passes other faults to the
 // previous handler. For consumers; a writer's process keeps its own handlers.
 void guard_mappings();
+// The same for the mappings that libraries make, as libdw does of the files that it reads names from, for any stranger may cut
+// those. For a program that is ringside's alone.
+void guard_all_mappings();
 
 // mmap to read and write, from offset 0, by the system call, with nothing of the C library's or of a sanitizer's around it.
 // Signal-safe.
@@ -116,6 +119,8 @@ void comm_of(i32 pid, i32 tid, char* out) noexcept;
 // The CPU that a thread ran on last; -1: it is gone.
 i32 cpu_of(i32 tid) noexcept;
 bool is_user_of(u32 user, i32 pid) noexcept;  // does the process live, and as this user?
+// Its number in the innermost of its PID namespaces, its own; 0: it is gone. tid: of this thread of it.
+i32 number_inside(i32 pid, i32 tid = 0);
 // The parent of a process; -1: it is gone.
 i32 parent_of(i32 pid) noexcept;
 

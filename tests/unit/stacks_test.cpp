@@ -3,7 +3,10 @@
 #include <gelf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -146,6 +149,75 @@ TEST(Names, CompiledAtRunTimeByPerfMap) {
   EXPECT_EQ(names.function(names.at(maps.space(7), 0x7f0000001020)[0].function).name, "0x7f0000001020");
   fs::remove(file);
 }
+
+// Its own /tmp, and its own number: the map is found in its root. Kept, it outlives the process and the file.
+void names_of_a_container(int namespaces) {
+  int line[2];
+  ASSERT_EQ(pipe(line), 0);
+  const uid_t user = geteuid();
+  const pid_t outer = fork();
+  if (outer == 0) {
+    const auto put = [](const char* path, const std::string& text) {
+      const int fd = open(path, O_WRONLY);
+      return fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    };
+    i32 inside = 0;
+    bool apart = unshare(namespaces) == 0;
+    if ((namespaces & CLONE_NEWUSER) != 0)
+      apart = apart && put("/proc/self/setgroups", "deny") && put("/proc/self/uid_map", "0 " + std::to_string(user) + " 1") &&
+              put("/proc/self/gid_map", "0 " + std::to_string(getegid()) + " 1");
+    if (apart && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) inside = fork();
+    if (inside == 0 && getpid() == 1) {
+      const bool made = mount("none", "/tmp", "tmpfs", 0, nullptr) == 0;
+      std::ofstream("/tmp/perf-1.map") << "1000 10 inside\n";
+      if (!made || write(line[1], "y", 1) != 1) _exit(1);
+      for (;;) pause();
+    }
+    if (write(line[1], &inside, sizeof inside) != sizeof inside) _exit(1);
+    waitpid(inside, nullptr, 0);
+    _exit(0);
+  }
+  close(line[1]);
+  i32 pid = 0;
+  char ready = 0;
+  std::string said;
+  for (char some[8]; said.size() < 5;) {
+    const ssize_t n = read(line[0], some, sizeof some);
+    if (n <= 0) break;
+    said.append(some, static_cast<size_t>(n));
+  }
+  close(line[0]);
+  // The one of both comes first that was faster.
+  const size_t letter = said.size() == 5 && said[0] == 'y' ? 0 : 4;
+  if (said.size() == 5) ready = said[letter], std::memcpy(&pid, said.data() + (letter == 0 ? 1 : 0), sizeof pid);
+  if (ready != 'y' || pid <= 0) {
+    if (pid > 0) kill(pid, SIGKILL);
+    waitpid(outer, nullptr, 0);
+    GTEST_SKIP() << "namespaces cannot be made here";
+  }
+  Symbols kernel;
+  CodeMaps maps;
+  const auto name = [&](Names& names) { return names.function(names.at(maps.space(7), 0x1008)[0].function).name; };
+  maps.add(7, pid, {0, 0x10000, 0, maps.file("", "")});
+  Names live(kernel, maps);
+  const bool refused = (namespaces & CLONE_NEWUSER) != 0 && name(live) == "0x1008";
+  if (refused) {  // an overlay is asked nothing there: it may stand on a stranger's FUSE
+    EXPECT_THAT(live.problems(), ElementsAre(testing::HasSubstr("in another user namespace")));
+  } else {
+    EXPECT_EQ(name(live), "inside");
+    EXPECT_TRUE(live.problems().empty());
+  }
+  Names abroad(kernel, maps);
+  abroad.are_here(false);
+  EXPECT_EQ(name(abroad), "0x1008") << "the process of this number is another machine's";
+  kill(pid, SIGKILL);
+  waitpid(outer, nullptr, 0);
+  Names later(kernel, maps), kept(kernel, maps);
+  EXPECT_EQ(name(later), "0x1008");
+  kept.take_kept(live.kept());
+  EXPECT_EQ(name(kept), refused ? "0x1008" : "inside");
+}
+TEST(Names, OfAContainersPerfMap) { names_of_a_container(CLONE_NEWNS | CLONE_NEWPID); }
 
 // A line of a map that is written later replaces what it covers, whatever its beginning; the rest of the older one stays.
 TEST(Names, OfCodeThatWasCompiledAgainIsTheLast) {
