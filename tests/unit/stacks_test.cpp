@@ -166,9 +166,9 @@ void names_of_a_container(int namespaces) {
     if ((namespaces & CLONE_NEWUSER) != 0)
       apart = apart && put("/proc/self/setgroups", "deny") && put("/proc/self/uid_map", "0 " + std::to_string(user) + " 1") &&
               put("/proc/self/gid_map", "0 " + std::to_string(getegid()) + " 1");
-    if (apart && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) inside = fork();
+    if (apart && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) inside = fork();
     if (inside == 0 && getpid() == 1) {
-      const bool made = mount("none", "/tmp", "tmpfs", 0, nullptr) == 0;
+      const bool made = ::mount("none", "/tmp", "tmpfs", 0, nullptr) == 0;
       std::ofstream("/tmp/perf-1.map") << "1000 10 inside\n";
       if (!made || write(line[1], "y", 1) != 1) _exit(1);
       for (;;) pause();
@@ -355,6 +355,23 @@ TEST(Elf, LinesWithNamesInMissingSections) {
     EXPECT_EQ(places[0].line, 0u);
   }
   for (const char* const end : {"", ".s", ".o"}) fs::remove(file + end);
+}
+
+// A linker, or a stranger who wants to harm the reader, cuts a file while libdw has it mapped.
+TEST(Elf, AFileThatIsCutWhileItIsReadCostsItsNames) {
+  const std::string file = fs::temp_directory_path() / ("ringside-cut-" + std::to_string(getpid()));
+  fs::copy_file("/proc/self/exe", file);
+  EXPECT_EXIT(
+      {
+        sys::guard_all_mappings();
+        const auto elf = must(ElfNames::open(file, ""));
+        fs::resize_file(file, 0);
+        (void)elf->named("main");
+        for (u64 at = 0; at < 1 << 20; at += 4096) (void)elf->at(at);
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+  fs::remove(file);
 }
 
 // A longer name than any is cut, and stays another one than those that begin alike.
