@@ -187,7 +187,7 @@ void States::take(const TraceRecord& record, const RingName& name) {
   if (record.lost != 0) [[unlikely]]
     return lose(ring, std::min(last, record.time), record.time);
   Kind& kind = kinds_.at(record.number(), formats_.version());
-  if (kind.is == Kind::unknown) [[unlikely]]
+  if (kind.is == Kind::not_read) [[unlikely]]
     find(record.number(), kind);
   switch (kind.is) {
     case Kind::run:

@@ -101,7 +101,7 @@ class States {
  private:
   static constexpr u64 nobody = ~u64{0};
   struct Kind {
-    enum : u8 { unknown, other, run, wake, enter, leave } is = unknown;
+    enum : u8 { not_read, other, run, wake, enter, leave } is = not_read;
     IntegerAt from, state, to;  // of run; of wake: `from` is its thread
   };
   struct Thread {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <random>
 
 #include "kernel/kernel_source.hpp"
 #include "sys/try.hpp"
@@ -14,8 +15,7 @@ namespace ringside {
 namespace {
 
 constexpr const char* generated = "events/signal/signal_generate";
-constexpr i32 mark = 0x52530000;      // si_errno of the signals sent here: this, plus a running number
-constexpr size_t most_at_once = 256;  // events of them that the instance's rings hold for certain
+constexpr size_t most_at_once = 256;  // events of the signals sent here that the instance's rings hold for certain
 
 u64 mask_in(const std::string& status, const char* line) {
   const size_t at = status.find(line);
@@ -75,6 +75,10 @@ i32 number_behind(std::string_view text, std::string_view name) {
 
 }  // namespace
 
+// The instance sees the signals of all processes, so also those of recorders in other PID namespaces.
+KernelNumbers::KernelNumbers(TracefsInstance instance)
+    : instance_(std::move(instance)), mark_(static_cast<i32>(0x40000000 | (std::random_device()() & 0x3fffff00))) {}
+
 bool KernelNumbers::differ() { return !sys::pids_are_the_kernels(); }
 
 result<std::shared_ptr<KernelNumbers>> KernelNumbers::shared() {
@@ -86,12 +90,12 @@ result<std::shared_ptr<KernelNumbers>> KernelNumbers::shared() {
   make.prefix = "ringside-numbers-";
   make.buffer_size = 1 << 17;
   make.clock = ClockKind::mono;
-  auto instance = RS_TRY(TracefsInstance::create(make));
-  const std::string from = std::to_string(mark), to = std::to_string(mark + static_cast<i32>(most_at_once));
+  std::shared_ptr<KernelNumbers> numbers(new KernelNumbers(RS_TRY(TracefsInstance::create(make))));
+  TracefsInstance& instance = numbers->instance_;
+  const std::string from = std::to_string(numbers->mark_), to = std::to_string(numbers->mark_ + static_cast<i32>(most_at_once));
   RS_TRY(instance.write((std::string(generated) + "/filter").c_str(), "errno >= " + from + " && errno < " + to));
   RS_TRY(instance.write((std::string(generated) + "/enable").c_str(), "1"));
   RS_TRY(instance.tracing(true));
-  std::shared_ptr<KernelNumbers> numbers(new KernelNumbers(std::move(instance)));
   numbers->exits_.open();
   made = numbers;
   return numbers;
@@ -104,13 +108,13 @@ void KernelNumbers::ask(std::vector<Asked>& threads) {
     const size_t count = std::min(most_at_once, threads.size() - from);
     if (!instance_.write("trace", "")) return;
     for (size_t i = 0; i < count; ++i)
-      (void)send_dropped(threads[from + i].thread.pid, threads[from + i].thread.tid, mark + static_cast<i32>(i));
+      (void)send_dropped(threads[from + i].thread.pid, threads[from + i].thread.tid, mark_ + static_cast<i32>(i));
     const auto text = sys::read_file(instance_.dir() + "/trace");
     constexpr std::string_view begin = "signal_generate: sig=";
     for (size_t at = text ? text->find(begin) : std::string::npos, next; at != std::string::npos; at = next) {
       next = text->find(begin, at + begin.size());
       const std::string_view line = std::string_view(*text).substr(at, next - at);
-      const i32 which = number_behind(line.substr(0, line.find(" code=")), " errno=") - mark;
+      const i32 which = number_behind(line.substr(0, line.find(" code=")), " errno=") - mark_;
       if (which >= 0 && static_cast<size_t>(which) < count)
         threads[from + static_cast<size_t>(which)].kernel = number_behind(line, " pid=");
     }

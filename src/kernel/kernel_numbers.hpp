@@ -39,7 +39,7 @@ class KernelNumbers {
   Thread here(i32 kernel);  // of one of them; 0: it is unknown, or in no namespace of this one's
 
  private:
-  explicit KernelNumbers(TracefsInstance instance) : instance_(std::move(instance)) {}
+  explicit KernelNumbers(TracefsInstance instance);
   struct Asked {
     Thread thread;
     i32 kernel = 0;  // 0: no answer
@@ -49,6 +49,7 @@ class KernelNumbers {
 
   std::mutex mutex_;
   TracefsInstance instance_;
+  const i32 mark_;  // si_errno of the signals sent here: this, plus a running number
   ExitNumbers exits_;
   std::map<i32, Thread> by_kernel_;
   std::map<i32, std::pair<i32, u64>> by_tid_;  // of the living: the kernel's number, and the start that tells them apart

@@ -50,6 +50,18 @@ TEST_F(PidNamespace, ACommandsEventsAreThoseOfItAlone) {
   }
 }
 
+TEST_F(PidNamespace, RecordersBesideEachOtherFollowTheirOwn) {
+  std::string all;
+  for (int n = 0; n < 6; ++n)
+    all += inside + command + "record -q -o r" + std::to_string(n) + " -e syscalls:sys_enter_openat cat /dev/null & ";
+  ASSERT_EQ(run(all + "wait").code, 0);
+  for (int n = 0; n < 6; ++n) {
+    const auto of = tids("r" + std::to_string(n));
+    EXPECT_EQ(of.size(), 1u) << n;
+    EXPECT_EQ(of.count("cat"), 1u) << n;
+  }
+}
+
 TEST_F(PidNamespace, ItsSystemCallsAreCounted) {
   const Outcome o = run(inside + command + "syscalls --json cat /dev/null");
   ASSERT_EQ(o.code, 0) << o.err;

@@ -496,7 +496,8 @@ void PerfettoWriter::note_name(Thread& at, i32 tid, const RingName& ring, u64 ti
   if (at.round == round) [[likely]] return;
   at.round = round;
   const Task* const task = tasks_.find(tid, ring);
-  const std::string_view name = task != nullptr ? std::string_view(task->name) : ring.tid == tid ? ring.task : "";
+  const std::string_view name =
+      task != nullptr ? std::string_view(task->name) : std::string_view(ring.tid == tid ? ring.task.c_str() : "");
   if (name.empty() || name == at.name) return;
   if (!at.name.empty()) {
     if (at.track == 0) at.track = next_track_++;
