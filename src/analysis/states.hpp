@@ -96,7 +96,7 @@ class States {
     return n;
   }
   u64 unseen() const { return unseen_; }  // places where a switch is missing, and no loss
-  const KeyTable<u64>::Evicted evicted() const { return {threads_.evicted().keys, threads_.evicted().count}; }
+  KeyTable<u64>::Evicted evicted() const { return {threads_.evicted().keys, threads_.evicted().count}; }
 
  private:
   static constexpr u64 nobody = ~u64{0};

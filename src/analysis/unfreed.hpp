@@ -2,7 +2,7 @@
 //
 //   Unfreed unfreed(formats, tasks);
 //   unfreed.take(record, ring, root, wanted);                // every event; wanted: this allocation is asked for
-//   unfreed.each([](const Unfreed::Block& block) { ... });   // what is left
+//   unfreed.each([](i64 process, const Unfreed::Block& block) { ... });   // what is left
 //
 //   allocations = frees + replaced + what is left        replaced: the same address came again, so its free is missing
 //
@@ -42,13 +42,6 @@ class Unfreed {
   void take(const TraceRecord& record, const RingName& ring, u32 root, bool wanted);
   template <class Use>
   void each(const Use& use) const {
-    for (const auto& [key, block] : blocks_) {
-      if (block.wanted) use(block);
-    }
-  }
-  // Every block, with its process.
-  template <class Use>
-  void each_of_process(const Use& use) const {
     for (const auto& [key, block] : blocks_) {
       if (block.wanted) use(key.process, block);
     }

@@ -91,15 +91,12 @@ class Gathered {
   }
   // What is left of allocations becomes the weight.
   void end() {
-    if (peak_) {
-      const auto process = peak_->highest().process;
-      unfreed_->each_of_process([&](i64 of, const Unfreed::Block& block) {
-        if (of == process) fold_.add(block.root, block.stack, block.bytes);
-      });
-      peak_->undo(process, fold_);
-    } else if (unfreed_) {
-      unfreed_->each([&](const Unfreed::Block& block) { fold_.add(block.root, block.stack, block.bytes); });
-    }
+    if (!unfreed_) return;
+    const auto process = peak_ ? std::optional(peak_->highest().process) : std::nullopt;
+    unfreed_->each([&](i64 of, const Unfreed::Block& block) {
+      if (!process || of == *process) fold_.add(block.root, block.stack, block.bytes);
+    });
+    if (process) peak_->undo(*process, fold_);
   }
 
   const Fold& fold() const { return fold_; }

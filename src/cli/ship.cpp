@@ -319,7 +319,9 @@ Command add_ship(CLI::App& app) {
            "what they may take; then the oldest one is dropped, and its events are counted (default 4G)");
   add_time(*c, "--part-time", options->part_ns, "a recording is sent after this time (default 10s)");
   add_size(*c, "--part-size", options->part_bytes, "or when it has this size (default 64M)");
-  c->add_option("--host", options->host, "this machine's name in the tables (default: its host name; of a recording of another boot, its recorder's)")->type_name("NAME");
+  c->add_option("--host", options->host,
+                "this machine's name in the tables (default: its host name; of a recording of another boot, its recorder's)")
+      ->type_name("NAME");
   c->add_option("--schema", options->schema,
                 "cluster=NAME: tables over all servers of that cluster; this agent sends to TO alone")
       ->type_name("WORD");

@@ -39,6 +39,10 @@ constexpr Name of_thread[] = {{RunStates::running, "running"},     {RunStates::r
                               {RunStates::sleeping, "sleeping"},   {RunStates::stopped, "stopped"}};
 constexpr Name of_cpu[] = {{States::busy, "busy"}, {States::idle, "idle"}, {States::interrupts, "interrupts"}};
 
+std::span<const Name> states_of(const StatesOptions& options) {
+  return options.by == "cpu" ? std::span<const Name>(of_cpu) : std::span<const Name>(of_thread);
+}
+
 class StatesTable {
  public:
   static result<std::unique_ptr<StatesTable>> make(const StatesOptions& options, const Trace& trace) {
@@ -80,7 +84,7 @@ class StatesTable {
       : options_(options), trace_(trace), states_(std::move(states)) {}
 
   bool of_cpus() const { return options_.by == "cpu"; }
-  std::span<const Name> names() const { return of_cpus() ? std::span<const Name>(of_cpu) : std::span<const Name>(of_thread); }
+  std::span<const Name> names() const { return states_of(options_); }
 
   std::string name_of(u64 key) const {
     if (shown_) return shown_->show(key, none_);
@@ -266,7 +270,7 @@ result<int> run_states(StatesOptions options) {
   if (!run_options.window.cpus.empty() && !by_cpu) throw UsageError{"threads go from CPU to CPU: --cpu needs --by cpu"};
   if (by_cpu && !options.task.empty()) throw UsageError{"--task chooses threads; with --by cpu there are none"};
   if (by_cpu && !options.pids.empty()) throw UsageError{"--by cpu needs the switches of all threads: --all instead of --pid"};
-  const auto known = by_cpu ? std::span<const Name>(of_cpu) : std::span<const Name>(of_thread);
+  const auto known = states_of(options);
   if (!options.sort.empty() &&
       std::none_of(known.begin(), known.end(), [&](const Name& n) { return options.sort == n.name; })) {
     std::string all;

@@ -237,7 +237,7 @@ void MetricsServer::answer(int client) {
   const auto wait = [&](short what) {
     pollfd p[2] = {{client, what, 0}, {wake_.get(), POLLIN, 0}};
     const u64 now = sys::now_ns();
-    return now<deadline&& ::poll(p, 2, static_cast<int>((deadline - now) / 1'000'000) + 1)> 0 && p[1].revents == 0;
+    return now < deadline && ::poll(p, 2, static_cast<int>((deadline - now) / 1'000'000) + 1) > 0 && p[1].revents == 0;
   };
   std::string request;
   while (request.find("\r\n\r\n") == std::string::npos) {
