@@ -11,7 +11,7 @@
 #include "analysis/names.hpp"
 #include "export/units.hpp"
 #include "kernel/tracefs_instance.hpp"
-#include "record/probes.hpp"
+#include "probe/probes.hpp"
 #include "sys/beneath.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"

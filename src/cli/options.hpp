@@ -12,7 +12,7 @@ namespace ringside::cli {
 // --source auto|map|read
 void add_source(CLI::App& app, std::optional<KernelWay>& forced);
 
-// -e PATTERN. words: describes these events. probes: an option may be a probe instead (record/probes.hpp).
+// -e PATTERN. words: describes these events. probes: an option may be a probe instead (probe/probes.hpp).
 void add_events(CLI::App& app, std::vector<std::string>& lists, const std::string& words,
                 const std::string& names = "-e,--event", bool probes = false);
 // A UsageError with near names, if one of them matches no event of the kernel; an error, if the kernel cannot be asked.

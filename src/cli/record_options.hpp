@@ -7,7 +7,7 @@
 #include "cli/options.hpp"
 #include "cli/recording.hpp"
 #include "cli/rotation.hpp"
-#include "record/probes.hpp"
+#include "probe/probes.hpp"
 
 namespace ringside::cli {
 

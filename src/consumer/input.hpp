@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "consumer/shipped.hpp"
 #include "consumer/where.hpp"
 #include "instance/instance.hpp"
 #include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
+#include "shipped/shipped.hpp"
 #include "source/recording.hpp"
 #include "source/world.hpp"
 #include "timeline/merge.hpp"

@@ -92,7 +92,9 @@ class CtfInput : public RecordedInput {
   }
   std::unique_ptr<Input> another() const override { return std::make_unique<CtfInput>(where, converted_); }
   std::optional<u64> recorded_events() const override { return std::nullopt; }
-  std::vector<std::unique_ptr<Source>> open_again() const override { return {}; }
+  std::vector<std::unique_ptr<Source>> open_again() const override {
+    return converted_ == nullptr ? std::vector<std::unique_ptr<Source>>{} : open_again_in(converted_->recording());
+  }
 
  private:
   bool names_idle() const override { return false; }

@@ -10,8 +10,8 @@
 
 #include "kernel/perf_sampler.hpp"
 #include "record/recording_run.hpp"
-#include "record/sample_walk.hpp"
 #include "source/packer.hpp"
+#include "stacks/sample_walk.hpp"
 
 namespace ringside {
 

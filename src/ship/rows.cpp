@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "consumer/shipped_columns.hpp"
+#include "shipped/columns.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 

@@ -12,7 +12,7 @@
 #include <filesystem>
 
 #include "consumer/reading.hpp"
-#include "consumer/shipped_columns.hpp"
+#include "shipped/columns.hpp"
 #include "source/recording.hpp"
 #include "sys/as_memory_allows.hpp"
 #include "sys/json.hpp"

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "consumer/shipped_columns.hpp"
+#include "shipped/columns.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 

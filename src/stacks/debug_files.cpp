@@ -63,7 +63,7 @@ bool make_readable(sys::Fd& fd, const std::string& path, Judging& judging) {
 
 bool has_build_id(int fd, std::string_view wanted) {
   elf_version(EV_CURRENT);
-  const std::unique_ptr<Elf, int (*)(Elf*)> file(elf_begin(fd, ELF_C_READ, nullptr), elf_end);
+  const ElfHandle file(elf_begin(fd, ELF_C_READ, nullptr));
   const void* id = nullptr;
   const ssize_t size = file != nullptr ? dwelf_elf_gnu_build_id(file.get(), &id) : -1;
   return size > 0 && sys::hex({static_cast<const u8*>(id), static_cast<size_t>(size)}) == wanted;

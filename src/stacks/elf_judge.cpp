@@ -91,7 +91,7 @@ result<void> judge_elf_shape(int fd, const std::string& path, Budget& budget) {
     return too_much(path, "its table of sections");
   elf_version(EV_CURRENT);
   // Read, not mapped: another user may cut the file at any time.
-  const std::unique_ptr<Elf, int (*)(Elf*)> file(elf_begin(fd, ELF_C_READ, nullptr), elf_end);
+  const ElfHandle file(elf_begin(fd, ELF_C_READ, nullptr));
   if (file == nullptr) return refuse(std::errc::executable_format_error, path + " cannot be read as ELF: " + elf_errmsg(-1));
   u64 notes = 0;
   size_t count = 0;
@@ -116,7 +116,7 @@ result<ElfFit> judge_elf(int fd, const std::string& path, Budget& budget) {
   if (fstat(fd, &st) != 0) return fail(errno, "cannot look at " + path);
   budget.grow(st);
   RS_TRY(judge_elf_shape(fd, path, budget));
-  const std::unique_ptr<Elf, int (*)(Elf*)> file(elf_begin(fd, ELF_C_READ_MMAP, nullptr), elf_end);
+  const ElfHandle file(elf_begin(fd, ELF_C_READ_MMAP, nullptr));
   if (file == nullptr) return refuse(std::errc::executable_format_error, path + " cannot be read as ELF: " + elf_errmsg(-1));
   u64 inflated = 0;
   size_t names = 0;

@@ -2,6 +2,7 @@
 #pragma once
 #include <libelf.h>
 
+#include <memory>
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
 #include <string>
@@ -9,6 +10,11 @@
 #include "sys/budget.hpp"
 
 namespace ringside {
+
+struct ElfEnd {
+  void operator()(Elf* elf) const { elf_end(elf); }
+};
+using ElfHandle = std::unique_ptr<Elf, ElfEnd>;
 
 // What libelf allocates as soon as it begins: its table of sections, its notes. Nothing is unpacked.
 result<void> judge_elf_shape(int fd, const std::string& path, Budget& budget);

@@ -4,10 +4,10 @@
 #include <climits>
 #include <cstring>
 
+#include "kernel/perf_ring.hpp"
+
 namespace ringside {
 namespace {
-
-constexpr u64 perf_contexts = ~u64{0} - 4095;  // marks of perf among addresses, and the kernel's end of a stack
 
 u64 word_at(const u8* words, size_t i) {
   u64 word = 0;

@@ -20,10 +20,6 @@ namespace {
 constexpr u32 stapsdt_note = 3;
 constexpr size_t most_notes = 100'000, longest_text = 1000;
 
-struct ElfEnd {
-  void operator()(Elf* elf) const { elf_end(elf); }
-};
-
 struct Loaded {
   u64 offset, size, address;
 };
@@ -193,7 +189,7 @@ result<std::vector<UsdtNote>> usdt_notes(const std::string& path) {
   Budget budget;
   RS_TRY(judge_elf(fd.get(), path, budget));
   elf_version(EV_CURRENT);
-  const std::unique_ptr<Elf, ElfEnd> elf(elf_begin(fd.get(), ELF_C_READ, nullptr));
+  const ElfHandle elf(elf_begin(fd.get(), ELF_C_READ, nullptr));
   size_t names = 0;
   if (elf == nullptr || elf_kind(elf.get()) != ELF_K_ELF || elf_getshdrstrndx(elf.get(), &names) != 0)
     return refuse(std::errc::executable_format_error, path + " is no ELF file: it has no probes");

@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
-#include "record/sample_walk.hpp"
 #include "stacks/elf_names.hpp"
+#include "stacks/sample_walk.hpp"
 #include "stacks/usdt_notes.hpp"
 
 using namespace ringside;

@@ -4,9 +4,9 @@
 #include <regex>
 
 #include "consumer/reading.hpp"
-#include "consumer/shipped.hpp"
 #include "plot_page.hpp"
 #include "ship/ship.hpp"
+#include "shipped/shipped.hpp"
 
 namespace ringside::test::ship_test {
 namespace {

@@ -50,28 +50,35 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
+// No test has killed it (Debian's 18.16 does so when tables are made or loaded beside inserts): what it said is in the test's
+// output.
+inline void start_again_if_ended() {
+  for (TestServer* const one : {&server(), &second()}) {
+    if (!one->has_ended()) continue;
+    std::fprintf(stderr, "the server has ended by itself and starts again: %s\n", one->words().c_str());
+    one->start();
+  }
+}
+
+// An empty database of the first server, which runs from here on.
+inline std::string new_database() {
+  static const bool started =
+      (server().use_tls(), server().configure({server().tcp(), second().tcp()}), server().start(), true);
+  (void)started;
+  start_again_if_ended();
+  static int number = 0;
+  std::string name = "t" + std::to_string(++number);
+  must(server().client("default")->ask("CREATE DATABASE " + name));
+  return name;
+}
+
 struct Ship : BinaryTest {
   std::string database;
   void SetUp() override {
     if (const std::string missing = TestServer::missing(); !missing.empty()) GTEST_SKIP() << missing;
     dir = in_memory("ringside-ship-" + std::to_string(getpid()));
     BinaryTest::SetUp();
-    static const bool started =
-        (server().use_tls(), server().configure({server().tcp(), second().tcp()}), server().start(), true);
-    (void)started;
-    start_again_if_ended();
-    static int number = 0;
-    database = "t" + std::to_string(++number);
-    must(server().client("default")->ask("CREATE DATABASE " + database));
-  }
-  // No test has killed it (Debian's 18.16 does so when tables are made or loaded beside inserts): what it said is in the test's
-  // output.
-  static void start_again_if_ended() {
-    for (TestServer* const one : {&server(), &second()}) {
-      if (!one->has_ended()) continue;
-      std::fprintf(stderr, "the server has ended by itself and starts again: %s\n", one->words().c_str());
-      one->start();
-    }
+    database = new_database();
   }
   void use_second() const {
     static const bool started = (second().configure({server().tcp(), second().tcp()}), second().start(), true);

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "kernel/tracefs_instance.hpp"
-#include "record/sample_walk.hpp"
 #include "stacks/elf_names.hpp"
+#include "stacks/sample_walk.hpp"
 #include "stacks/usdt_notes.hpp"
 
 namespace ringside::judged_test {

@@ -1,14 +1,15 @@
 // Probes: their names on the command line, the notes of ELF files, and arguments in the kernel's words.
+#include "probe/probes.hpp"
+
 #include <dlfcn.h>
-#include <gnu/libc-version.h>
 #include <gmock/gmock.h>
+#include <gnu/libc-version.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "record/probes.hpp"
 #include "stacks/elf_names.hpp"
 #include "stacks/usdt_notes.hpp"
 

@@ -16,8 +16,8 @@
 
 #include "kernel/perf_ring.hpp"
 #include "record/sample_feed.hpp"
-#include "record/sample_walk.hpp"
 #include "source/packer.hpp"
+#include "stacks/sample_walk.hpp"
 
 namespace ringside::samples_test {
 namespace {

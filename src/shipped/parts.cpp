@@ -1,4 +1,4 @@
-#include "consumer/shipped_parts.hpp"
+#include "shipped/parts.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -7,8 +7,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "consumer/shipped_query.hpp"
-#include "consumer/shipped_rows.hpp"
+#include "shipped/query.hpp"
+#include "shipped/rows.hpp"
 #include "source/sample_rings.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
@@ -49,11 +49,11 @@ bool Parts::has_events(std::string_view agent, u64 first, u64 last) const {
 
 result<void> Parts::read(clickhouse::Server& server, const std::string& dir) {
   std::string answer;
-  const auto blocks =
-      RS_TRY(server.select(fmt::format("SELECT agent, first_batch, batch, filtered, offset_ns, description, printk_formats, names, {} "
-                                       "AS reaches FROM parts WHERE {} AND {} ORDER BY time_ns, agent, batch",
-                                       parts_in_range(place_), of_machine(machine_), wanted_parts()),
-                           answer));
+  const auto blocks = RS_TRY(
+      server.select(fmt::format("SELECT agent, first_batch, batch, filtered, offset_ns, description, printk_formats, names, {} "
+                                "AS reaches FROM parts WHERE {} AND {} ORDER BY time_ns, agent, batch",
+                                parts_in_range(place_), of_machine(machine_), wanted_parts()),
+                    answer));
   for (const BlockIn& block : blocks) {
     const ColumnIn *agent = RS_TRY(wanted(block, "agent", true)), *description = RS_TRY(wanted(block, "description", true)),
                    *texts = RS_TRY(wanted(block, "printk_formats", true)), *names = RS_TRY(wanted(block, "names", true));

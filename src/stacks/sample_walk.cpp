@@ -1,4 +1,4 @@
-#include "record/sample_walk.hpp"
+#include "stacks/sample_walk.hpp"
 
 #include <elfutils/libdwelf.h>
 #include <gelf.h>
@@ -21,12 +21,8 @@ constexpr size_t most_files = 8192, most_rows = 1 << 17, most_maps = 1 << 20;  /
 constexpr u64 most_of_a_frame = u64{8} << 20;
 // Of a second: some 200 ms, and what libelf keeps of the files that it looks at.
 constexpr u64 second = 1'000'000'000, bytes_of_a_second = u64{64} << 20, steps_of_a_second = 20'000'000;
-constexpr u64 least_patience = 10'000'000;                       // ns
-constexpr u64 of_a_file = 20'000, of_a_row = 50, of_a_map = 20;  // steps
-
-struct ElfEnd {
-  void operator()(Elf* elf) const { elf_end(elf); }
-};
+constexpr u64 least_patience = 10'000'000;  // ns
+constexpr u64 steps_of_a_file = 20'000, steps_of_a_row = 50, steps_of_a_map = 20;
 
 // The copy of a stack, as memory.
 struct Copied {
@@ -78,7 +74,7 @@ void SampleWalk::File::read(int fd, Budget& budget, u64 most) {
   if (fstat(fd, &st) != 0 || !judge_elf_shape(fd, path, budget)) return;
   budget.give_back(before - budget.bytes());
   const u64 size = static_cast<u64>(st.st_size);
-  const std::unique_ptr<Elf, ElfEnd> elf(elf_begin(fd, ELF_C_READ, nullptr));
+  const ElfHandle elf(elf_begin(fd, ELF_C_READ, nullptr));
   size_t count = 0;
   if (elf == nullptr || elf_kind(elf.get()) != ELF_K_ELF || gelf_getclass(elf.get()) != ELFCLASS64 ||
       elf_getphdrnum(elf.get(), &count) != 0)
@@ -127,7 +123,8 @@ std::optional<FrameRow> SampleWalk::File::row(u64 offset, Budget& budget) const 
     FrameRow found;
     u64 walked = 0;
     const bool has = find_frame_row(tables, offset - s.offset + s.address + bias, found, &walked) == FrameFound::yes;
-    return budget.step(of_a_row + walked) && has ? std::optional(found) : std::nullopt;  // segments that overlap are a forger's
+    return budget.step(steps_of_a_row + walked) && has ? std::optional(found)
+                                                       : std::nullopt;  // segments that overlap are a forger's
   }
   return std::nullopt;
 }
@@ -201,7 +198,7 @@ struct SampleWalk::Look {
 // False: later.
 bool SampleWalk::look_at(File& file) {
   if (file.looked_at) return true;
-  if (aside_.busy() || !budget().step(of_a_file)) return false;
+  if (aside_.busy() || !budget().step(steps_of_a_file)) return false;
   if (mapped_ + largest_table > most_mapped) forget_files();
   if (file.path == "[vdso]") {
     file.read_vdso();
@@ -242,7 +239,7 @@ void SampleWalk::map(i32 pid, const Place& place, std::string_view path, std::st
   std::shared_ptr<Maps>& maps = processes_[pid];
   for (const std::string& key : std::exchange(unreadable_, {})) files_.erase(key);
   const u64 copied = maps != nullptr && maps.use_count() > 1 ? maps->size() : 0;
-  if (maps_ + copied >= most_maps || !budget().step(of_a_map * (1 + copied))) {
+  if (maps_ + copied >= most_maps || !budget().step(steps_of_a_map * (1 + copied))) {
     ++skipped_.maps;
     return;
   }

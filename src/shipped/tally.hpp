@@ -8,8 +8,8 @@
 
 #include "analysis/column.hpp"
 #include "analysis/filter.hpp"
-#include "consumer/shipped_parts.hpp"
-#include "consumer/shipped_rows.hpp"
+#include "shipped/parts.hpp"
+#include "shipped/rows.hpp"
 
 namespace ringside::shipped {
 

@@ -24,7 +24,7 @@ namespace ringside {
 struct Tallied {
   std::vector<std::string> columns{};  // as analysis/column.hpp has them
   std::string filter{};
-  EventPatterns only{};                // none: all
+  EventPatterns only{};  // none: all
 };
 
 class ShippedAsRecording {
@@ -34,8 +34,8 @@ class ShippedAsRecording {
   struct Machine {
     static constexpr u64 unknown = ~u32{0};  // an error: the clock is not synchronised
     std::string host, boot_id;
-    u64 boot = 0;      // its hash, as the rows have it
-    u64 error_ns = 0;  // how far its times of day may be off
+    u64 boot = 0;                                    // its hash, as the rows have it
+    u64 error_ns = 0;                                // how far its times of day may be off
     std::map<std::string, std::set<u64>> batches{};  // of each agent: those with events in the range, if there is one
   };
   struct Place {

@@ -1,4 +1,4 @@
-#include "consumer/shipped_query.hpp"
+#include "shipped/query.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "consumer/shipped.hpp"
+#include "shipped/shipped.hpp"
 
 #include <stdlib.h>
 
@@ -7,12 +7,12 @@
 #include <map>
 #include <optional>
 
-#include "consumer/shipped_columns.hpp"
-#include "consumer/shipped_parts.hpp"
-#include "consumer/shipped_query.hpp"
-#include "consumer/shipped_rows.hpp"
-#include "consumer/shipped_tally.hpp"
 #include "export/units.hpp"
+#include "shipped/columns.hpp"
+#include "shipped/parts.hpp"
+#include "shipped/query.hpp"
+#include "shipped/rows.hpp"
+#include "shipped/tally.hpp"
 #include "source/recording.hpp"
 #include "sys/try.hpp"
 

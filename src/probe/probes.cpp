@@ -1,4 +1,4 @@
-#include "record/probes.hpp"
+#include "probe/probes.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -31,8 +31,10 @@ std::string word_of(std::string_view text) {
   std::string out;
   for (const char c : text) {
     const bool plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_';
-    if (plain) out += c;
-    else if (!out.empty() && out.back() != '_') out += '_';
+    if (plain)
+      out += c;
+    else if (!out.empty() && out.back() != '_')
+      out += '_';
   }
   if (out.empty() || (out[0] >= '0' && out[0] <= '9')) out = "_" + out;
   return out;

@@ -1,4 +1,4 @@
-#include "consumer/shipped_columns.hpp"
+#include "shipped/columns.hpp"
 
 #include <algorithm>
 #include <set>
@@ -29,12 +29,16 @@ std::string type_of(const Field& field) {
     return (is_signed ? "Int" : "UInt") + std::to_string(bits);
   };
   switch (field.kind) {
-    case FieldKind::integer: return number(field.size, field.is_signed, false);
-    case FieldKind::floating: return number(field.size, true, true);
+    case FieldKind::integer:
+      return number(field.size, field.is_signed, false);
+    case FieldKind::floating:
+      return number(field.size, true, true);
     case FieldKind::text:
-    case FieldKind::loc_text: return "String";
+    case FieldKind::loc_text:
+      return "String";
     case FieldKind::array:
-    case FieldKind::loc_array: break;
+    case FieldKind::loc_array:
+      break;
   }
   return "Array(" +
          number(field.element == 0 ? 1 : field.element, field.is_signed,

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "consumer/shipped_query.hpp"
 #include "export/units.hpp"
+#include "shipped/query.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {

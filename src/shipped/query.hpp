@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "clickhouse/server.hpp"
-#include "consumer/shipped.hpp"
+#include "shipped/shipped.hpp"
 
 namespace ringside::shipped {
 

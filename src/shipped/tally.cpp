@@ -1,4 +1,4 @@
-#include "consumer/shipped_tally.hpp"
+#include "shipped/tally.hpp"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 
 #include "analysis/names.hpp"
 #include "analysis/thread_names.hpp"
-#include "consumer/shipped_columns.hpp"
-#include "consumer/shipped_query.hpp"
+#include "shipped/columns.hpp"
+#include "shipped/query.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::shipped {

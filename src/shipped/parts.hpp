@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "clickhouse/server.hpp"
-#include "consumer/shipped.hpp"
 #include "decode/formats.hpp"
+#include "shipped/shipped.hpp"
 #include "source/recording.hpp"
 
 namespace ringside::shipped {
@@ -20,7 +20,7 @@ struct Part {
   std::string agent;
   u64 first = 0, last = 0;  // batches
   u32 order = 0;
-  std::map<u32, u32> rings{};           // number there (plus kernel_rings), and here
+  std::map<u32, u32> rings{};                            // number there (plus kernel_rings), and here
   std::map<std::pair<bool, std::string>, u32> events{};  // the kernel's?, full name; number here (plus kernel_ids)
 };
 

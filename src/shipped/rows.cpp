@@ -1,12 +1,12 @@
-#include "consumer/shipped_rows.hpp"
+#include "shipped/rows.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <tuple>
 #include <utility>
 
-#include "consumer/shipped_columns.hpp"
 #include "export/units.hpp"
+#include "shipped/columns.hpp"
 #include "source/packer.hpp"
 #include "sys/try.hpp"
 
