@@ -33,6 +33,8 @@ class Appender {
   }
   void end_at(char* end) { end_ = end; }
   size_t size() const { return static_cast<size_t>(end_ - out_.data()); }
+  // What was appended when size() was `begin`, and since then.
+  std::string_view since(size_t begin) const { return {out_.data() + begin, size() - begin}; }
   void push_back(char c) {
     *room(1) = c;
     ++end_;
@@ -115,6 +117,7 @@ class CopiedText {
   std::string text_;
   size_t size_ = 0;
 };
+inline void append(Appender& out, const CopiedText& text) { out.end_at(text.put(out.room(text.room()))); }
 
 // The eight decimal digits of a number below 100,000,000, a byte each, the first in the lowest byte. The divisions are
 // multiplications by inverses, two and four at once (Paul Khuong, "How to print integers really fast", 2017).

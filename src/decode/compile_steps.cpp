@@ -321,6 +321,7 @@ class StepCompiler {
 
   void print_names(const Node* node, PrintStep step, Steps& steps) {
     step.kind = node->is_symbolic ? StepKind::symbol : StepKind::flags;
+    step.texts = std::make_shared<KnownTexts<6>>();
     step.names = node->list;
     for (auto& [number, name] : step.names) name = in_one_line(std::move(name));
     step.text = in_one_line(node->text);

@@ -152,11 +152,16 @@ void append_sized(const PrintForm& form, std::string_view text, Appender& out) {
 }
 
 void append_address(u64 address, bool distance, bool returns, const Symbols& symbols, Appender& out) {
+  const bool usual = distance && !returns;
+  if (const CopiedText* const known = usual ? symbols.texts().find(address) : nullptr; known != nullptr)
+    return append(out, *known);
+  const size_t begin = out.size();
   const Symbols::Symbol* const symbol = symbols.find(returns && address != 0 ? address - 1 : address);
   if (symbol != nullptr) append(out, symbol->name);
   if (symbol != nullptr && !distance) return;
   append(out, symbol != nullptr ? "+0x" : "0x");
   append_base16(symbol != nullptr ? address - symbol->address : address, out);
+  if (usual && symbol != nullptr) symbols.texts().add(address, out.since(begin));
 }
 
 std::string error_of_pointer(u64 pointer) {

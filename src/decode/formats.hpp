@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "decode/append.hpp"
+#include "decode/known_texts.hpp"
 #include "decode/line_template.hpp"
 #include "decode/stack_texts.hpp"
 #include "decode/symbols.hpp"
@@ -143,6 +144,7 @@ struct PrintStep {
   u32 field = 0;                                   // index in EventType::fields
   std::string text;  // the literal, the conversion for snprintf, the separator of flags, bytes, numbers, the form of memory
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
+  std::shared_ptr<KnownTexts<6>> texts;            // of such values
   std::vector<ValueOp> code;                       // computes the value (bytes: their number); empty: the value is the field's
   std::vector<PrintStep> then, otherwise;          // choice: the value selects one
   std::vector<ValueOp> star_width, star_precision;  // compute what is *; memory: the first is the number of bytes

@@ -141,6 +141,24 @@ void append_flags(const PrintStep& step, u64 value, Appender& out) {
   }
 }
 
+void append_symbol(const PrintStep& step, u64 value, Appender& out) {
+  if (const std::string* const name = symbol_of(step.names, static_cast<i64>(value)); name != nullptr)
+    return append_text(*name, out);
+  append(out, "0x");
+  append_base16(value, out);
+}
+
+void append_named(const PrintStep& step, u64 value, Appender& out) {
+  if (const CopiedText* const known = step.texts->find(value); known != nullptr) [[likely]]
+    return append(out, *known);
+  const size_t begin = out.size();
+  if (step.kind == StepKind::symbol)
+    append_symbol(step, value, out);
+  else
+    append_flags(step, value, out);
+  step.texts->add(value, out.since(begin));
+}
+
 // {1,2}; with a text between the elements, as trace-cmd prints __print_array: 1 2.
 void append_list(const Field& field, u32 each, Bytes bytes, const std::string& between, Appender& out) {
   if (between.empty()) out.push_back('{');
@@ -259,18 +277,9 @@ static void print_unsized(const PrintStep& step, const EventFormat& type, Bytes 
     case StepKind::kernel_text:
       print_kernel_text(step, type, payload, context, out);
       break;
-    case StepKind::symbol: {
-      const i64 value = value_of(step, type, payload);
-      if (const std::string* name = symbol_of(step.names, value); name != nullptr) {
-        append_text(*name, out);
-      } else {
-        append(out, "0x");
-        append_base16(static_cast<u64>(value), out);
-      }
-      break;
-    }
+    case StepKind::symbol:
     case StepKind::flags:
-      append_flags(step, static_cast<u64>(value_of(step, type, payload)), out);
+      append_named(step, static_cast<u64>(value_of(step, type, payload)), out);
       break;
     case StepKind::list:
       append_list(field, step.width, limited(step, type, payload), step.text, out);
@@ -330,7 +339,12 @@ void run_steps(const EventFormat& type, Bytes payload, const FormatContext& cont
   Appender to(out);
   bool cut = false;
   type.line.print(payload, to, [&](u32 step, Appender&) {
-    if (!run({&type.steps[step], 1}, type, payload, context, most, to)) cut = true;
+    if (to.size() >= most)
+      cut = true;
+    else if (const PrintStep& one = type.steps[step]; one.kind != StepKind::choice) [[likely]]
+      print_field(one, type, payload, context, to);
+    else if (!run({&one, 1}, type, payload, context, most, to))
+      cut = true;
   });
   if (cut) append(to, " [cut: the text is too long for its event]");
 }

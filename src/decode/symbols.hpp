@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "decode/known_texts.hpp"
+
 namespace ringside {
 
 class Symbols {
@@ -30,6 +32,9 @@ class Symbols {
   const Symbol* find_first(u64 address) const;
   // Where the next symbol begins: the kernel's sizes.
   u64 end_of(const Symbol& symbol) const;
+  // Of addresses that were asked for: name+0x1f. They go with the names.
+  using Texts = KnownTexts<10>;
+  Texts& texts() const { return table_->texts; }
 
  private:
   struct Table {
@@ -38,6 +43,7 @@ class Symbols {
     std::string text;
     std::once_flag is_read;
     std::vector<Symbol> all;  // by address; names lie in the text
+    Texts texts;
     std::array<std::atomic<u32>, 1024> answers{};  // by address: an index in `all`; any value is right or is noticed
   };
   const std::vector<Symbol>& all() const {
