@@ -1,17 +1,20 @@
 // ringside export: events in the formats of other tools.
-#include <algorithm>
-
 #include "cli/export.hpp"
+
+#include <algorithm>
 
 #include "cli/export_ctf.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
+#include "cli/temporary_directory.hpp"
 #include "export/csv.hpp"
 #include "export/json.hpp"
 #include "export/perfetto/writer.hpp"
 #include "export/recording_as_dat.hpp"
+#include "export/recording_as_tar.hpp"
 #include "export/text.hpp"
 #include "export/units.hpp"
+#include "source/packed_stream.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 #include "watch/signals.hpp"
@@ -27,7 +30,7 @@ struct ExportOptions {
   bool recorded = false;  // at the end of a recording, which sums up itself
 };
 
-enum class Format { dat, perfetto, json, csv, ctf };
+enum class Format { dat, perfetto, json, csv, ctf, tar };
 
 Format format_of(const ExportOptions& options) {
   const std::string& name = options.format;
@@ -38,8 +41,9 @@ Format format_of(const ExportOptions& options) {
   if (name == "json" || ending == "json" || ending == "jsonl") return Format::json;
   if (name == "csv" || ending == "csv") return Format::csv;
   if (name == "ctf" || ending == "ctf" || (!options.to.empty() && options.to.back() == '/')) return Format::ctf;
+  if (name == "tar" || ending == "tar") return Format::tar;
   throw UsageError{"the name " + options.to +
-                   " tells no format; use an ending .dat, .pftrace, .json, .csv or .ctf (a directory), or --format"};
+                   " tells no format; use an ending .dat, .pftrace, .json, .csv, .tar or .ctf (a directory), or --format"};
 }
 
 // A file that appears whole or not at all; a special one is written into.
@@ -276,34 +280,70 @@ result<std::vector<std::string>> problems_of(const std::string& recording, bool 
   return problems;
 }
 
+// The files of a recording as they are, in a directory that has the tar's name.
+result<int> export_tar(const std::string& from, const ExportOptions& options) {
+  const auto file = RS_TRY(WholeFile::create(options.to));
+  const std::string folder = is_tar(options.to) ? std::filesystem::path(options.to).stem().string() : default_recording;
+  RS_TRY(recording_as_tar(from, folder, [&](std::string_view bytes) -> result<void> {
+    if (asked_to_stop()) return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
+    return file->write(bytes);
+  }));
+  RS_TRY(file->finish());
+  if (!options.quiet && !options.recorded)
+    say(format_size(file->bytes()) + " in " + options.to + "; look with: ringside report " + options.to);
+  return exit_ok;
+}
+
+// A trace.dat is not written from its begin to its end.
+result<int> export_piped_dat(const std::string& from, const ExportOptions& options) {
+  const char* const tmp = std::getenv("TMPDIR");
+  TemporaryDirectory part{std::string(tmp != nullptr && *tmp != 0 ? tmp : "/tmp") + "/ringside-dat-XXXXXX"};
+  if (mkdtemp(part.dir.data()) == nullptr)
+    return fail(errno, "cannot make a directory for a trace.dat (" + part.dir + "; TMPDIR names another place)");
+  std::vector<std::string> problems = RS_TRY(problems_of(from, options.quiet));
+  RS_TRY(export_recording(from, part.trace(), options.only, &problems, asked_to_stop));
+  const auto to = RS_TRY(WholeFile::create(options.to));
+  const sys::Fd made = RS_TRY(sys::open_regular(part.trace()));
+  const auto bytes = plain_stream(made.get(), part.trace());
+  std::vector<u8> buffer(1 << 20);
+  while (const size_t n = RS_TRY(bytes->read(buffer.data(), buffer.size())))
+    RS_TRY(to->write({reinterpret_cast<const char*>(buffer.data()), n}));
+  RS_TRY(to->finish());
+  for (const std::string& problem : problems) say(problem);
+  return problems.empty() ? exit_ok : exit_failure;
+}
+
 result<int> run_export(ExportOptions options) {
   if (options.to.empty()) {
     const std::string last = options.where.empty() ? "" : options.where.back();
     const bool a_name = Where::now(last).is_nothing() &&
-                        (tells_another_format(last) || last.ends_with(".dat") || last.ends_with(".ctf"));
+                        (tells_another_format(last) || last.ends_with(".dat") || last.ends_with(".ctf") || is_tar(last));
     throw UsageError{"export needs the file to write" + did_you_mean({"-o " + (a_name ? last : "FILE")})};
   }
   const bool piped = options.to == "-";
   if (piped && options.format.empty())
-    throw UsageError{"-o - is stdout, whose name tells no format: add --format json, csv or perfetto"};
+    throw UsageError{"-o - is stdout, whose name tells no format: add --format json, csv, perfetto, dat or tar"};
   const Format format = format_of(options);
-  if (piped && (format == Format::dat || format == Format::ctf))
-    throw UsageError{"a trace.dat or a CTF directory cannot be written to stdout; name it with -o"};
+  if (piped && format == Format::ctf) throw UsageError{"a CTF directory cannot be written to stdout; name it with -o"};
   if (piped) options.to = "/dev/stdout";
   if (format != Format::dat && !options.only.empty()) throw UsageError{"--only is for a trace.dat; choose events with -e"};
   if (format == Format::ctf && !options.window.whole())
     throw UsageError{"a CTF directory has the whole time and all CPUs; choose events with -e and -F"};
   if (format == Format::ctf) return export_ctf(options.where, options.events, options.filter, options.to, options.quiet);
-  if (format != Format::dat) return export_events(options, format);
-  if (options.where.size() > 1) throw UsageError{"a trace.dat is made of one recording"};
+  if (format != Format::dat && format != Format::tar) return export_events(options, format);
+  const std::string one = format == Format::tar ? "a tar" : "a trace.dat";
+  if (options.where.size() > 1) throw UsageError{one + " is made of one recording"};
   if (!options.events.empty() || !options.filter.empty() || !options.window.whole())
-    throw UsageError{"a trace.dat has all events of a recording; --only leaves the kernel's or the program's out"};
+    throw UsageError{one + " has all events of a recording" +
+                     (format == Format::tar ? "" : "; --only leaves the kernel's or the program's out")};
   const std::string from = options.where.empty() ? default_recording : options.where[0];
   const Where where = Where::of(from);
   if (!where.is_recording() && !where.is_nothing())
-    return refuse(std::errc::invalid_argument, where.text + " is " + where.what() +
-                                                   ", not a recording; only what ringside record has made becomes a trace.dat");
+    return refuse(std::errc::invalid_argument,
+                  where.text + " is " + where.what() + ", not a recording; only what ringside record has made becomes " + one);
   catch_signals();  // an unfinished file is removed
+  if (format == Format::tar) return export_tar(from, options);
+  if (piped) return export_piped_dat(from, options);
   std::vector<std::string> problems = RS_TRY(problems_of(from, options.quiet));
   auto written = RS_TRY(export_recording(from, options.to, options.only, &problems, asked_to_stop));
   say(counted(written.sub_buffers, "sub-buffer") + ", " + format_size(written.bytes) + "; look with: trace-cmd report " +
@@ -389,6 +429,8 @@ bool tells_another_format(const std::string& file) {
   return false;
 }
 
+bool is_tar(const std::string& file) { return file.ends_with(".tar"); }
+
 std::unique_ptr<GrowingExport> GrowingExport::of(const std::string& dir, const std::string& file, const RecordingMeta& now) {
   return std::make_unique<GrowingFile>(file, Reading::open_growing(dir, now));
 }
@@ -400,7 +442,8 @@ result<int> export_recorded(const std::string& dir, const std::string& file, boo
   options.where = {dir};
   options.to = file;
   options.recorded = true;
-  return export_events(options, format_of(options));
+  const Format format = format_of(options);
+  return format == Format::tar ? export_tar(dir, options) : export_events(options, format);
 }
 
 Command add_export(CLI::App& app) {
@@ -410,12 +453,12 @@ Command add_export(CLI::App& app) {
   c->add_option("WHERE", options->where,
                 "recording, trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
   c->add_option("-o,--to,--output", options->to,
-                "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv, .ctf "
-                "(a directory); -: stdout")
+                "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv, .tar, "
+                ".ctf (a directory); -: stdout")
       ->type_name("FILE");
   c->add_option("--format", options->format,
-                "perfetto, dat, json (a line for each event), csv or ctf, whatever the file's name is")
-      ->check(CLI::IsMember({"perfetto", "dat", "json", "csv", "ctf"}));
+                "perfetto, dat, json (a line for each event), csv, tar or ctf, whatever the file's name is")
+      ->check(CLI::IsMember({"perfetto", "dat", "json", "csv", "tar", "ctf"}));
   add_events(*c, options->events, "only these events");
   add_filter(*c, options->filter);
   add_window(*c, options->window);
@@ -432,6 +475,9 @@ Command add_export(CLI::App& app) {
       "  ringside export build.data --only kernel --to kernel.dat    for kernelshark\n"
       "  ringside export -e 'libc:*' --to libc.csv\n"
       "  ringside export --time +12s..+12.1s --to slice.pftrace      a tenth of a second\n"
+      "  ringside export build.data --to build.tar         one file with all of it, names too, for a colleague's ringside "
+      "report\n"
+      "  ringside export build.data -o - --format tar | zstd > build.tar.zst\n"
       "  ringside export --to build.ctf && babeltrace2 build.ctf    for Trace Compass, too\n"
       "Perfetto: the kernel's events in its own messages, so that it shows CPUs, thread states and system calls; a program's "
       "spans and events\n"

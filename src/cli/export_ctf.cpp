@@ -10,6 +10,7 @@
 #include "cli/child.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
+#include "cli/temporary_directory.hpp"
 #include "consumer/ctf.hpp"
 #include "consumer/installed.hpp"
 #include "export/units.hpp"
@@ -59,15 +60,6 @@ std::string ctf_version() {
 }
 
 // A new directory beside the trace, in which it is made.
-struct TemporaryDirectory {
-  std::string dir;
-  std::string trace() const { return dir + "/trace"; }
-  ~TemporaryDirectory() {
-    std::error_code none;
-    fs::remove_all(dir, none);
-  }
-};
-
 // A file without a name. flags: MFD_CLOEXEC, or 0 for one that babeltrace2 inherits.
 result<sys::Fd> nameless_file(const char* what, unsigned flags) {
   sys::Fd fd(memfd_create(what, flags));

@@ -246,7 +246,7 @@ result<void> assemble(const RecordOptions& options, GrowingExport* file, const R
   const auto write = [&]() -> result<void> {
     if (file != nullptr)
       RS_TRY(file->finish(recorded));
-    else if (tells_another_format(options.to))
+    else if (tells_another_format(options.to) || is_tar(options.to))
       RS_TRY(export_recorded(options.out, options.to, grows(options)));
     else
       RS_TRY(export_recording(options.out, options.to, ""));

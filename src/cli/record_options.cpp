@@ -114,7 +114,8 @@ result<void> check(RecordOptions& options) {
   if (options.buffer_size < 2 * options.subbuf_size)
     throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
   // Files of other tools: -o FILE as in export.
-  if (options.to.empty() && (options.out.ends_with(".dat") || tells_another_format(options.out)) && !is_recording(options.out))
+  if (options.to.empty() && (options.out.ends_with(".dat") || is_tar(options.out) || tells_another_format(options.out)) &&
+      !is_recording(options.out))
     options.to = options.out;
   options.rotation.check();
   if (options.max_size != 0 && options.max_size < smallest_recording)
@@ -220,13 +221,15 @@ void add_options(CLI::App& app, RecordOptions& options) {
   of_rings("--clock",
            app.add_option("--clock", options.clock,
                           "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)"));
-  app.add_option("-o,--output", options.out,
-                 "directory of the recording; an older recording becomes DIR.old. A FILE that ends in .dat, .pftrace, .json or "
-                 ".csv: the same as --to")
+  app.add_option(
+         "-o,--output", options.out,
+         "directory of the recording; an older recording becomes DIR.old. A FILE that ends in .tar, .dat, .pftrace, .json or "
+         ".csv: the same as --to")
       ->capture_default_str();
-  app.add_option("--to", options.to,
-                 "record into one file instead: a trace.dat for trace-cmd, KernelShark and ringside report; .pftrace for "
-                 "Perfetto, .json, .csv, which grow meanwhile")
+  app.add_option(
+         "--to", options.to,
+         "record into one file instead: a .tar of the recording, with its names; a trace.dat for trace-cmd, KernelShark and "
+         "ringside report; .pftrace for Perfetto, .json, .csv, which grow meanwhile")
       ->type_name("FILE")
       ->excludes("--output");
   add_size(app, "--max-size", options.max_size,

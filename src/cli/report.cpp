@@ -256,7 +256,8 @@ Command add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* c = app.add_subcommand("report", "print the events of a recording, a trace.dat or an instance in time order");
   c->add_option("WHERE", options->where,
-                "recording (a directory), trace.dat file, clickhouse:// or instance, which is not consumed; several are merged "
+                "recording (a directory, or a tar), trace.dat file, clickhouse:// or instance, which is not consumed; -: "
+                "stdin; several are merged "
                 "(default: ringside.data)");
   add_events(*c, options->events, "only these events");
   c->add_option("--tid", options->tids, "only this thread; may be repeated")->allow_extra_args(false);

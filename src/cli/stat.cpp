@@ -3,11 +3,12 @@
 
 #include <set>
 
-#include "writer/cpu_rings.hpp"
 #include "cli/command_file.hpp"
 #include "cli/json.hpp"
-#include "cli/table.hpp"
 #include "cli/options.hpp"
+#include "cli/table.hpp"
+#include "consumer/unpacked.hpp"
+#include "export/units.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
 #include "remote/process.hpp"
@@ -15,7 +16,7 @@
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
-#include "export/units.hpp"
+#include "writer/cpu_rings.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -143,9 +144,11 @@ result<Stat> stat_served(const std::string& socket) {
   return s;
 }
 
-result<Stat> stat_trace_dat(const std::string& file) {
+result<Stat> stat_file(const std::string& file) {
+  const auto unpacked = RS_TRY(Unpacked::of(file));
+  if (unpacked != nullptr && unpacked->is_recording()) return stat_recording(unpacked->path());
   Stat s;
-  auto dat = RS_TRY(open_trace_dat(file));
+  auto dat = RS_TRY(open_trace_dat(unpacked != nullptr ? unpacked->path() : file, file));
   for (const std::string& problem : dat.problems) say(problem);
   for (const auto& source : dat.rings) s.rings.push_back({source->name(), "recorded", source->counters()});
   const auto is_counted = [](const Ring& ring) { return ring.counters.written != 0; };
@@ -238,7 +241,7 @@ result<Stat> stat_of(const std::string& name) {
   if (where.is_served()) return stat_served(name);
   if (where.is_recording()) return stat_recording(name);
   if (where.is_writer()) return stat_writer(name);
-  if (where.is_file()) return stat_trace_dat(name);
+  if (where.is_file()) return stat_file(name);
   if (where.is_kernel()) return stat_kernel(where.dir);
   if (where.has_no_rings())
     return refuse(std::errc::invalid_argument,

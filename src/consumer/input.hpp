@@ -95,7 +95,7 @@ result<std::vector<std::unique_ptr<Input>>> inputs_of(const Where& where);
 // Each kind has its file.
 std::unique_ptr<Input> recording_input(const std::string& dir);
 std::unique_ptr<Input> ctf_input(const std::string& dir);
-std::unique_ptr<Input> trace_dat_input(const std::string& file);
+result<std::unique_ptr<Input>> file_input(const std::string& where);  // a trace.dat, or what is packed into a file
 std::unique_ptr<Input> instance_input(const std::string& name);
 std::unique_ptr<Input> served_input(const std::string& socket);
 std::unique_ptr<Input> writer_input(const std::string& socket);

@@ -7,6 +7,7 @@
 
 #include "consumer/ctf.hpp"
 #include "consumer/trace.hpp"
+#include "consumer/unpacked.hpp"
 #include "export/units.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
@@ -101,6 +102,18 @@ class CtfInput : public RecordedInput {
   std::shared_ptr<CtfAsRecording> converted_;
 };
 
+class UnpackedInput : public RecordedInput {
+ public:
+  UnpackedInput(const std::string& place, std::shared_ptr<const Unpacked> unpacked)
+      : RecordedInput(place), unpacked_(std::move(unpacked)) {}
+  result<void> open(Trace& trace) override { return open_in(trace, unpacked_->path()); }
+  std::unique_ptr<Input> another() const override { return std::make_unique<UnpackedInput>(where, unpacked_); }
+  std::vector<std::unique_ptr<Source>> open_again() const override { return open_again_in(unpacked_->path()); }
+
+ private:
+  std::shared_ptr<const Unpacked> unpacked_;
+};
+
 class GrowingInput : public RecordedInput {
  public:
   using RecordedInput::RecordedInput;
@@ -139,6 +152,9 @@ void GrowingInput::grow(Trace& trace, const RecordingMeta& now) {
 }  // namespace
 
 std::unique_ptr<Input> recording_input(const std::string& dir) { return std::make_unique<RecordedInput>(dir); }
+std::unique_ptr<Input> unpacked_input(const std::string& where, std::shared_ptr<const Unpacked> recording) {
+  return std::make_unique<UnpackedInput>(where, std::move(recording));
+}
 std::unique_ptr<Input> ctf_input(const std::string& dir) { return std::make_unique<CtfInput>(dir); }
 std::unique_ptr<Input> growing_input(const std::string& dir) { return std::make_unique<GrowingInput>(dir); }
 

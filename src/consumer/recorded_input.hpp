@@ -31,4 +31,8 @@ class RecordedInput : public Input {
   size_t names_taken_ = 0;
 };
 
+// What was in a tar. Its messages and columns have `where`.
+class Unpacked;
+std::unique_ptr<Input> unpacked_input(const std::string& where, std::shared_ptr<const Unpacked> recording);
+
 }  // namespace ringside

@@ -4,7 +4,9 @@
 #include <optional>
 
 #include "consumer/input.hpp"
+#include "consumer/recorded_input.hpp"
 #include "consumer/trace.hpp"
+#include "consumer/unpacked.hpp"
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"
@@ -15,9 +17,10 @@ namespace {
 
 class TraceDatInput : public Input {
  public:
-  using Input::Input;
+  TraceDatInput(const std::string& place, std::shared_ptr<const Unpacked> unpacked)
+      : Input(place), unpacked_(std::move(unpacked)) {}
   result<void> open(Trace& trace) override;
-  std::unique_ptr<Input> another() const override { return trace_dat_input(where); }
+  std::unique_ptr<Input> another() const override { return std::make_unique<TraceDatInput>(where, unpacked_); }
   ClockInfo own_clock() const override { return meta_.clock; }
   const RecordingMeta* recording() const override { return &meta_; }
   Account account() const override {
@@ -27,17 +30,19 @@ class TraceDatInput : public Input {
     return of;
   }
   std::vector<std::unique_ptr<Source>> open_again() const override {
-    auto again = open_trace_dat(where);
+    auto again = open_trace_dat(file(), where);
     return again ? std::move(again->rings) : std::vector<std::unique_ptr<Source>>();
   }
 
  private:
   bool is_of_this_boot() const;
+  const std::string& file() const { return unpacked_ != nullptr ? unpacked_->path() : where; }
+  std::shared_ptr<const Unpacked> unpacked_;  // null: it is mapped where it is
   RecordingMeta meta_{};
 };
 
 result<void> TraceDatInput::open(Trace& trace) {
-  auto dat = RS_TRY(open_trace_dat(where));
+  auto dat = RS_TRY(open_trace_dat(file(), where));
   if (dat.rings.empty() && !dat.problems.empty())
     return refuse(std::errc::bad_message, dat.problems.front() + "; no events are left to read");
   for (const std::string& problem : dat.problems) trace.notices.push_back(problem);
@@ -71,6 +76,10 @@ bool TraceDatInput::is_of_this_boot() const {
 
 }  // namespace
 
-std::unique_ptr<Input> trace_dat_input(const std::string& file) { return std::make_unique<TraceDatInput>(file); }
+result<std::unique_ptr<Input>> file_input(const std::string& where) {
+  auto unpacked = RS_TRY(Unpacked::of(where));
+  if (unpacked != nullptr && unpacked->is_recording()) return unpacked_input(where, std::move(unpacked));
+  return std::make_unique<TraceDatInput>(where, std::move(unpacked));
+}
 
 }  // namespace ringside

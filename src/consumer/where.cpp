@@ -7,6 +7,7 @@
 
 #include "clickhouse/server.hpp"
 #include "consumer/ctf.hpp"
+#include "consumer/unpacked.hpp"
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/get_reader_served.hpp"
@@ -26,6 +27,7 @@ bool is_instances_own(const std::string& socket) {
 
 Where Where::now(const std::string& text) {
   if (clickhouse::Address::is(text)) return {text, Kind::shipped};
+  if (Unpacked::is_given_open(text)) return {text, Kind::trace_dat};
   const auto is_instance = [&] { return Instance::open(text).has_value(); };
   const bool is_path = text.find('/') != std::string::npos;
   if (!is_path && is_instance()) return {text, Kind::instance};

@@ -1,14 +1,11 @@
 // What the argument WHERE of a command names, decided in one place. The first that holds:
 //
-//   instance   a word without a slash, by which an instance of ringside can be opened: its name wins over files of the same name
-//   recording  a directory with a meta.json
-//   served     a socket at which `ringside serve` hands out an instance's rings: the one in that instance, or one that answers so
-//   writer     any other socket: an external writer listens there
-//   trace_dat  a plain file
-//   instance   a path at which one can be opened
-//   kernel     an instance of the kernel's tracefs, by name or path
-//   ctf        a directory of a CTF trace, or of several: LTTng's
-//   shipped    clickhouse://: what `ringside ship` sent to a server; before all others
+//   instance   a word without a slash, by which an instance of ringside can be opened: its name wins over files of the same
+//   name recording  a directory with a meta.json served     a socket at which `ringside serve` hands out an instance's rings:
+//   the one in that instance, or one that answers so writer     any other socket: an external writer listens there trace_dat  a
+//   plain file, or a pipe that is open already (-, <(COMMAND)): a trace.dat, or a recording in a tar; also packed instance   a
+//   path at which one can be opened kernel     an instance of the kernel's tracefs, by name or path ctf        a directory of a
+//   CTF trace, or of several: LTTng's shipped    clickhouse://: what `ringside ship` sent to a server; before all others
 //   nothing    none of these: Instance::open() says why
 #pragma once
 #include <ringside/base/result.hpp>

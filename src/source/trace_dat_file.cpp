@@ -542,7 +542,7 @@ class Parser {
 
 result<TraceDatFile> read_trace_dat(std::shared_ptr<TraceDatBytes> bytes) { return Parser(std::move(bytes)).run(); }
 
-result<TraceDatFile> open_trace_dat(const std::string& path) {
+result<TraceDatFile> open_trace_dat(const std::string& path, const std::string& name) {
   const sys::Fd fd = RS_TRY(sys::open_data(path));
   struct stat st {};
   if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot measure " + path);
@@ -550,7 +550,7 @@ result<TraceDatFile> open_trace_dat(const std::string& path) {
   auto region = RS_TRY(sys::Region::map(fd.get(), static_cast<u64>(st.st_size), false, path));
   madvise(region.data(), region.size(), MADV_SEQUENTIAL);
   auto bytes = std::make_shared<TraceDatBytes>();
-  bytes->path = path;
+  bytes->path = name.empty() ? path : name;
   bytes->data = region.data();
   bytes->size = region.size();
   bytes->region = std::move(region);

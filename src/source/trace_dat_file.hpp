@@ -58,7 +58,8 @@ struct TraceDatFile {
   std::vector<std::string> problems;
 };
 
-result<TraceDatFile> open_trace_dat(const std::string& path);
+// name: of the file in messages, if it is another one.
+result<TraceDatFile> open_trace_dat(const std::string& path, const std::string& name = "");
 result<TraceDatFile> read_trace_dat(std::shared_ptr<TraceDatBytes> bytes);
 
 }  // namespace ringside

@@ -199,7 +199,7 @@ TEST_F(FirstTries, ExportToStdout) {
             run(build + "ringside export -o all.json && grep -c '\"event\"' all.json").out);
   EXPECT_FALSE(fs::exists(dir + "/-"));
   EXPECT_THAT(ringside("export -o -").err, HasSubstr("add --format"));
-  EXPECT_EQ(ringside("export -o - --format dat").code, 2);
+  EXPECT_EQ(ringside("export -o - --format ctf").code, 2);
 }
 
 // Without room for them the addresses stay numbers; the events are worth more.

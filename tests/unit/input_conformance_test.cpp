@@ -1,18 +1,34 @@
-// The kinds of input that need no other program: a recording, a compressed one, a trace.dat, an instance, served rings, an
+// The kinds of input that need no other program: a recording, a compressed one, a tar of one, a trace.dat, an instance, served rings, an
 // external writer, the live kernel.
 #include "input_conformance.hpp"
 
 #include <fcntl.h>
 #include <sched.h>
 
+#include <fstream>
 #include <ringside/remote/process_writer.hpp>
 #include <thread>
 
+#include "export/recording_as_tar.hpp"
 #include "serve/server.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::test::inputs_test {
 namespace {
+
+class TarWriting : public InstanceWriting {
+ public:
+  std::string make(bool room) override {
+    InstanceWriting::make(room);
+    const std::string file = root_.path() + "/recording.tar";
+    std::ofstream to(file, std::ios::binary);
+    must(recording_as_tar(recording(false), "recording", [&to](std::string_view bytes) -> result<void> {
+      to << bytes;
+      return {};
+    }));
+    return file;
+  }
+};
 
 class ServedWriting : public InstanceWriting {
  public:
@@ -110,6 +126,7 @@ class KernelWriting : public Writing {
 const Case cases[] = {
     {"recording", made<RecordingWriting<false>>, false, false, true, false},
     {"compressed", made<RecordingWriting<true>>, false, false, true, false},
+    {"tar", made<TarWriting>, false, false, true, false},
     {"trace_dat", made<TraceDatWriting>, false, false, true, false},
     {"instance", made<InstanceWriting>, true, false, true, false},
     {"served", made<ServedWriting>, true, true, false, false},
