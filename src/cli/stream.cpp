@@ -123,6 +123,7 @@ result<int> run_stream(const StreamOptions& options) {
   if (frames.skipped() != 0 || frames.missing() != 0)
     say(fmt::format("{} bytes belong to no good frame, {} frames did not arrive whole", format_count(frames.skipped()),
                     format_count(frames.missing())));
+  if (frames.repeated() != 0) say(fmt::format("{} came twice, and are recorded once", counted(frames.repeated(), "frame")));
   if (line.content().restarts() != 0) say(fmt::format("the writer began anew {}", counted(line.content().restarts(), "time")));
   if (!options.quiet) say_summary(*run, options.out);
   return done ? exit_code(*run, options.fail_on_loss) : failed(done.error());

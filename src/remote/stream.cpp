@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+
 #include "sys/try.hpp"
 
 namespace ringside::remote {
@@ -17,27 +19,45 @@ void FrameReader::feed(const u8* bytes, size_t n) {
   bytes_.insert(bytes_.end(), bytes, bytes + n);
 }
 
+bool FrameReader::came_before(const FrameHeader& h) {
+  Came& at = came_[h.sequence % remembered];
+  const bool before = at.is && at.sequence == h.sequence && at.header_check == h.header_check;
+  at = {h.sequence, h.header_check, true};
+  return before;
+}
+
 bool FrameReader::next(Frame& frame, bool last) {
-  for (; bytes_.size() - at_ >= sizeof(FrameHeader); ++at_, ++skipped_) {
+  const auto is_good = [this](const FrameHeader& h, const u8* payload) {
+    if (h.bytes > checks_) return false;
+    checks_ -= h.bytes;
+    return h.payload_check == crc32(payload, h.bytes);
+  };
+  while (bytes_.size() - at_ >= sizeof(FrameHeader)) {
     const u8* const here = bytes_.data() + at_;
     FrameHeader h;
     std::memcpy(&h, here, sizeof h);
-    if (h.sync != frame_sync || h.bytes > most_frame_bytes || h.header_check != crc32(here, sizeof h - sizeof h.header_check))
+    const bool headed =
+        h.sync == frame_sync && h.bytes <= most_frame_bytes && h.header_check == crc32(here, sizeof h - sizeof h.header_check);
+    const bool whole = headed && bytes_.size() - at_ - sizeof h >= h.bytes;
+    if (headed && !whole && !last) return false;
+    // One that is cut may look as if it held others: its bytes are searched.
+    if (!whole || !is_good(h, here + sizeof h)) {
+      ++at_, ++skipped_;
       continue;
-    if (bytes_.size() - at_ - sizeof h < h.bytes) {
-      if (!last) return false;
-      continue;  // cut, but the bytes that look like its payload may contain whole frames
     }
-    if (h.bytes > checks_) continue;
-    checks_ -= h.bytes;
-    if (h.payload_check != crc32(here + sizeof h, h.bytes)) continue;
     at_ += sizeof h + h.bytes;
+    skipped_before_ = skipped_;
+    if (came_before(h)) {
+      ++repeated_, ++again_;
+      continue;
+    }
     payload_.resize((h.bytes + 7) / 8);
     if (h.bytes != 0) std::memcpy(payload_.data(), here + sizeof h, h.bytes);
-    skipped_before_ = skipped_;
     const auto ahead = static_cast<i32>(h.sequence - sequence_);
     const bool anew = frames_++ != 0 && ahead < 0;
-    const u32 missing = anew ? h.sequence : h.sequence - sequence_;
+    // A writer that begins anew may send its first frames as it did before.
+    const u32 again = std::exchange(again_, 0),
+              missing = anew ? h.sequence - std::min(h.sequence, again) : h.sequence - sequence_;
     missing_ += missing;
     sequence_ = h.sequence + 1;
     frame = {h, reinterpret_cast<const u8*>(payload_.data()), missing, anew};

@@ -27,8 +27,10 @@ class FrameReader {
   bool open_end() const { return skipped_ != skipped_before_ || at_ != bytes_.size(); }
   u64 missing() const { return missing_; }  // frames that were sent but did not arrive whole, by their sequence numbers
   u64 frames() const { return frames_; }
+  u64 repeated() const { return repeated_; }  // frames that came again, byte for byte: they are left out
 
  private:
+  bool came_before(const FrameHeader& h);
   std::vector<u8> bytes_;
   size_t at_ = 0;
   std::vector<u64> payload_;
@@ -36,6 +38,15 @@ class FrameReader {
   u64 skipped_before_ = 0;  // the last good frame
   u64 checks_ = 0;          // bytes of payload that may still be checked
   u32 sequence_ = 0;  // the next frame's
+  // A line may send a part of its bytes twice. The last frames by their numbers: a header's checksum covers the payload's.
+  static constexpr u32 remembered = 4096;
+  struct Came {
+    u32 sequence = 0, header_check = 0;
+    bool is = false;
+  };
+  std::vector<Came> came_ = std::vector<Came>(remembered);
+  u64 repeated_ = 0;
+  u32 again_ = 0;  // those since the last new frame
 };
 
 // Assembles the content of frames. An error concerns one frame, which is then left out.
