@@ -1,6 +1,7 @@
 // The reader's end of ringside/remote/stream.hpp: finds frames in bytes of which any may be missing or wrong, and counts
 // missing ones. No input makes it take more than a frame's worth of memory, or stop for good.
 #pragma once
+#include <optional>
 #include <ringside/remote/stream.hpp>
 #include <vector>
 
@@ -8,6 +9,9 @@
 #include "source/source.hpp"
 
 namespace ringside::remote {
+
+// Of a writer that counts this many ticks a second; 0: no time.
+ClockInfo clock_of_ticks(u64 ticks_per_second);
 
 struct Frame {
   FrameHeader head{};
@@ -62,8 +66,11 @@ class StreamContent {
   result<std::optional<SubBufferView>> take(const Frame& frame);
 
   bool known() const { return known_; }  // hello has come
+  void begin_like(const ClockInfo& clock, u32 subbuf_size, const std::vector<EventInfo>& events);
+  void know(const std::vector<EventInfo>& events);
   bool ended() const { return ended_; }
   u32 subbuf_size() const { return hello_.subbuf_size; }
+  bool has_own_clock() const { return hello_.clock == 2; }  // the writer: it begins anew with the writer
   ClockInfo clock() const;
   const std::vector<EventInfo>& events() const { return events_; }
   const std::vector<std::pair<u16, Ring>>& rings() const { return rings_; }
@@ -82,6 +89,7 @@ class StreamContent {
   Ring& ring(u16 number);
 
   StreamHello hello_{};
+  std::optional<ClockInfo> assumed_;  // by begin_like()
   bool known_ = false, ended_ = false, counted_ = false;
   u64 missing_ = 0;  // frames that no gap of a ring accounts for: each may have been of a ring that sent no other
   u64 refused_elsewhere_ = 0;
