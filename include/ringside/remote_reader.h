@@ -14,8 +14,8 @@
 // stays mapped, and of its size, until the reader is closed.
 //
 // A reader, with what was opened of it, is for one thread at a time; ringside_remote_reader_poke and
-// ringside_remote_reader_gone may be called from any. Callbacks come from the thread that reads; after
-// ringside_remote_reader_poll_every, update_footers comes from another one, too.
+// ringside_remote_reader_gone may be called from any. Callbacks come from the thread that reads; update_footers also from those
+// that poke, of which ringside_remote_reader_poll_every makes one.
 #ifndef RINGSIDE_REMOTE_READER_H
 #define RINGSIDE_REMOTE_READER_H
 

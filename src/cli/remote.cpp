@@ -163,8 +163,10 @@ Command add_remote(CLI::App& app) {
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   c->add_option("--rings", options->rings,
                 "how many rings to bring along (default: as many as the writer says that it has, or one)");
-  c->add_option("--clock", options->clock,
-                "the writer's: mono, tsc (x86-64) or cntvct (arm64) (default: tsc where it is invariant, else mono)");
+  c->add_option(
+      "--clock", options->clock,
+      "the writer's: mono, tsc (x86-64), cntvct (arm64), or counter for one that counts no time (default: tsc where it is "
+      "invariant, else mono)");
   c->add_option("--layout", options->layout,
                 "how the writer describes its rings: a meta-page, or footers in each sub-buffer (which "
                 "ringside recover reads out of a memory dump)")
