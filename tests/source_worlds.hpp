@@ -419,7 +419,7 @@ class ExternalWorld final : public World {
     if (!dumped_) return must(world_.buffer->source(ring));
     auto& dump =
         dumps_.emplace_back(reinterpret_cast<u64*>(world_.region), reinterpret_cast<u64*>(world_.region + world_.bytes));
-    const auto rings = remote::find_rings({reinterpret_cast<const u8*>(dump.data()), world_.bytes});
+    const auto rings = remote::find_rings({Bytes{reinterpret_cast<const u8*>(dump.data()), world_.bytes}});
     EXPECT_EQ(rings.size(), 2u);
     return std::make_unique<remote::DumpSource>(rings[ring], ClockInfo{ClockKind::counter});
   }

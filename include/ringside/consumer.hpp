@@ -33,6 +33,8 @@
 #include <type_traits>
 #include <vector>
 
+struct ringside_remote_reader;
+
 namespace ringside {
 
 // One event, or a gap; valid until the next one is asked for.
@@ -104,6 +106,7 @@ class Consumer {
   struct Options {
     std::vector<std::string> where{};   // recordings, trace.dat files, instances, sockets
     std::vector<std::string> kernel{};  // live: globs over SYSTEM:EVENT
+    std::vector<::ringside_remote_reader*> remotes{};  // of <ringside/remote_reader.h>; each outlives the consumer
     std::string filter{};               // as of `ringside report --filter`
     std::string time{};  // a part, as of `ringside report --time`: "12.5s..13s", "+0.5s..+1s" after the first event
     u64 kernel_buffer_size = 4 << 20;   // bytes for each CPU

@@ -51,18 +51,47 @@ static inline uint64_t ringside_get64(const void* blob, size_t at) {
   return value;
 }
 
+// sum * 0x100000001B3, for processors that do not multiply: compilers would make one multiplication of all the terms.
+static inline uint64_t ringside_checksum_step(uint64_t sum) {
+  uint64_t out = sum;
+  __asm__("" : "+r"(out));
+  out += sum << 1;
+  __asm__("" : "+r"(out));
+  out += sum << 4;
+  __asm__("" : "+r"(out));
+  out += sum << 5;
+  __asm__("" : "+r"(out));
+  out += sum << 7;
+  __asm__("" : "+r"(out));
+  out += sum << 8;
+  __asm__("" : "+r"(out));
+  return out + (sum << 40);
+}
+// Is the offset one of a ring before `index`, or of this one before place `k`?
+static inline bool ringside_descriptor_has(const void* blob, uint32_t index, uint32_t k, uint64_t offset) {
+  size_t at = 48;
+  uint32_t ring, n;
+  for (ring = 0; ring <= index; ++ring) {
+    uint32_t end = ring == index ? k : ringside_get32(blob, at + 4) + 1;
+    for (n = 0; n < end; ++n)
+      if (ringside_get64(blob, at + 8 + (size_t)n * 8) == offset) return true;
+    at += 16 + (size_t)ringside_get32(blob, at + 4) * 8;
+  }
+  return false;
+}
 // NULL: the blob is a descriptor for a region of this size, as this side sees it; otherwise what is wrong with it. The caller's
 // own copy of it, aligned to 8: nobody else can change it from now on.
 static inline const char* ringside_descriptor_check(const void* blob, size_t bytes, uint64_t region_bytes) {
   uint64_t sum = 0xCBF29CE484222325u, free = 0;
-  uint32_t size, subbuf, rings, ring, last = 0;
+  uint32_t size, subbuf, rings, ring, last = 0, before = 0;
+  bool ascending = true;
   size_t at;
   if (bytes < 48) return "it is shorter than its header";
   if (ringside_get64(blob, 0) != 0x45544F4D45525352u) return "its magic number is not RSREMOTE";
   if (ringside_get32(blob, 8) != 1) return "its version is not 1";
   size = ringside_get32(blob, 12);
   if (size > bytes || size < 48 || size % 8) return "its length is not that of the blob";
-  for (at = 0; at < size; at += 8) sum = (sum ^ (at == 40 ? 0 : ringside_get64(blob, at))) * 0x100000001B3u;
+  for (at = 0; at < size; at += 8) sum = ringside_checksum_step(sum ^ (at == 40 ? 0 : ringside_get64(blob, at)));
   if (sum != ringside_get64(blob, 40)) return "its checksum does not match";
   if (ringside_get32(blob, 16) - 1 > 1) return "its layout is neither page footers nor a meta-page";
   if (ringside_get32(blob, 20) > 3) return "its clock is unknown";
@@ -88,10 +117,12 @@ static inline const char* ringside_descriptor_check(const void* blob, size_t byt
     for (k = 0; k <= pages; ++k) {
       uint64_t offset = ringside_get64(blob, at + 8 + (size_t)k * 8);  // the meta-page, then the sub-buffers
       if (offset & (subbuf - 1)) return "an offset is no multiple of the sub-buffer size";
-      if (offset < free) return "sub-buffers overlap or do not ascend";
       if (offset > ringside_get64(blob, 32) || ringside_get64(blob, 32) - offset < subbuf)
         return "a sub-buffer reaches beyond the region";
+      ascending = ascending && offset >= free;
       free = offset + subbuf;
+      if (++before > 4096 && !ascending) return "more than 4,096 sub-buffers do not ascend";
+      if (!ascending && ringside_descriptor_has(blob, ring, k, offset)) return "two sub-buffers are one";
     }
     at += 16 + (size_t)pages * 8;
   }
@@ -103,6 +134,44 @@ static inline uint32_t ringside_descriptor_rings(const void* blob) { return ring
 // you do not have.
 static inline uint32_t ringside_descriptor_clock(const void* blob) { return ringside_get32(blob, 20); }
 
+// A ring of a descriptor to pack, or of a checked one. Offsets are multiples of subbuf_size, in any order. Without a reader, a
+// writer packs its own.
+struct ringside_ring_place {
+  uint32_t id, nr_pages;  // ids ascend; 3 to 4,095 sub-buffers
+  uint64_t meta;          // offset of the meta-page, subbuf_size long; with page footers the place for one, which nobody writes
+  const uint64_t* pages;  // offsets of the sub-buffers; the first one is the reader's
+};
+static inline size_t ringside_descriptor_bytes(const struct ringside_ring_place* rings, uint32_t n) {
+  size_t bytes = 48;
+  uint32_t k;
+  for (k = 0; k < n; ++k) bytes += 16 + (size_t)rings[k].nr_pages * 8;
+  return bytes;
+}
+// to: ringside_descriptor_bytes of them, aligned to 8. layout: 1 page footers, 2 a meta-page. NULL: it is good; otherwise what
+// is wrong.
+static inline const char* ringside_descriptor_pack(void* to, uint32_t layout, uint32_t clock, uint32_t subbuf_size,
+                                                   uint64_t region_bytes, const struct ringside_ring_place* rings, uint32_t n) {
+  uint8_t* blob = (uint8_t*)to;
+  uint64_t magic = 0x45544F4D45525352u, sum = 0xCBF29CE484222325u;
+  size_t bytes = ringside_descriptor_bytes(rings, n), at;
+  uint32_t head[6] = {1, 0, 0, 0, 0, 0}, k;
+  if (bytes > 1u << 30) return "it is longer than a GiB";
+  head[1] = (uint32_t)bytes, head[2] = layout, head[3] = clock, head[4] = subbuf_size, head[5] = n;
+  __builtin_memcpy(blob, &magic, 8);
+  __builtin_memcpy(blob + 8, head, sizeof head);
+  __builtin_memcpy(blob + 32, &region_bytes, 8);
+  for (at = 48, k = 0; k < n; ++k) {
+    __builtin_memcpy(blob + at, &rings[k].id, 4);
+    __builtin_memcpy(blob + at + 4, &rings[k].nr_pages, 4);
+    __builtin_memcpy(blob + at + 8, &rings[k].meta, 8);
+    __builtin_memcpy(blob + at + 16, rings[k].pages, (size_t)rings[k].nr_pages * 8);
+    at += 16 + (size_t)rings[k].nr_pages * 8;
+  }
+  for (at = 0; at < bytes; at += 8) sum = ringside_checksum_step(sum ^ (at == 40 ? 0 : ringside_get64(blob, at)));
+  __builtin_memcpy(blob + 40, &sum, 8);
+  return ringside_descriptor_check(blob, bytes, region_bytes);
+}
+
 // Where ring `index` of a checked descriptor stands in it.
 static inline size_t ringside_descriptor_ring(const void* blob, uint32_t index) {
   size_t at = 48;
@@ -111,6 +180,16 @@ static inline size_t ringside_descriptor_ring(const void* blob, uint32_t index) 
 }
 static inline uint32_t ringside_ring_pages(const void* blob, uint32_t index) {
   return ringside_get32(blob, ringside_descriptor_ring(blob, index) + 4);
+}
+
+static inline struct ringside_ring_place ringside_descriptor_unpack(const void* blob, uint32_t index) {
+  size_t at = ringside_descriptor_ring(blob, index);
+  struct ringside_ring_place r;
+  r.id = ringside_get32(blob, at);
+  r.nr_pages = ringside_get32(blob, at + 4);
+  r.meta = ringside_get64(blob, at + 8);
+  r.pages = (const uint64_t*)(const void*)((const uint8_t*)blob + at + 16);
+  return r;
 }
 
 // Ring `index` of a checked descriptor, empty and disabled. The blob stays where it is while the ring is used. region: where
@@ -132,6 +211,7 @@ static inline void ringside_ring_init(struct ringside_ring* r, const void* blob,
   r->nr_slots = r->nr_pages - 1;
   r->id = ringside_get32(blob, at);
   r->off = 1;
+  while (1u << r->shift < r->subbuf_size) ++r->shift;
   ringside_ring_reset(r);
 }
 

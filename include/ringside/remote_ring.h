@@ -97,6 +97,7 @@ struct ringside_ring {
   void* context;
   uint32_t subbuf_size, capacity, nr_pages, nr_slots, id;
   bool footers;
+  uint8_t shift;  // 1 << shift is subbuf_size: not every processor multiplies
 
   // The writer's.
   uint32_t tail;     // its position, low 32 bits
@@ -123,7 +124,7 @@ struct ringside_ring {
 enum { RINGSIDE_SLOT_IDS = 4095, RINGSIDE_HEADER = 16, RINGSIDE_FOOTER = 32 };
 
 static inline uint8_t* ringside_ring_page(const struct ringside_ring* r, uint32_t id) {
-  return r->region + (r->pages ? (size_t)r->pages[id] : (size_t)id * r->subbuf_size);
+  return r->region + (r->pages ? (size_t)r->pages[id] : (size_t)id << r->shift);
 }
 static inline uint32_t* ringside_ring_commit(const struct ringside_ring* r, uint32_t id) {
   return (uint32_t*)(void*)(ringside_ring_page(r, id) + 8);
@@ -201,6 +202,7 @@ static inline bool ringside_ring_init_stream(struct ringside_ring* r, void* memo
   r->capacity = subbuf_size - RINGSIDE_HEADER;
   r->nr_pages = nr_pages;
   r->nr_slots = nr_pages - 1;
+  while (1u << r->shift < subbuf_size) ++r->shift;
   ringside_ring_reset(r);
   return true;
 }

@@ -124,11 +124,13 @@ result<int> run_guest(const GuestOptions& options) {
   guest::Guest& guest = *started;
   const std::unique_ptr<KernelFeed> kernel = RS_TRY(kernel_part(options, own.instance->clock()));
   InstanceFeed monitor(*own.instance);
-  SourceFeed of_guest(guest.vm().events());
+  std::vector<EventInfo> events = guest.vm().events();
+  for (EventInfo& e : events) e.apart = true;
+  RingName vcpu{first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside"};
+  SourceFeed of_guest(std::move(events), {vcpu});
   auto source = RS_TRY(guest.buffer().source(0));
-  of_guest.add({std::move(source),
-                {first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside"},
-                static_cast<u64>(guest.tsc_offset().ahead)});
+  vcpu.apart = true;
+  of_guest.add({std::move(source), vcpu, static_cast<u64>(guest.tsc_offset().ahead)});
   const auto made = RS_TRY(new_recording(options.out, own.instance->clock(), options.compress));
   RecordingRun& run = *made;
   run.meta().command = {"guest", options.image};

@@ -3,14 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <set>
 
 #include "analysis/names.hpp"
 #include "cli/json.hpp"
-#include "cli/table.hpp"
 #include "cli/options.hpp"
+#include "cli/table.hpp"
+#include "consumer/where.hpp"
 #include "export/units.hpp"
+#include "remote/process.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 
@@ -172,6 +175,10 @@ class Instances {
          {"unread", total.unread},
          {"resident_bytes", total.resident_bytes}});
   }
+  // An external writer that has announced itself: it has rings only while a reader has it.
+  void add_writer(const std::string& name) {
+    row({name, user_name(geteuid())}, {name, "writer", "", "remote"}, {{"instance", name}, {"state", "writer"}});
+  }
   // none: the message when there are no instances.
   int print(bool as_json, const std::string& none) const {
     put(as_json ? line_of(all_) : table_.render(colours()));
@@ -229,6 +236,8 @@ result<int> list(ListOptions options) {
     instances.half_made(name);
   }
   for (const Found& one : found) instances.add(one);
+  for (const std::string& name : own ? announced_writers() : std::vector<std::string>{})
+    if (remote::Process::offer_at(announced_socket(name), std::chrono::milliseconds(200))) instances.add_writer(name);
   const std::string elsewhere = geteuid() == 0 ? ", where RINGSIDE_ROOT is; those of all users: ringside list --all" : "";
   return instances.print(options.json, others ? "no instances" + (options.user.empty() ? "" : " of " + options.user)
                                               : "no instances under " + instances_root() + elsewhere);

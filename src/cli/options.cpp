@@ -310,4 +310,12 @@ bool say_problems(Reading& reading) {
   return say_new_problems(reading);
 }
 
+std::string how_rings_are_made(const Instance& instance) {
+  const Geometry sizes = geometry_of(instance.control());
+  return fmt::format("its rings are made with -b {}k --subbuf-size {}k --mode {} --rings {} --clock {}",
+                     u64{sizes.nr_slots()} * sizes.capacity() / 1024, sizes.subbuf_size() / 1024,
+                     instance.control().mode == 0 ? "overwrite" : "discard", instance.cpu_rings() != 0 ? "cpu" : "thread",
+                     to_string(instance.clock().kind));
+}
+
 }  // namespace ringside::cli

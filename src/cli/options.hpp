@@ -63,4 +63,8 @@ bool say_new_problems(Reading& reading);
 // The same at the end of a reading, with its doubts.
 bool say_problems(Reading& reading);
 
+// "its rings are made with -b 4096k --subbuf-size 16k --mode overwrite --rings cpu --clock x86-tsc": what `record -i` would
+// have to say.
+std::string how_rings_are_made(const Instance& instance);
+
 }  // namespace ringside::cli

@@ -78,7 +78,9 @@ plot::Facts facts_of(const PlotOptions& options, const Input& input) {
     fact("clock", to_string(meta.clock.kind));
     // A trace.dat has no closing counters.
     if (meta.complete && meta.totals.written != 0) fact("books", identity(meta.totals));
-    if (!meta.complete) fact("books", "the recorder did not finish: the closing counters are missing");
+    if (!meta.complete)
+      fact("books", std::string(is_being_recorded(input.where) ? "it is still being recorded" : "the recorder did not finish") +
+                        ": the closing counters are missing");
   } else if (input.instance() != nullptr) {
     fact("clock", input.clock);
     fact("live", "what was in the instance's rings when the page was made");

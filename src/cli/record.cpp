@@ -26,6 +26,7 @@
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
 #include "record/loss_watch.hpp"
+#include "record/remote_feed.hpp"
 #include "record/sample_feed.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
@@ -76,8 +77,8 @@ void refuse_other_rings(const RecordOptions& options, const Instance& instance) 
   });
   if (!refused.empty())
     throw UsageError{"-i " + options.instance + ": this instance is there already, and its rings stay as they are, so not " +
-                     in_quotes(refused) + " (ringside stat " + options.instance +
-                     " shows them): leave that out, or remove the instance first"};
+                     in_quotes(refused) + ": " + how_rings_are_made(instance) +
+                     ". Leave that out, or remove the instance first"};
 }
 
 result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bool& ours) {
@@ -155,10 +156,27 @@ result<std::unique_ptr<SampleFeed>> make_samples(const RecordOptions& options, c
   return nullptr;
 }
 
+// Null: no external writer is wanted.
+result<std::unique_ptr<RemoteFeed>> make_remote(const RecordOptions& options, const ClockInfo& clock) {
+  if (options.remote.empty()) return nullptr;
+  RemoteFeed::Options make;
+  make.socket = options.remote;
+  make.attach.buffer.size = options.buffer_size;
+  make.attach.buffer.rings = 0;  // as many as it has
+  make.attach.buffer.subbuf_size = static_cast<u32>(options.subbuf_size);
+  make.attach.buffer.clock = clock;
+  make.first_ring = 2 * most_rings;  // beyond those of programs, also those that are moved
+  make.notice = say;
+  auto feed = std::make_unique<RemoteFeed>(std::move(make));
+  RS_TRY(feed->connect());
+  return feed;
+}
+
 // The feeds that are there beside the program's.
 struct Others {
   std::unique_ptr<KernelFeed> kernel;
   std::unique_ptr<SampleFeed> samples;
+  std::unique_ptr<RemoteFeed> remote;
 };
 
 // Without an error the recording goes on, and the file is made of it at its end.
@@ -200,12 +218,16 @@ std::string larger_rings(const RecordOptions& options, const Instance& instance,
 // recording is due.
 result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, LeftBehind& left,
                     const RecordOptions& options, u64 start, std::unique_ptr<GrowingExport>& file, Watched& watched,
-                    LossWatch& losses) {
+                    LossWatch& losses, RemoteFeed* remote) {
   const u64 limit_ns = options.duration_ns, begun = sys::now_ns();
   bool said = false;
   Progress progress(options.quiet);
   for (;;) {
     run.poll();
+    if (remote != nullptr && remote->attached() && !remote->alive() && !run.failed()) {
+      if (!options.quiet) say(remote->buffer().why_gone());
+      remote->end_life(run);
+    }
     if (const u64 now = sys::now_ns(); losses.is_due(now) && !run.failed() && !options.quiet) {
       if (const auto news = losses.look(now, run.lost(), run.events(), larger_rings(options, instance, run.lost()))) {
         progress.clear();
@@ -224,7 +246,8 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
                          child && !child->ended() ? "" : "; Ctrl-C ends");
     });
     const bool runs = child && !child->ended();
-    if (child ? !runs && (run.failed() || !left.awaited()) : run.failed() || watched.have_ended()) return false;
+    const bool writer_ended = remote != nullptr && !remote->attached() && options.instance.empty();
+    if (child ? !runs && (run.failed() || !left.awaited()) : run.failed() || watched.have_ended() || writer_ended) return false;
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return false;
     if (!run.failed() && options.rotation.due(run.bytes(), sys::now_ns() - begun)) return true;
     if (asked_to_stop()) {
@@ -296,6 +319,10 @@ struct Parts {
       if (kernel_on) RS_TRY(others.kernel->on());
     }
     if (others.samples != nullptr) RS_TRY(run->add(*others.samples));
+    if (others.remote != nullptr) {
+      RS_TRY(run->add(*others.remote));
+      RS_TRY(others.remote->attach(*run));
+    }
     return {};
   }
 
@@ -364,6 +391,7 @@ result<Others> make_others(const RecordOptions& options, const Instance& instanc
   others.kernel = RS_TRY(make_kernel(options, instance.clock()));
   const bool names = !options.kernel_stacks.empty() && !follows_command(options);
   if (options.kernel_samples() || names) others.samples = RS_TRY(make_samples(options, instance.clock(), options.pids));
+  others.remote = RS_TRY(make_remote(options, instance.clock()));
   if (options.kernel_samples() && !others.samples->sampler().sees_kernel())
     say("samples are of the program's functions alone: those of the kernel take root, or sysctl kernel.perf_event_paranoid=1");
   return others;
@@ -465,7 +493,7 @@ result<int> run_record(RecordOptions options) {
   const u64 start = sys::now_ns();
   LeftBehind left(instance, options.wait && ours);
   LossWatch losses;
-  auto due = follow(instance, *parts.run, child, left, options, start, file, watched, losses);
+  auto due = follow(instance, *parts.run, child, left, options, start, file, watched, losses, parts.others.remote.get());
   while (due && *due) {
     if (const auto next = parts.next(); !next) {
       failed(next.error());
@@ -474,7 +502,7 @@ result<int> run_record(RecordOptions options) {
       return exit_code_of(child ? child->ended().value_or(exit_ok) : exit_ok, false, parts.earlier_code, exit_failure);
     }
     losses.begin_part();
-    due = follow(instance, *parts.run, child, left, options, start, file, watched, losses);
+    due = follow(instance, *parts.run, child, left, options, start, file, watched, losses, parts.others.remote.get());
   }
   const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
   if (child && !child->ended()) end_command(*child, instance, *parts.run);

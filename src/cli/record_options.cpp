@@ -7,12 +7,14 @@
 #include <charconv>
 #include <csignal>
 #include <filesystem>
+#include <utility>
 
 #include "analysis/names.hpp"
 #include "cli/arguments.hpp"
 #include "cli/command_file.hpp"
 #include "cli/export.hpp"
 #include "cli/program.hpp"
+#include "consumer/where.hpp"
 #include "export/units.hpp"
 #include "sys/try.hpp"
 
@@ -66,9 +68,24 @@ result<void> find_probes(RecordOptions& options) {
   return {};
 }
 
+// -i of an external writer's socket or name means the writer.
+result<void> find_writer(RecordOptions& options) {
+  if (!options.instance.empty() && options.remote.empty() && Where::now(options.instance).is_writer())
+    options.remote = std::exchange(options.instance, "");
+  if (options.remote.empty()) return {};
+  const Where where = Where::now(options.remote);
+  if (!where.is_writer())
+    return refuse(std::errc::no_such_file_or_directory,
+                  "--remote " + options.remote + " is " + where.what() + ", and no external writer listens there");
+  options.remote = where.socket;
+  if (options.rotation.wanted()) throw UsageError{"--rotate makes no parts of an external writer's rings: leave out --remote"};
+  return {};
+}
+
 }  // namespace
 
 result<void> check(RecordOptions& options) {
+  RS_TRY(find_writer(options));
   if (!options.libc.empty()) check_libc(options.libc);
   if (!options.sample.empty()) options.sample_hz = parse_rate(options.sample);
   if (options.sample_hz != 0 && options.command.empty() && !options.all_processes && options.pids.empty())
@@ -103,12 +120,14 @@ result<void> check(RecordOptions& options) {
     if (kill(pid, 0) != 0 && errno == ESRCH)
       return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid) + " here; nothing was recorded");
   }
-  if (options.command.empty() && options.instance.empty() && options.kernel_events.empty() && !options.kernel_samples() &&
-      !options.pids.empty())
+  if (options.wants_nothing() && options.kernel_events.empty() && !options.kernel_samples() && !options.pids.empty())
     throw UsageError{"nothing to record of process " + std::to_string(options.pids.front()) +
                      ": name events of the kernel with -e, or take --sample 999 for its calls"};
-  if (options.command.empty() && options.instance.empty() && options.kernel_events.empty() && !options.kernel_samples())
-    throw UsageError{"nothing to record: give a command, an instance with -i, or events of the kernel with -e"};
+  if (options.wants_nothing() && options.kernel_events.empty() && !options.kernel_samples())
+    throw UsageError{
+        "nothing to record: give a command, an instance with -i, an external writer with --remote, or events of the kernel "
+        "with "
+        "-e"};
   if (options.all_processes && !options.pids.empty()) throw UsageError{"--all and --pid contradict each other"};
   check_subbuf_size(options.subbuf_size);
   if (options.buffer_size < 2 * options.subbuf_size)
@@ -153,6 +172,9 @@ result<void> check(RecordOptions& options) {
 
 void add_options(CLI::App& app, RecordOptions& options) {
   app.add_option("-i,--instance", options.instance, "instance to record; made if it is not there (default: a private one)");
+  app.add_option("--remote", options.remote,
+                 "an external writer, by its socket or the name that it has announced: its events beside the others. Without a "
+                 "command, the recording ends when it has ended");
   add_events(app, options.kernel_events, "events of the kernel", "-e,--event", true);
   add_events(
       app, options.user_events,

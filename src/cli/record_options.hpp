@@ -13,9 +13,13 @@ namespace ringside::cli {
 
 struct RecordOptions {
   std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter, stack, kstack;
+  std::string remote;  // an external writer: its socket
   std::vector<std::string> kernel_events, user_events, command;
   EventPatterns kernel{}, user{};  // for both
   std::vector<ProbePoint> probes{};
+  bool wants_nothing() const {  // but events of the kernel
+    return command.empty() && instance.empty() && remote.empty();
+  }
   bool wants_kernel() const { return !kernel.empty() || !probes.empty(); }
   std::vector<i32> pids;
   std::optional<KernelWay> source;

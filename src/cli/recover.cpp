@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "cli/formats_option.hpp"
 #include "cli/recording.hpp"
 #include "consumer/where.hpp"
 #include "export/units.hpp"
 #include "instance/instance.hpp"
 #include "record/source_feed.hpp"
 #include "remote/dump.hpp"
+#include "remote/memory_image.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -16,11 +18,11 @@ namespace ringside::cli {
 namespace {
 
 struct RecoverOptions {
-  std::string file, out = default_recording, like, clock = "mono";
+  std::string file, out = default_recording, like, formats, clock;
   bool quiet = false;
 };
 
-// Holes of the file, and a last part shorter than a page, hold nothing.
+// Holes of the file hold nothing.
 result<sys::Region> map_dump(const std::string& path, u64& size) {
   sys::guard_mappings();
   const sys::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -36,21 +38,25 @@ result<sys::Region> map_dump(const std::string& path, u64& size) {
                      "report, ringside crash"};
   const off_t end = lseek(fd.get(), 0, SEEK_END);
   if (end < 0) return fail(errno, "cannot measure " + path + "; copy it to a file first");
-  size = static_cast<u64>(end) & ~u64{page_size - 1};
-  if (size == 0) return refuse(std::errc::invalid_argument, path + " is shorter than a page");
+  size = static_cast<u64>(end);
+  if (size < page_size) return refuse(std::errc::invalid_argument, path + " is shorter than a page");
   return sys::Region::map(fd.get(), size, false, path);
 }
 
 result<int> run_recover(const RecoverOptions& options) {
   u64 size = 0;
   auto dump = RS_TRY(map_dump(options.file, size));
-  const auto rings = remote::find_rings({dump.data(), size});
+  auto image = remote::MemoryImage::of({dump.data(), size});
+  if (!image) return refuse(std::errc::bad_message, options.file + ": " + image.error().sentence);
+  const auto rings = remote::find_rings(image->pieces());
   if (rings.empty())
-    return refuse(std::errc::no_message_available, options.file + " holds no sub-buffer with a page footer of ringside's "
-                                                                         "(layout footers; at page boundaries of the file)");
+    return refuse(std::errc::no_message_available,
+                  options.file + ", read as " + image->format() +
+                      ", holds no sub-buffer with a page footer of ringside's (layout footers; at page boundaries)");
   ClockInfo clock;
   std::string boot;  // a dump does not tell it
   World world;
+  i32 writer = 0;  // its process, if known
   std::vector<EventInfo> events;
   std::vector<RingName> threads;
   if (!options.like.empty()) {
@@ -60,9 +66,16 @@ result<int> run_recover(const RecoverOptions& options) {
     world = like.world;
     events = like.events;
     threads = like.threads;
-  } else {
-    auto kind = clock_from(options.clock);
+    for (const RecordedRing& ring : like.rings)
+      if (ring.name.of_a_thread()) writer = ring.name.pid;
+  }
+  for (EventInfo& event : events) event.apart = !event.kernel;
+  if (!options.formats.empty()) events = RS_TRY(read_formats(options.formats));
+  if (options.like.empty() || !options.clock.empty()) {
+    auto kind = clock_from(options.clock.empty() ? "mono" : options.clock);
     if (!kind) throw UsageError{kind.error().sentence};
+    // Ticks of a counter mean the same as those of the other recording.
+    if (clock.kind != *kind || *kind == ClockKind::mono) clock = {};
     clock.kind = *kind;
   }
   SourceFeed dumped(events, threads);
@@ -70,7 +83,11 @@ result<int> run_recover(const RecoverOptions& options) {
     auto source = std::make_unique<remote::DumpSource>(ring, clock);
     RingName name = source->name();
     name.task = name.process = "recovered";
-    dumped.add({std::move(source), name}, ring.survey.problems);
+    name.apart = true;
+    name.pid = writer;
+    std::vector<std::string> problems = ring.survey.problems;
+    if (&ring == &rings.front()) problems.insert(problems.begin(), image->problems().begin(), image->problems().end());
+    dumped.add({std::move(source), name}, std::move(problems));
   }
   auto run = RS_TRY(new_recording(options.out, clock));
   run->meta().boot = boot;
@@ -81,8 +98,8 @@ result<int> run_recover(const RecoverOptions& options) {
   Told().doubts(*run);
   if (!finished && !run->failed()) return tl::unexpected<Error>(finished.error());
   if (!options.quiet)
-    say(fmt::format("{} of {} recovered, {} missing between them; {}", counted(run->events(), "event"),
-                    counted(rings.size(), "ring"), lost_count(run->account()), options.out));
+    say(fmt::format("{} of {} recovered, {} missing; {}", counted(run->events(), "event"), counted(rings.size(), "ring"),
+                    lost_count(run->account()), options.out));
   return finished ? exit_code(*run, false) : exit_failure;
 }
 
@@ -91,18 +108,23 @@ result<int> run_recover(const RecoverOptions& options) {
 Command add_recover(CLI::App& app) {
   auto options = std::make_shared<RecoverOptions>();
   CLI::App* c = app.add_subcommand("recover", "rings of external writers out of a memory dump");
-  c->add_option("FILE", options->file, "any memory dump, whose pages are at page boundaries: a guest's RAM, a shared region")
+  c->add_option(
+       "FILE", options->file,
+       "a memory dump: pages at page boundaries (a guest's RAM, a shared region), an ELF core, or a kdump of zlib or zstd "
+       "(qemu's dump-guest-memory, also with -z)")
       ->required();
   c->add_option("-o,--output", options->out, "directory of the recording; an older one there becomes DIR.old")
       ->capture_default_str();
   c->add_option("--like", options->like, "take the clock and the events' formats from this recording")->type_name("DIR");
-  c->add_option("--clock", options->clock, "the writer's clock: mono, tsc or cntvct (raw ticks), or counter")
-      ->capture_default_str();
+  c->add_option("--formats", options->formats, formats_help)->type_name("PATH");
+  c->add_option("--clock", options->clock,
+                "the writer's clock: mono, tsc or cntvct (raw ticks), or counter (default: that of --like, else mono)");
   c->add_flag("-q,--quiet", options->quiet, "no summary");
   c->footer(
       "Examples:\n"
       "  ringside recover guest.ram -o crash.data && ringside report crash.data\n"
       "  ringside recover region.bin --like earlier.data -o crash.data\n"
+      "  ringside recover core --formats hv.format --clock counter\n"
       "Each sub-buffer of the layout \"footers\" ends in 32 bytes that name its ring, its place in the order and the number of "
       "its first\n"
       "event; nothing else is needed. Footers that contradict each other are named and left out: then the exit code is 1.");

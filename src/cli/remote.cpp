@@ -4,13 +4,14 @@
 #include <csignal>
 
 #include "cli/child.hpp"
-#include "watch/signals.hpp"
 #include "cli/options.hpp"
 #include "cli/recording.hpp"
+#include "consumer/where.hpp"
 #include "export/units.hpp"
 #include "record/remote_feed.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
+#include "watch/signals.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -129,7 +130,9 @@ result<std::unique_ptr<RecordingRun>> begin(const RemoteOptions& options, const 
   return run;
 }
 
-result<int> run_remote(const RemoteOptions& options) {
+result<int> run_remote(RemoteOptions options) {
+  if (access(options.socket.c_str(), F_OK) != 0)
+    if (std::string announced = announced_socket(options.socket); !announced.empty()) options.socket = std::move(announced);
   const RemoteFeed::Options make = feed_options(options);
   RemoteFeed writer(make);
   RS_TRY(can_set_aside(options.out));
@@ -155,13 +158,15 @@ result<int> run_remote(const RemoteOptions& options) {
 Command add_remote(CLI::App& app) {
   auto options = std::make_shared<RemoteOptions>();
   CLI::App* c = app.add_subcommand("remote", "record an external writer: a process that listens for readers");
-  c->add_option("SOCKET", options->socket, "where the writer listens")->required();
+  c->add_option("SOCKET", options->socket, "where the writer listens, or the name that it has announced")->required();
   add_size(*c, "-b,--buffer-size", options->buffer_size, "size of each ring (default 4M)");
   add_size(*c, "--subbuf-size", options->subbuf_size, "size of a sub-buffer, 4k to 256k (default 16k)");
   c->add_option("--rings", options->rings,
                 "how many rings to bring along (default: as many as the writer says that it has, or one)");
-  c->add_option("--clock", options->clock,
-                "the writer's: mono, tsc (x86-64) or cntvct (arm64) (default: tsc where it is invariant, else mono)");
+  c->add_option(
+      "--clock", options->clock,
+      "the writer's: mono, tsc (x86-64), cntvct (arm64), or counter for one that counts no time (default: tsc where it is "
+      "invariant, else mono)");
   c->add_option("--layout", options->layout,
                 "how the writer describes its rings: a meta-page, or footers in each sub-buffer (which "
                 "ringside recover reads out of a memory dump)")

@@ -98,8 +98,9 @@ result<Stat> stat_recording(const std::string& dir) {
   if (meta.complete) s.closing = meta.totals;
   if (!meta.complete) {
     count_rings(s, RS_TRY(open_recording(dir, meta, &s.problems)));
-    s.remarks.push_back("the recorder did not finish: these are the events in the files; how many were written, and how many of "
-                        "them were lost, is not known");
+    s.remarks.push_back(std::string(is_being_recorded(dir) ? "it is still being recorded" : "the recorder did not finish") +
+                        ": these are the events in the files; how many were written, and how many of them were lost, is not "
+                        "known");
   }
   for (const std::string& doubt : meta.account.doubts) s.remarks.push_back(doubt);
   if (const u64 late = meta.account.unrecorded; late != 0)
@@ -215,6 +216,7 @@ result<Stat> stat_instance(const std::string& name) {
                                     counted(p.rings, "ring gave its memory", "rings gave their memory")));
   const bool cpus = instance.cpu_rings() != 0;
   s.remarks.push_back(fmt::format("{}, {}", cpus ? "rings of CPUs" : "rings of threads", to_string(instance.rings_because())));
+  s.remarks.push_back(how_rings_are_made(instance));
   if (std::string untraced = instance.untraced(); !untraced.empty()) s.remarks.push_back(std::move(untraced));
   const u64 off = instance.refused_off(), homeless = instance.refused_without_ring();
   if (off != 0)
@@ -231,6 +233,9 @@ result<Stat> stat_instance(const std::string& name) {
              {"rings_because", to_string(instance.rings_because())},
              {"refused_without_ring", homeless},
              {"refused_off", off},
+             {"clock", clock},
+             {"subbuf_size", geometry_of(instance.control()).subbuf_size()},
+             {"mode", instance.control().mode == 0 ? "overwrite" : "discard"},
              {"processes_without_clock", instance.without_clock()},
              {"past", counters_json(s.past)}};
   return s;
@@ -240,7 +245,7 @@ result<Stat> stat_of(const std::string& name) {
   const Where where = Where::of(name);
   if (where.is_served()) return stat_served(name);
   if (where.is_recording()) return stat_recording(name);
-  if (where.is_writer()) return stat_writer(name);
+  if (where.is_writer()) return stat_writer(where.socket);
   if (where.is_file()) return stat_file(name);
   if (where.is_kernel()) return stat_kernel(where.dir);
   if (where.has_no_rings())

@@ -5,19 +5,22 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "watch/signals.hpp"
+#include <algorithm>
+
+#include "cli/formats_option.hpp"
 #include "cli/options.hpp"
 #include "cli/recording.hpp"
 #include "export/units.hpp"
 #include "record/stream_feed.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
+#include "watch/signals.hpp"
 
 namespace ringside::cli {
 namespace {
 
 struct StreamOptions : RecordingOptions {
-  std::string from;
+  std::string from, like, formats;
 };
 
 // A terminal that passes all bytes on as they are, until the end. Its speed stays: set that with stty. On standard input Ctrl-C
@@ -57,6 +60,14 @@ result<int> run_stream(const StreamOptions& options) {
   catch_signals();
   const RawTerminal terminal(fd.get(), options.from == "-");
   StreamFeed line;
+  if (!options.formats.empty()) line.know(RS_TRY(read_formats(options.formats)));  // before those of --like
+  if (!options.like.empty()) {
+    const RecordingMeta like = RS_TRY(RecordingMeta::read(options.like));
+    const auto ring = std::find_if(like.rings.begin(), like.rings.end(), [](const RecordedRing& r) { return r.name.apart; });
+    if (ring == like.rings.end())
+      return refuse(std::errc::invalid_argument, "--like " + options.like + ": it has no ring of a line or an external writer");
+    line.begin_like(like.clock, ring->subbuf_size, like.events);
+  }
   std::unique_ptr<RecordingRun> run;  // set as soon as hello has come
   remote::FrameReader frames;
   const u64 start = sys::now_ns();
@@ -107,7 +118,8 @@ result<int> run_stream(const StreamOptions& options) {
   if (run == nullptr) say_first(line.unheard().problems());
   if (run == nullptr)
     return done ? refuse(std::errc::no_message,
-                         "no hello came: there is no writer, it has another speed, or it sends no stream of ringside")
+                         "no hello came: there is no writer, it has another speed, it sends no stream of ringside, or it said "
+                         "hello before (--like takes an earlier recording's)")
                 : tl::unexpected<Error>(done.error());
   if (over && !line.content().ended())
     line.doubt("the line ended before its writer did: how much that wrote afterwards is not known");
@@ -117,12 +129,20 @@ result<int> run_stream(const StreamOptions& options) {
     line.doubt("the last bytes belong to no good frame: how many events they held is not known");
   if (line.content().restarts() != 0)
     line.doubt("the writer began anew: how much it had not sent before is not known");
+  // By a clock of this machine a second life cannot be the same.
+  if (frames.repeated() != 0 && line.content().has_own_clock() && line.content().restarts() == 0)
+    line.doubt(
+        counted(frames.repeated(), "frame") +
+        " came twice, byte for byte, and are recorded once: a writer that began anew and wrote the same again would look so, "
+        "too");
   auto finished = run->finish();
   told.doubts(*run);
   if (!finished && !run->failed()) return tl::unexpected<Error>(finished.error());
   if (frames.skipped() != 0 || frames.missing() != 0)
     say(fmt::format("{} bytes belong to no good frame, {} frames did not arrive whole", format_count(frames.skipped()),
                     format_count(frames.missing())));
+  if (frames.repeated() != 0 && !line.content().has_own_clock())
+    say(fmt::format("{} came twice, and are recorded once", counted(frames.repeated(), "frame")));
   if (line.content().restarts() != 0) say(fmt::format("the writer began anew {}", counted(line.content().restarts(), "time")));
   if (!options.quiet) say_summary(*run, options.out);
   return done ? exit_code(*run, options.fail_on_loss) : failed(done.error());
@@ -134,6 +154,11 @@ Command add_stream(CLI::App& app) {
   auto options = std::make_shared<StreamOptions>();
   CLI::App* c = app.add_subcommand("stream", "record sub-buffers that come over a line: a UART, a pipe, a file");
   c->add_option("FROM", options->from, "a device, a pipe or a file; - for standard input")->required();
+  c->add_option("--like", options->like,
+                "the clock, the size and the events' formats from this recording, for a line whose writer "
+                "has said hello before")
+      ->type_name("DIR");
+  c->add_option("--formats", options->formats, formats_help)->type_name("PATH");
   options->add_options(*c, "stop after this time (default: at the writer's end, the end of the file, or Ctrl-C)");
   c->footer(
       "Examples:\n"

@@ -25,6 +25,7 @@
 #include "cli/record_names.hpp"
 #include "cli/recording.hpp"
 #include "cli/trigger_condition.hpp"
+#include "consumer/where.hpp"
 #include "export/text.hpp"
 #include "export/units.hpp"
 #include "instance/borrowed.hpp"
@@ -333,6 +334,11 @@ result<std::unique_ptr<Instance>> open_instance(const TriggerOptions& options) {
   InstanceOptions make;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
+  if (!options.instance.empty() && Where::now(options.instance).is_writer())
+    return refuse(std::errc::not_supported,
+                  options.instance +
+                      " is an external writer, and trigger arms the rings of an instance: ringside record --remote " +
+                      options.instance + " records it, ringside top " + options.instance + " shows its events live");
   if (!options.instance.empty()) await_instance(options.instance);
   auto made = options.instance.empty() ? make_private_instance("trigger", make) : Instance::open(options.instance);
   if (!made) {

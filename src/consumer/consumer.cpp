@@ -66,6 +66,7 @@ result<Consumer> Consumer::open(const Options& options) {
   Reading::Options open;
   open.where = options.where;
   open.kernel = options.kernel;
+  for (ringside_remote_reader* const reader : options.remotes) open.remotes.push_back(reader);
   open.make.buffer_size = options.kernel_buffer_size;
   open.make.own_events = options.own_events;
   open.filter = options.filter;

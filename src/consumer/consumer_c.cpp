@@ -7,6 +7,7 @@
 #include <ringside/consumer.hpp>
 
 #include "analysis/groups.hpp"
+#include "consumer/c_form.hpp"
 
 using ringside::Consumer;
 using ringside::u64;
@@ -35,6 +36,9 @@ struct User {
   ringside_consumer* const consumer;
 };
 }  // namespace ringside::c_form
+using ringside::c_form::all_there;
+using ringside::c_form::guarded;
+using ringside::c_form::tell;
 using ringside::c_form::User;
 
 struct ringside_hist {
@@ -49,41 +53,6 @@ struct ringside_latency {
 };
 
 namespace {
-
-void tell(std::string_view sentence, char* error, size_t size) {
-  if (error == nullptr || size == 0) return;
-  const size_t length = std::min(sentence.size(), size - 1);
-  std::memcpy(error, sentence.data(), length);
-  error[length] = 0;
-}
-
-// Unexpected exceptions become an error like the others.
-template <class Make>
-auto guarded(char* error, size_t size, const Make& make) -> decltype(make()) {
-  try {
-    return make();
-  } catch (const std::bad_alloc&) {
-    tell("not enough memory", error, size);
-    return {};
-  } catch (const std::exception& e) {
-    tell(e.what(), error, size);
-    return {};
-  }
-}
-
-// What must be there, by its name.
-struct Argument {
-  const char* name;
-  const void* value;
-};
-bool all_there(std::initializer_list<Argument> arguments, char* error, size_t size) {
-  for (const auto& [name, value] : arguments) {
-    if (value != nullptr) continue;
-    tell(std::string("the argument ") + name + " is NULL", error, size);
-    return false;
-  }
-  return true;
-}
 
 std::vector<std::string> list(const char* const* texts) {
   std::vector<std::string> out;
@@ -111,24 +80,32 @@ const Consumer::Hist::Row* row_of(const ringside_hist* hist, size_t row) {
 
 }  // namespace
 
-extern "C" {
-
-ringside_consumer* ringside_consumer_open(const ringside_consumer_options* options, char* error, size_t error_size) {
+ringside_consumer* ringside::c_form::open_consumer(const ringside_consumer_options* options, ringside_remote_reader* remote,
+                                                   char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> ringside_consumer* {
-    if (!all_there({{"options", options}}, error, error_size)) return nullptr;
     Consumer::Options o;
-    o.where = list(options->where);
-    o.kernel = list(options->kernel);
-    if (options->filter != nullptr) o.filter = options->filter;
-    if (options->time != nullptr) o.time = options->time;
-    if (options->kernel_buffer_size != 0) o.kernel_buffer_size = options->kernel_buffer_size;
-    if (options->look_ahead_ns != 0) o.look_ahead = std::chrono::nanoseconds(options->look_ahead_ns);
-    o.duration = std::chrono::nanoseconds(options->duration_ns);
+    if (options != nullptr) {
+      o.where = list(options->where);
+      o.kernel = list(options->kernel);
+      if (options->filter != nullptr) o.filter = options->filter;
+      if (options->time != nullptr) o.time = options->time;
+      if (options->kernel_buffer_size != 0) o.kernel_buffer_size = options->kernel_buffer_size;
+      if (options->look_ahead_ns != 0) o.look_ahead = std::chrono::nanoseconds(options->look_ahead_ns);
+      o.duration = std::chrono::nanoseconds(options->duration_ns);
+    }
+    if (remote != nullptr) o.remotes.push_back(remote);
     auto consumer = Consumer::open(o);
     if (consumer) return new ringside_consumer{std::move(*consumer)};
     tell(consumer.error().sentence, error, error_size);
     return nullptr;
   });
+}
+
+extern "C" {
+
+ringside_consumer* ringside_consumer_open(const ringside_consumer_options* options, char* error, size_t error_size) {
+  if (!all_there({{"options", options}}, error, error_size)) return nullptr;
+  return ringside::c_form::open_consumer(options, nullptr, error, error_size);
 }
 
 void ringside_consumer_close(ringside_consumer* consumer) {

@@ -19,7 +19,9 @@ result<std::vector<std::unique_ptr<Input>>> inputs_of(const Where& where) {
     case Where::Kind::recording: inputs.push_back(recording_input(where.text)); break;
     case Where::Kind::ctf: inputs.push_back(ctf_input(where.text)); break;
     case Where::Kind::shipped: return shipped_inputs(where.text);
-    case Where::Kind::writer: inputs.push_back(writer_input(where.text)); break;
+    case Where::Kind::writer:
+      inputs.push_back(writer_input(where.text, where.socket));
+      break;
     case Where::Kind::trace_dat:
       inputs.push_back(RS_TRY(file_input(where.text)));
       break;

@@ -191,25 +191,26 @@ class ServedInput : public Input {
 
 class WriterInput : public Input {
  public:
-  using Input::Input;
+  WriterInput(const std::string& named, std::string socket) : Input(named), socket_(std::move(socket)) {}
   result<void> open(Trace& trace) override {
     remote::Process::Options make;
     make.buffer.size = 4 << 20;
     make.buffer.subbuf_size = 16384;
     make.buffer.rings = 0;  // as many as it has
     make.buffer.clock = clock_info_ = calibrate(best_clock());
-    process_ = RS_TRY(remote::Process::attach(where, make));
+    process_ = RS_TRY(remote::Process::attach(socket_, make));
     world = World::own();
     add_events(trace, *this, process_->events());
     for (u32 ring = 0; ring < process_->buffer().plan().nr_rings; ++ring) {
       sources.push_back(RS_TRY(process_->buffer().source(ring)));
-      trace.tasks.add(sources.back()->name());
+      trace.tasks.add(sources.back()->name(), origin.ids);
     }
+    for (const RingName& thread : process_->threads()) trace.tasks.add(thread, origin.ids);
     clock = to_string(clock_info_.kind);
     boot = sys::boot_id();
     return process_->enable(true);
   }
-  std::unique_ptr<Input> another() const override { return writer_input(where); }
+  std::unique_ptr<Input> another() const override { return writer_input(where, socket_); }
   ClockInfo own_clock() const override { return clock_info_; }
   bool live() const override { return true; }
   bool begins_when_opened() const override { return true; }
@@ -223,6 +224,7 @@ class WriterInput : public Input {
   }
 
  private:
+  std::string socket_;
   std::unique_ptr<remote::Process> process_;
   ClockInfo clock_info_{};
 };
@@ -231,6 +233,8 @@ class WriterInput : public Input {
 
 std::unique_ptr<Input> instance_input(const std::string& name) { return std::make_unique<InstanceInput>(name); }
 std::unique_ptr<Input> served_input(const std::string& socket) { return std::make_unique<ServedInput>(socket); }
-std::unique_ptr<Input> writer_input(const std::string& socket) { return std::make_unique<WriterInput>(socket); }
+std::unique_ptr<Input> writer_input(const std::string& named, const std::string& socket) {
+  return std::make_unique<WriterInput>(named, socket);
+}
 
 }  // namespace ringside

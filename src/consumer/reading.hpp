@@ -47,7 +47,8 @@ class Reading {
     std::function<bool()> over;         // true: later events are not wanted
   };
   struct Options {
-    std::vector<std::string> where{}, kernel{};  // these and the next four as open_traces() takes them
+    std::vector<std::string> where{}, kernel{};  // these, the next four and the readers as open_traces() takes them
+    std::vector<ringside_remote_reader*> remotes{};
     KernelChoice choice{};
     TracefsOptions make{};
     bool verbose = false;

@@ -28,7 +28,7 @@ result<void> RecordedInput::open_in(Trace& trace, const std::string& dir) {
   std::vector<std::string> problems;
   auto rings = RS_TRY(open_recording(dir, meta, &problems));
   for (std::string& problem : problems) trace.timeline.add_problem(std::move(problem));
-  if (!meta.complete) doubts.emplace_back(recorder_did_not_finish);
+  if (!meta.complete) doubts.push_back(why_incomplete(dir));
   for (std::string& doubt : doubts) trace.notices.push_back(doubt = where + ": " + doubt);
   if (const Removed gone = meta.removed(); gone.events != 0)
     trace.notices.push_back(where + " begins later than its recording did: " + format_count(gone.events) +

@@ -9,6 +9,7 @@
 
 #include "analysis/names.hpp"
 #include "consumer/common_clock.hpp"
+#include "consumer/remote_reader.hpp"
 #include "kernel/kernel_numbers.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
@@ -254,14 +255,15 @@ result<void> add(Trace& trace, const Where& where) {
 
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events,
                           const KernelChoice& choice, bool verbose, TracefsOptions make, const Trace* same,
-                          const Tallied* tallied) {
+                          const Tallied* tallied, const std::vector<ringside_remote_reader*>& remotes) {
   Trace trace;
   auto patterns = RS_TRY(EventPatterns::parse(events));
   if (same != nullptr) {
     for (const auto& input : same->inputs) trace.inputs.push_back(input->another());
   } else {
     for (const std::string& where : wheres) RS_TRY(add(trace, Where::of(where)));
-    if (wheres.empty() && events.empty()) RS_TRY(add(trace, Where::of(default_recording)));
+    for (ringside_remote_reader* const reader : remotes) trace.inputs.push_back(reader_input(*reader));
+    if (trace.inputs.empty() && events.empty()) RS_TRY(add(trace, Where::of(default_recording)));
     const bool alone = events.empty() && trace.inputs.size() == 1;
     for (const auto& input : trace.inputs) RS_TRY(input->fetch(alone, tallied));
     const size_t named = trace.inputs.size();

@@ -1,7 +1,10 @@
 #include "consumer/where.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -12,6 +15,7 @@
 #include "kernel/tracefs_instance.hpp"
 #include "source/get_reader_served.hpp"
 #include "source/recording.hpp"
+#include "sys/beneath.hpp"
 #include "writer/place.hpp"
 
 namespace ringside {
@@ -25,6 +29,24 @@ bool is_instances_own(const std::string& socket) {
 
 }  // namespace
 
+std::vector<std::string> announced_writers() {
+  std::vector<std::string> all;
+  const auto dir = sys::open_trusted(instances_root() + "/.remotes", sys::Role::root);
+  const auto names = dir ? sys::names_in(dir->get()) : result<std::vector<std::string>>();
+  for (const std::string& name : names ? *names : std::vector<std::string>{}) {
+    struct stat st {};
+    if (name[0] != '.' && fstatat(dir->get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode))
+      all.push_back(name);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+std::string announced_socket(const std::string& name) {
+  const auto all = announced_writers();
+  return std::binary_search(all.begin(), all.end(), name) ? instances_root() + "/.remotes/" + name : "";
+}
+
 Where Where::now(const std::string& text) {
   if (clickhouse::Address::is(text)) return {text, Kind::shipped};
   if (Unpacked::is_given_open(text)) return {text, Kind::trace_dat};
@@ -34,8 +56,13 @@ Where Where::now(const std::string& text) {
   if (ringside::is_recording(text)) return {text, Kind::recording};
   struct stat st {};
   const bool exists = ::stat(text.c_str(), &st) == 0;
-  if (exists && S_ISSOCK(st.st_mode)) return {text, is_instances_own(text) || ringside::is_served(text) ? Kind::served : Kind::writer};
+  if (exists && S_ISSOCK(st.st_mode)) {
+    const bool served = is_instances_own(text) || ringside::is_served(text);
+    return {text, served ? Kind::served : Kind::writer, "", served ? "" : text};
+  }
   if (exists && S_ISREG(st.st_mode)) return {text, Kind::trace_dat};
+  if (std::string socket = is_path ? "" : announced_socket(text); !socket.empty())
+    return {text, Kind::writer, "", std::move(socket)};
   if (is_path && is_instance()) return {text, Kind::instance};
   std::string dir = find_kernel_instance(text);
   if (dir.empty() && is_ctf(text)) return {text, Kind::ctf};

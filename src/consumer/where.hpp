@@ -1,16 +1,20 @@
 // What the argument WHERE of a command names, decided in one place. The first that holds:
 //
-//   instance   a word without a slash, by which an instance of ringside can be opened: its name wins over files of the same
-//   name recording  a directory with a meta.json served     a socket at which `ringside serve` hands out an instance's rings:
-//   the one in that instance, or one that answers so writer     any other socket: an external writer listens there trace_dat  a
-//   plain file, or a pipe that is open already (-, <(COMMAND)): a trace.dat, or a recording in a tar; also packed instance   a
-//   path at which one can be opened kernel     an instance of the kernel's tracefs, by name or path ctf        a directory of a
-//   CTF trace, or of several: LTTng's shipped    clickhouse://: what `ringside ship` sent to a server; before all others
+//   instance   a word without a slash by which an instance of ringside can be opened; it wins over files of that name
+//   recording  a directory with a meta.json
+//   served     a socket at which `ringside serve` hands out an instance's rings: the one in that instance, or one that says so
+//   writer     any other socket: an external writer listens there; a word without a slash, if a writer has announced it
+//   trace_dat  a plain file, or a pipe that is open (-, <(COMMAND)): a trace.dat, or a tar of a recording; also packed
+//   instance   a path at which one can be opened
+//   kernel     an instance of the kernel's tracefs, by name or path
+//   ctf        a directory of a CTF trace, or of several: LTTng's
+//   shipped    clickhouse://: what `ringside ship` sent to a server; before all others
 //   nothing    none of these: Instance::open() says why
 #pragma once
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
 #include <string>
+#include <vector>
 
 namespace ringside {
 
@@ -21,7 +25,8 @@ struct Where {
 
   std::string text{};  // as it was given
   Kind kind = Kind::nothing;
-  std::string dir{};   // of the kernel's instance
+  std::string dir{};     // of the kernel's instance
+  std::string socket{};  // of an external writer
 
   static Where of(const std::string& text);   // waits for an instance that is not there: await_instance()
   static Where now(const std::string& text);  // does not: for words that may mean something else
@@ -38,6 +43,11 @@ struct Where {
   // Why an instance of the kernel's cannot be read by this name.
   Error not_to_be_read() const;
 };
+
+// The external writers that have announced themselves (remote/process_writer.hpp), by name; whether each still listens is not
+// known.
+std::vector<std::string> announced_writers();
+std::string announced_socket(const std::string& name);  // empty: there is none
 
 // Waits for an instance whose program has only just been started: 50 ms, and up to a second while it is being made.
 void await_instance(const std::string& name);

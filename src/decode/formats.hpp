@@ -213,7 +213,7 @@ class EventType {
 
 class Formats {
  public:
-  static constexpr u32 most_ids = 2u << 16;  // ids of programs, then ids of the kernel
+  static constexpr u32 most_ids = 3u << 16;  // ids of programs, then those of the kernel, then those of external writers
   // Sources that number their events independently get separate ranges: the first source's numbers begin at 0, each further
   // one's at a result of more_ids(). All numbers are below numbers().
   u32 more_ids() { return std::exchange(numbers_, numbers_ + most_ids); }
@@ -261,7 +261,10 @@ inline Common read_common(Bytes payload) {  // inline: several times for each ev
   if (payload.size >= 8) __builtin_memcpy(&common.tid, payload.data + 4, sizeof common.tid);
   return common;
 }
-// 0: the event has no thread (a hypervisor's).
+// Does the event tell no thread, as those of a hypervisor?
+inline constexpr i32 no_thread = -0x7FFFFFFF - 1;  // no thread has this number
+inline bool tells_no_thread(const EventType* type) { return type != nullptr && type->parsed() && !type->has_tid(); }
+// 0: the event has no thread.
 inline i32 thread_of(const EventType* type, const Common& common) {
   return type == nullptr || type->has_tid() || !type->parsed() ? common.tid : 0;
 }

@@ -109,9 +109,13 @@ void CsvLines::print(const TraceRecord& record, const RingName& ring, fmt::memor
   const Common common = read_common(record.payload);
   const i32 tid = thread_of(event.type, common);
   place(record.time, record.cpu_in(ring), ring, of, out);
-  fmt::format_to(std::back_inserter(out), "{},{},", tasks_.seen_process(tid, ring), tasks_.seen(tid, ring));
-  cell(tasks_.name(tid, ring), out);
-  out.push_back(',');
+  if (tells_no_thread(event.type)) {
+    append(out, ",,,");
+  } else {
+    fmt::format_to(std::back_inserter(out), "{},{},", tasks_.seen_process(tid, ring), tasks_.seen(tid, ring));
+    cell(tasks_.name(tid, ring), out);
+    out.push_back(',');
+  }
   cell(event.type != nullptr ? event.type->full : fmt::format("unknown:{}", common.id), out);
   append(out, ",,");
   u32 at = 0;

@@ -197,11 +197,17 @@ const std::string& JsonLines::thread(const TraceRecord& record, i32 tid, const R
   t.source = record.source;
   t.cpu = cpu;
   t.renamed = tasks_.renamed();
-  const Task* task = tasks_.find(tid, ring);
-  const std::string name = task != nullptr ? task->name : tid == ring.tid ? ring.task : "";
   fmt::memory_buffer text;
   append_cpu(cpu, text);
   append_place(ring, text);
+  if (tid == no_thread) {
+    append(text, ",\"event\":");
+    t.text.assign(text.data(), text.size());
+    return t.text;
+  }
+  const Task* task = tasks_.find(tid, ring);
+  const bool of_ring = ring.apart ? tid == 0 : task == nullptr && tid == ring.tid;
+  const std::string name = of_ring ? ring.task : task != nullptr ? task->name : "";
   fmt::format_to(std::back_inserter(text), ",\"pid\":{},\"tid\":{},", tasks_.seen_process(tid, ring), tasks_.seen(tid, ring));
   if (const i32 parent = tasks_.parent(tid, ring); parent != 0)
     fmt::format_to(std::back_inserter(text), "\"parent\":{},", parent);
@@ -236,7 +242,7 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   const u32 number = record.number();
   const EventType* type = formats_.find(number);
   const Event& names = events_.at(number, formats_.version(), [&] { return describe(number, type); });
-  append(out, thread(record, thread_of(type, common), ring));
+  append(out, thread(record, tells_no_thread(type) ? no_thread : thread_of(type, common), ring));
   append(out, names.name);
   if (type == nullptr || !type->parsed()) {
     append(out, "\"hex\":\"");

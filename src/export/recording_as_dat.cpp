@@ -1,6 +1,7 @@
 #include "export/recording_as_dat.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "source/recording.hpp"
@@ -29,10 +30,17 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
   dat.account = meta.account;
   dat.stop = std::move(stop);
   if (problems != nullptr) dat.account.doubts.insert(dat.account.doubts.end(), problems->begin(), problems->end());
-  if (!meta.complete) dat.account.doubts.emplace_back(recorder_did_not_finish);
+  if (!meta.complete) dat.account.doubts.push_back(why_incomplete(dir));
   dat.unordered = std::any_of(meta.rings.begin(), meta.rings.end(), [](const RecordedRing& ring) { return ring.unordered; });
+  std::map<u16, std::string> numbers;  // a trace.dat has one space for them
   for (EventInfo& e : meta.events) {
-    if (wanted[e.kernel]) dat.events.push_back(std::move(e));
+    if (!wanted[e.kernel]) continue;
+    const auto [at, fresh] = numbers.try_emplace(e.id, e.system + ":" + e.name);
+    if (!fresh && at->second != e.system + ":" + e.name)
+      return refuse(std::errc::not_supported,
+                    dir + ": the events " + at->second + " and " + e.system + ":" + e.name + " have one number, " +
+                        std::to_string(e.id) + ", as an external writer chooses its own; a trace.dat cannot tell them apart");
+    dat.events.push_back(std::move(e));
   }
   // A number that is not the thread's TID here gets a name that shows its TIDs: trace-cmd prints "server-81234(7)-4194305".
   const auto named = [](const RingName& thread) {

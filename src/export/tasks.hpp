@@ -45,6 +45,11 @@ class Tasks {
   }
   void add(const RingName& ring, bool recorded = false) {
     if (ring.kernel && ring.tid > 0 && kernel_counts_apart(ring)) return add_of_kernel(ring, recorded);
+    if (ring.apart) {
+      any_elsewhere_ = true;
+      by_key_[key_of(0, ring.numbering)] = Task{0, 0, ring.task, ring.process, {}, {}, false, recorded};
+      return;
+    }
     if (ring.cpu < 0)
       add(Task{ring.pid, ring.tid, ring.task, ring.process, ring.elsewhere, ring.cgroup, false, recorded},
           ring.numbering);  // a CPU's ring names no thread
@@ -149,6 +154,7 @@ class Tasks {
     if (!any_elsewhere_) [[likely]]
       return tid;
     if (ring.kernel) return key_of_kernel(tid, ring);
+    if (ring.apart) return key_of_apart(tid, ring);
     const Key of_its_own = key_of(tid, ring.numbering);
     return by_key_.count(of_its_own) != 0 ? of_its_own : tid;
   }
@@ -159,6 +165,7 @@ class Tasks {
   }
   // The name of a thread that wrote into this ring.
   std::string_view name(i32 tid, const RingName& ring) const {
+    if (ring.apart && tid == 0) return ring.task;
     const Task* task = find(tid, ring);
     return task != nullptr ? std::string_view(task->name) : tid == ring.tid ? std::string_view(ring.task) : "<...>";
   }
@@ -252,6 +259,10 @@ class Tasks {
     const Key own = key_of(number, outside(ring.numbering));
     const auto at = here_of_.find(own);
     return at != here_of_.end() ? Key{at->second} : own;
+  }
+  Key key_of_apart(i32 number, const RingName& ring) const {
+    const Task* const here = number > 0 && ring.pid > 0 ? find(Key{number}) : nullptr;
+    return here != nullptr && here->pid == ring.pid ? Key{number} : key_of(number, ring.numbering);
   }
   // A thread by the number that the kernel's events have, and by that of the recorder's namespace, if it is in there.
   void add_of_kernel(const RingName& thread, bool recorded) {

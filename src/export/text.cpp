@@ -16,8 +16,13 @@ const CopiedText& TextLines::prefix(const TraceRecord& record, i32 tid, const Ri
     p.cpu = cpu;
     p.renamed = tasks_.renamed();
     std::string text = ring.buffer.empty() ? "" : sys::printable(ring.buffer) + ": ";
-    text += fmt::format("{:>16}-{:<7} ", sys::printable(tasks_.name(tid, ring)), tasks_.show(tasks_.key(tid, ring)));
-    if (processes_) {
+    if (tid == no_thread)
+      text += fmt::format("{:>16} {:<7} ", sys::printable(ring.task), "");
+    else
+      text += fmt::format("{:>16}-{:<7} ", sys::printable(tasks_.name(tid, ring)), tasks_.show(tasks_.key(tid, ring)));
+    if (processes_ && tid == no_thread) {
+      text += "(-------) ";
+    } else if (processes_) {
       const i32 process = tasks_.seen_process(tid, ring);
       text += process > 0 ? fmt::format("({:7}) ", process) : "(-------) ";
     }
@@ -150,7 +155,8 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   const Event& event = this->event(record.number());
   const EventType* const type = event.type;
   if (!with_tasks_) fmt::format_to(std::back_inserter(out), "[{:03}]\t", ring.place());
-  const CopiedText& task = with_tasks_ ? prefix(record, thread_of(type, common), ring) : no_task_;
+  const CopiedText& task =
+      with_tasks_ ? prefix(record, tells_no_thread(type) ? no_thread : thread_of(type, common), ring) : no_task_;
   out.reserve(out.size() + task.room() + time_room + event.head.room());
   const auto put = [&out](const char* end) { out.resize(static_cast<size_t>(end - out.data())); };
   put(put_time(record.time, task.put(out.end())));

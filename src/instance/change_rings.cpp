@@ -76,6 +76,7 @@ result<void> Instance::resize(u64 buffer_size, u32 subbuf_size) {
   const auto has_it = [&](const RingInfo& r) { return !r.live || words_.ring(r.name.ring).sizes == short_sizes(sized); };
   if (sized == geometry() && std::all_of(all.begin(), all.end(), has_it)) return {};
   RS_TRY(unmapped("it cannot be resized"));
+  give_back_aside();
   __atomic_store_n(&words_.control->sizes, pack_sizes(sized), __ATOMIC_SEQ_CST);  // before the live rings: see introduce
   for (const RingInfo& r : all) {
     if (has_it(r)) continue;
@@ -95,6 +96,7 @@ result<void> Instance::resize_cpu(u32 cpu, u64 buffer_size) {
   const Geometry sized = RS_TRY(geometry_for(buffer_size, now.subbuf_size(), words_.control->spares));
   if (sized == now) return {};
   RS_TRY(unmapped("it cannot be resized"));
+  give_back_aside();
   return put_aside(name_of(cpu, words_.ring(cpu)), sized);
 }
 
@@ -115,6 +117,9 @@ result<void> Instance::put_aside(const RingName& ring, const Geometry& geometry)
     return done;
   }
   introduce_cpu_ring(aside, RingState::retired);
+  // An empty one leaves nothing behind. Where programs write, one of them may be in the middle of an event there: the next
+  // resize gives it back.
+  if (writers() == Presence::none) give_back(number);
   return {};
 }
 
@@ -301,6 +306,41 @@ void Instance::finish_clearing() {
   }
 }
 
+// Gives back the memory of a ring that its owner has left, if all its events were read. Returns the bytes.
+u64 Instance::give_back(u32 n) {
+  const u64 retired = claim_retired(n);
+  if (retired == 0) return 0;
+  u64 bytes = 0;
+  bool cleared = false;
+  if (auto ring = view_ring(n); ring && ring->lock()) {
+    const Counters of = ring->counters();
+    if (of.unread == 0 && (!ring->mapped() || !is_served(dir_.get()))) {
+      PastTotals& past = words_.control->past;
+      const auto add = [](u64& word, u64 value) { __atomic_fetch_add(&word, value, __ATOMIC_RELAXED); };
+      add(past.written, of.written);
+      add(past.read, of.read);
+      add(past.overrun, of.overrun);
+      add(past.dropped, of.dropped);
+      add(past.commit_overrun, of.commit_overrun);
+      add(past.unfinished_bytes, of.unfinished_bytes);
+      add(past.rings, 1);
+      ring->note_cleared(*words_.control);
+      cleared = clear_ring(dir_.get(), n);
+      bytes = cleared ? of.resident_bytes : 0;
+    } else {
+      ring->unlock();
+    }
+  }
+  put_claimed(n, retired, cleared);
+  return bytes;
+}
+
+// Those of earlier resizes, once they are empty.
+void Instance::give_back_aside() {
+  for (const RingInfo& r : rings())
+    if (!r.live && r.name.cpu >= 0 && r.counters.unread == 0) give_back(r.name.ring);
+}
+
 u64 Instance::trim(bool idle) {
   finish_clearing();
   u64 bytes = 0;
@@ -315,29 +355,7 @@ u64 Instance::trim(bool idle) {
       }
       continue;
     }
-    const u64 retired = claim_retired(r.name.ring);
-    if (retired == 0) continue;
-    bool cleared = false;
-    if (auto ring = view_ring(r.name.ring); ring && ring->lock()) {
-      const Counters n = ring->counters();
-      if (n.unread == 0 && (!ring->mapped() || !is_served(dir_.get()))) {
-        PastTotals& past = words_.control->past;
-        const auto add = [](u64& word, u64 value) { __atomic_fetch_add(&word, value, __ATOMIC_RELAXED); };
-        add(past.written, n.written);
-        add(past.read, n.read);
-        add(past.overrun, n.overrun);
-        add(past.dropped, n.dropped);
-        add(past.commit_overrun, n.commit_overrun);
-        add(past.unfinished_bytes, n.unfinished_bytes);
-        add(past.rings, 1);
-        ring->note_cleared(*words_.control);
-        cleared = clear_ring(dir_.get(), r.name.ring);
-        bytes += cleared ? n.resident_bytes : 0;
-      } else {
-        ring->unlock();
-      }
-    }
-    put_claimed(r.name.ring, retired, cleared);
+    bytes += give_back(r.name.ring);
   }
   return bytes;
 }

@@ -138,11 +138,10 @@ result<void> Instance::remove(const std::string& name, bool force) {
 
 std::vector<EventInfo> Instance::events() const {
   std::vector<EventInfo> all;
-  std::set<std::pair<std::string, std::string>> seen;
   words_.each_event([&](u32 id, const EventEntry& e) {
     EventInfo info{static_cast<u16>(abi::event_id(id)), text_in(e.system), text_in(e.name), "",
                    __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0};
-    info.folder = InstanceWords::event_folder(info.name, seen.insert({info.system, info.name}).second, id);
+    info.folder = words_.event_folder(id);
     if (auto text = read("events/" + info.system + "/" + info.folder + "/format")) info.format = std::move(*text);
     all.push_back(std::move(info));
   });

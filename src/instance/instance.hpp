@@ -205,6 +205,8 @@ class Instance {
   void switch_gates();
   void switch_gate_of(const RingName& ring);
   u64 claim_retired(u32 n);
+  u64 give_back(u32 n);
+  void give_back_aside();
   void put_claimed(u32 n, u64 state, bool cleared);
   void finish_clearing();
   result<void> take_out(const RingInfo& r, RingView& ring, int copy);

@@ -33,10 +33,12 @@ WriteResult taken(const result<T>& done, std::string_view bytes) {
 }
 
 Geometry sizes(const Node& at) { return geometry_of(instance(at).control()); }
-u64 kilobytes(const Geometry& g) { return u64{g.nr_slots()} * g.capacity() / 1024; }
 Geometry ring_sizes(const Node& at, u32 ring) {
   const Geometry g = at.on->has_ring(ring) ? ring_geometry(at.on->dir(), ring, sizes(at)) : Geometry();
   return g.valid() ? g : sizes(at);
+}
+u64 kilobytes(const Node& at, const Geometry& g) {
+  return at.on->kept_kilobytes != 0 && at.on->kept_for == g ? at.on->kept_kilobytes : u64{g.nr_slots()} * g.capacity() / 1024;
 }
 
 // tracing_on, trace_clock and their like
@@ -77,11 +79,11 @@ WriteResult write_percent(const Node& at, std::string_view bytes, const Client&)
 // Sizes, counted like the kernel's: the content of the ring's sub-buffers, without the reader page.
 
 Text read_size(const Node& at) {
-  const u64 now = kilobytes(sizes(at));
+  const u64 now = kilobytes(at, sizes(at));
   const u32 rings =
       instance(at).cpu_rings() != 0 ? instance(at).cpu_rings() : at.on->cpus();  // beyond them: from before a resize
   for (u32 n = 0; n < rings; ++n)
-    if (at.on->has_ring(n) && kilobytes(ring_sizes(at, n)) != now) return std::string("X\n");
+    if (at.on->has_ring(n) && kilobytes(at, ring_sizes(at, n)) != now) return std::string("X\n");
   return std::to_string(now) + "\n";
 }
 WriteResult write_size(const Node& at, std::string_view bytes, const Client&) {
@@ -89,9 +91,10 @@ WriteResult write_size(const Node& at, std::string_view bytes, const Client&) {
   if (!value || *value == 0) return invalid();
   if (*value > instance(at).control().budget / 1024 / std::max(instance(at).cpu_rings(), 1u))
     return fail(ENOMEM, "more than all rings of the instance may take");
+  at.on->kept_kilobytes = 0;
   return taken(instance(at).resize(*value * 1024, sizes(at).subbuf_size()), bytes);
 }
-Text read_ring_size(const Node& at) { return std::to_string(kilobytes(ring_sizes(at, at.ring))) + "\n"; }
+Text read_ring_size(const Node& at) { return std::to_string(kilobytes(at, ring_sizes(at, at.ring))) + "\n"; }
 // Rings of threads have one size.
 WriteResult write_ring_size(const Node& at, std::string_view bytes, const Client&) {
   const auto value = number(bytes);
@@ -105,7 +108,7 @@ WriteResult write_ring_size(const Node& at, std::string_view bytes, const Client
 }
 Text read_total_size(const Node& at) {
   u64 sum = 0;
-  for (u32 n = 0; n < at.on->cpus(); ++n) sum += kilobytes(ring_sizes(at, n));
+  for (u32 n = 0; n < at.on->cpus(); ++n) sum += kilobytes(at, ring_sizes(at, n));
   return std::to_string(sum) + "\n";
 }
 Text read_subbuf_size(const Node& at) { return std::to_string(sizes(at).subbuf_size() / 1024) + "\n"; }
@@ -116,7 +119,11 @@ WriteResult write_subbuf_size(const Node& at, std::string_view bytes, const Clie
   while (size < *value * 1024) size *= 2;
   const Geometry now = sizes(at);
   if (size == now.subbuf_size()) return bytes.size();
-  return taken(instance(at).resize(u64{now.nr_slots()} * now.capacity(), size), bytes);
+  const u64 kept = kilobytes(at, now);
+  RS_TRY(instance(at).resize(u64{now.nr_slots()} * now.capacity(), size));
+  at.on->kept_kilobytes = kept;
+  at.on->kept_for = sizes(at);
+  return bytes.size();
 }
 
 Handle open_free_buffer(const Node& at, const Opening&) {
@@ -370,7 +377,7 @@ result<EventName> event_of(const Node& at) {
   return fail(ENODEV, at.event);
 }
 Text read_id(const Node& at) { return std::to_string(RS_TRY(event_of(at)).id) + "\n"; }
-Text read_format(const Node& at) { return instance(at).read("events/" + at.system + "/" + at.event + "/format"); }
+Text read_format(const Node& at) { return at.on->format_of(RS_TRY(event_of(at))); }
 
 // The text, and below it a mark where it is wrong: the last three lines of the filter's own message.
 std::string complaint(std::string_view text, const Error& error) {
@@ -390,7 +397,7 @@ result<void> set_filter(Mounted& on, const EventName& e, std::string_view text) 
     on.filters.erase(e.id);
     return {};
   }
-  on.refresh();
+  on.know_formats();
   const EventType* type = on.formats().find(e.id);
   auto filter = Filter::compile(text, on.formats(), on.tasks());
   result<void> fits = !filter ? tl::unexpected<Error>(filter.error()) : type == nullptr ? invalid() : filter->fits(*type);
@@ -439,7 +446,7 @@ WriteResult write_trigger(const Node& at, std::string_view bytes, const Client&)
     return bytes.size();
   }
   if (!trigger.filter.empty()) {
-    at.on->refresh();
+    at.on->know_formats();
     const EventType* type = at.on->formats().find(e.id);
     auto filter = Filter::compile(trigger.filter, at.on->formats(), at.on->tasks());
     if (type == nullptr || !filter || !filter->fits(*type)) return invalid();
@@ -513,8 +520,7 @@ WriteResult write_marker_raw(const Node& at, std::string_view bytes, const Clien
 
 // The last of each thread's lines "TID something", which are appended as threads come; limited, so that a client's text stays
 // small.
-constexpr size_t most_names = 4096;
-std::string last_of_each(const std::string& text) {
+std::string last_of_each(const std::string& text, size_t most_names) {
   std::set<std::string_view> seen;
   std::string out;
   std::string_view left = text;
@@ -530,17 +536,30 @@ std::string last_of_each(const std::string& text) {
 // By the numbers in the events and, for threads of other PID namespaces, also by the numbers in this one, as `trace` shows
 // them. `line` makes the rest of the line.
 template <class Line>
-std::string names_text(const Node& at, const char* file, const Line& line) {
-  const auto saved = instance(at).read(file);
-  std::string text = saved ? *saved : std::string();
-  std::vector<RingName> all = instance(at).threads();
-  for (RingInfo& ring : instance(at).rings())
+std::string names_in(Instance& in, const char* file, const Line& line, bool with_its_numbers) {
+  const auto saved = in.read(file);
+  std::string text;
+  std::istringstream lines(saved ? *saved : std::string());
+  for (std::string one; std::getline(lines, one);)
+    if (with_its_numbers || !is_foreign(std::atoi(one.c_str()))) text += one + "\n";
+  std::vector<RingName> all = in.threads();
+  for (RingInfo& ring : in.rings())
     if (ring.name.of_a_thread()) all.push_back(std::move(ring.name));
   for (const RingName& t : all) {
-    text += fmt::format("{} {}\n", t.tid, line(t, false));
-    if (const i32 here = t.elsewhere.seen_tid(t.tid); here != t.tid) text += fmt::format("{} {}\n", here, line(t, true));
+    const i32 here = t.elsewhere.seen_tid(t.tid);
+    if (with_its_numbers || here == t.tid) text += fmt::format("{} {}\n", t.tid, line(t, false));
+    if (here != t.tid) text += fmt::format("{} {}\n", here, line(t, true));
   }
-  return last_of_each(text);
+  return text;
+}
+// The file at the top has the threads of all instances. The numbers that another one gave to threads of other PID namespaces
+// mean something there alone.
+template <class Line>
+std::string names_text(const Node& at, const char* file, const Line& line) {
+  std::string text;
+  if (at.on->others)
+    for (const auto& other : at.on->others()) text += names_in(other->instance(), file, line, false);
+  return last_of_each(text + names_in(instance(at), file, line, true), at.on->most_names);
 }
 Text read_cmdlines(const Node& at) {
   return names_text(at, "saved_cmdlines", [](const RingName& t, bool) { return t.task; });
@@ -549,7 +568,13 @@ Text read_tgids(const Node& at) {
   return names_text(at, "saved_tgids",
                     [](const RingName& t, bool here) { return std::to_string(here ? t.elsewhere.seen_pid(t.pid) : t.pid); });
 }
-Text read_cmdlines_size(const Node&) { return std::to_string(most_names) + "\n"; }
+Text read_cmdlines_size(const Node& at) { return std::to_string(at.on->most_names) + "\n"; }
+WriteResult write_cmdlines_size(const Node& at, std::string_view bytes, const Client&) {
+  const auto value = number(bytes);
+  if (!value || *value == 0 || *value > 32768) return invalid();
+  at.on->most_names = static_cast<u32>(*value);
+  return bytes.size();
+}
 
 Text read_readme(const Node&) {
   return std::string(
@@ -586,7 +611,7 @@ const FileType file_types[] = {
     {in_instance, "free_buffer", 0200, nullptr, nullptr, open_free_buffer},
     {in_top, "printk_formats", 0440, read_nothing, nullptr, nullptr},
     {in_instance, "saved_cmdlines", 0440, read_cmdlines, nullptr, nullptr},
-    {in_top, "saved_cmdlines_size", 0440, read_cmdlines_size, nullptr, nullptr},
+    {in_top, "saved_cmdlines_size", 0640, read_cmdlines_size, write_cmdlines_size, nullptr},
     {in_instance, "saved_tgids", 0440, read_tgids, nullptr, nullptr},
     {in_instance, "set_event", 0640, nullptr, nullptr, open_set_event},
     {in_instance, "set_event_notrace_pid", 0640, nullptr, nullptr, open_pids<&Mounted::notrace_pids>},

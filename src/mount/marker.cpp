@@ -8,11 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
-#include "writer/process.hpp"
 #include "sys/try.hpp"
+#include "writer/process.hpp"
 
 namespace ringside::mount {
 namespace {
@@ -47,9 +48,20 @@ constinit ringside_event raw_event{"ftrace",
                                    nullptr,
                                    nullptr};
 
-i32 write_one(const Message& m, size_t size, i32 as) noexcept {
-  alignas(8) u8 payload[16 + longest_marker + 1] = {};  // ip: there is none
+// The kernel's function that writes its markers: readers name a marker by this address. 0: the kernel does not show it.
+u64 address_of_tracing_mark_write() {
+  const auto symbols = sys::read_file("/proc/kallsyms");
+  const size_t at = symbols ? symbols->find(" tracing_mark_write") : std::string::npos;
+  return at != std::string::npos ? std::strtoull(symbols->c_str() + symbols->rfind('\n', at) + 1, nullptr, 16) : 0;
+}
+
+i32 write_one(const Message& m, size_t size, i32 as) {
+  alignas(8) u8 payload[16 + longest_marker + 1] = {};
   const u32 head = m.raw != 0 ? 8 : 16;
+  if (m.raw == 0) {
+    static const u64 ip = address_of_tracing_mark_write();
+    std::memcpy(payload + 8, &ip, sizeof ip);
+  }
   std::memcpy(payload + head, m.bytes, size);
   const auto whole = static_cast<u32>(head + size + (m.raw != 0 ? 0 : 1));
   // common_pid: the thread that wrote it, not this process, by the instance's number for it

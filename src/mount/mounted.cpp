@@ -109,21 +109,66 @@ bool Mounted::has_ring(u32 n) const {
 
 RingName Mounted::name(u32 ring) const { return name_of(ring, instance_->words().ring(ring)); }
 
-std::vector<EventName> Mounted::events() {
+std::vector<EventName> Mounted::own_events() const {
   std::vector<EventName> all;
-  std::set<std::pair<std::string, std::string>> seen;
-  instance_->words().each_event([&](u32 id, const EventEntry& e) {
-    EventName event{static_cast<u16>(abi::event_id(id)), text_in(e.system), text_in(e.name),
+  const InstanceWords words = instance_->words();
+  words.each_event([&](u32 number, const EventEntry& e) {
+    EventName event{static_cast<u16>(abi::event_id(number)), text_in(e.system), text_in(e.name),
                     __atomic_load_n(&e.enabled, __ATOMIC_RELAXED) != 0};
     event.marker = event.system == "ftrace";
-    event.folder = InstanceWords::event_folder(event.name, seen.insert({event.system, event.name}).second, id);
+    event.folder = words.event_folder(number);
     all.push_back(std::move(event));
   });
   return all;
 }
 
+std::vector<EventName> Mounted::events() {
+  std::vector<EventName> all = own_events();
+  if (!others) return all;
+  std::set<u16> ids;
+  std::set<std::pair<std::string, std::string>> folders;
+  for (const EventName& e : all) {
+    ids.insert(e.id);
+    folders.insert({e.system, e.folder});
+  }
+  // Those that a program declares here later are switched by the same patterns.
+  const auto patterns = read_patterns(dir());
+  const Switches switches(patterns ? *patterns : std::vector<std::string>{});
+  for (const auto& other : others()) {
+    for (EventName& e : other->own_events()) {
+      if (!ids.insert(e.id).second) continue;
+      elsewhere_[e.id] = {other, e.folder};
+      e.elsewhere = true;
+      e.enabled = e.marker || switches.on(e.system, e.name);
+      e.folder = e.name;
+      if (!folders.insert({e.system, e.folder}).second) e.folder += "." + std::to_string(e.id - abi::event_id(0));
+      folders.insert({e.system, e.folder});
+      all.push_back(std::move(e));
+    }
+  }
+  return all;
+}
+
+result<std::string> Mounted::format_of(const EventName& event) const {
+  const auto text = [](const Mounted& in, const EventName& e, const std::string& folder) {
+    return in.instance_->read("events/" + e.system + "/" + folder + "/format");
+  };
+  if (!event.elsewhere) return text(*this, event, event.folder);
+  const auto at = elsewhere_.find(event.id);
+  const auto in = at != elsewhere_.end() ? at->second.in.lock() : nullptr;
+  if (in == nullptr) return fail(ENODEV, event.name);
+  return text(*in, event, at->second.folder);
+}
+
+void Mounted::know_formats() {
+  refresh();
+  for (const EventName& e : events())
+    if (e.elsewhere && formats_.find(e.id) == nullptr)
+      if (const auto text = format_of(e)) formats_.add(e.id, e.system, e.name, *text);
+}
+
 u64 Mounted::refresh() {
-  if (__atomic_load_n(&instance_->control().nr_events, __ATOMIC_ACQUIRE) != formats_.all().size()) {
+  if (const u64 made = instance_->words().nr_events(); std::exchange(events_seen_, made) != made) {
     for (const EventInfo& e : instance_->events())
       if (formats_.find(e.number()) == nullptr) formats_.add(e.number(), e.system, e.name, e.format);
     ++changes_;

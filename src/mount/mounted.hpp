@@ -2,6 +2,7 @@
 // rings as CPUs, and the thread that waits for its writers. For one thread; only Alarm has another one.
 #pragma once
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -75,6 +76,15 @@ class Mounted final : public RingSet {
   // Writes a marker as the thread of this TID, and lets its triggers act.
   result<void> mark(bool raw, std::string_view bytes, i32 tid);
   result<void> start_marker();
+  // The mount's other instances, for the one at the top: it lists their events and names, as the kernel's does.
+  std::function<std::vector<std::shared_ptr<Mounted>>()> others = nullptr;
+  // The text of one of events().
+  result<std::string> format_of(const EventName& event) const;
+  void know_formats();    // of all events(), beyond those that refresh() finds
+  u32 most_names = 4096;  // saved_cmdlines_size
+  // buffer_size_kb stays as it was when the sub-buffers get another size: it shows this as long as rings have these sizes.
+  u64 kept_kilobytes = 0;
+  Geometry kept_for{};
   Marker& marker() { return marker_; }
   Triggers& triggers() { return *triggers_; }
   bool mapped() const { return mappings_ != 0; }
@@ -113,6 +123,7 @@ class Mounted final : public RingSet {
   explicit Mounted(std::unique_ptr<Instance> instance);
   RingView* view_of(u32 ring);
   void follow_forks(const std::vector<RingName>& threads);
+  std::vector<EventName> own_events() const;
   std::unique_ptr<Instance> instance_;
   u64 inode_ = 0;
   int event_fd_ = -1;
@@ -121,6 +132,12 @@ class Mounted final : public RingSet {
   u32 mappings_ = 0;
   std::map<u32, Lane> lanes_;
   i64 names_size_ = 0;
+  u64 events_seen_ = 0;
+  struct Elsewhere {
+    std::weak_ptr<Mounted> in;
+    std::string folder;
+  };
+  std::map<u16, Elsewhere> elsewhere_;  // by id
   u64 threads_seen_ = 0, changes_ = 0;
   std::set<i32> born_;  // the threads whose parents were looked for
   Marker marker_;

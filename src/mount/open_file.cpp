@@ -207,7 +207,7 @@ void PipeFile::find(Lane& lane) {
 
 // The event under the cursor, behind the loss that it follows.
 void PipeFile::print(const Lane& lane) {
-  TraceRecord record{lane.time, lane.lost_before(), {}, lane.ring, 0};
+  TraceRecord record{lane.time, lane.lost_before(), {}, lane.ring, lane.name.ids()};
   if (record.lost != 0) lines_->print(record, lane.name, text_);
   record.lost = 0;
   record.payload = lane.cursor.payload();

@@ -347,10 +347,10 @@ u64 Remote::refresh() {
   if (events_shown_ == events_known_) return events_shown_;
   events_shown_ = events_known_;
   for (const EventInfo& e : events_) {
-    EventInfo& known = formats_of_[e.number()];
+    EventInfo& known = formats_of_[e.id];
     if (known.system == e.system && known.name == e.name && known.format == e.format) continue;
     known = e;
-    formats_.add(e.number(), e.system, e.name, e.format);
+    formats_.add(e.id, e.system, e.name, e.format);
   }
   if (life_ != nullptr)
     for (const auto& r : life_->rings) tasks_.add(r->name);

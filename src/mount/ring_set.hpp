@@ -55,6 +55,7 @@ struct EventName {
   bool enabled = true;
   bool marker = false;  // written by trace_marker and trace_marker_raw: always on
   std::string folder = name;  // below events/SYSTEM; another one where two events have this name
+  bool elsewhere = false;     // another instance of the mount has it, this one has not
 };
 
 // How `trace` and `trace_pipe` look. Those of upstream's remote buffers have lines of ring, time and event alone.

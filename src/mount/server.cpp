@@ -74,7 +74,10 @@ Stat Server::stat_of(u64 inode, const Node& at, const std::string& path) const {
   s.inode = inode;
   s.lasting = (at.dir != Dir::instance && at.remote == nullptr) || at.file != nullptr;
   if (at.file == nullptr) {
-    s.mode = inode == root_inode && options_.owner.mode ? *options_.owner.mode : options_.others ? 0755 : 0750;
+    constexpr u32 below_events = in_events | in_system | in_event;
+    const bool open_to_all = options_.others || (static_cast<u32>(at.dir) & below_events) != 0;
+    s.mode = open_to_all ? 0755 : inode == root_inode ? 0700 : 0750;
+    if (inode == root_inode) s.mode = options_.owner.mode.value_or(s.mode);
     s.links = 2;
   } else {
     s.mode = at.file->mode;

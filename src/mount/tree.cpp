@@ -86,11 +86,13 @@ result<std::unique_ptr<Tree>> Tree::create(const std::vector<std::string>& insta
   tree->top_ = RS_TRY(Mounted::open(top, event_fd, cpus));
   for (const std::string& name : tree->only_)
     RS_TRY(tree->mounted(name));
+  tree->top_->others = [tree = tree.get()] { return tree->others(); };
   tree->remotes_ = RS_TRY(Remotes::create(remotes, cpus, patience, event_fd));
   return tree;
 }
 
 Tree::~Tree() {
+  if (top_ != nullptr) top_->others = nullptr;
   mounted_.clear();
   if (own_.empty()) return;
   if (top_ != nullptr) top_->marker().stop();  // null: it could not be opened
@@ -106,6 +108,13 @@ std::vector<std::string> Tree::names() const {
   std::erase_if(all, [&](std::string_view n) {
     return n == top || (top.substr(0, root.size()) == root && n == top.substr(root.size()));
   });
+  return all;
+}
+
+std::vector<std::shared_ptr<Mounted>> Tree::others() {
+  std::vector<std::shared_ptr<Mounted>> all;
+  for (const std::string& name : names())
+    if (auto one = mounted(name)) all.push_back(std::move(*one));
   return all;
 }
 

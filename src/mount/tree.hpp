@@ -85,6 +85,7 @@ class Tree {
  private:
   Tree() = default;
   std::vector<std::string> names() const;  // under instances/
+  std::vector<std::shared_ptr<Mounted>> others();
   result<std::shared_ptr<Mounted>> mounted(const std::string& name);
   std::unique_ptr<Remotes> remotes_;
   std::shared_ptr<Mounted> top_;

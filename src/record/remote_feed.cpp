@@ -21,9 +21,9 @@ result<void> RemoteFeed::attach(RecordingRun& run) {
     RingName name = source->name();
     name.ring = next_++;
     RS_TRY(run.writer().add_ring(name, made.subbuf_size));
-    threads_.push_back(name);
     rings_.push_back({std::move(source), name.ring});
   }
+  for (RingName& thread : process->threads()) threads_.push_back(std::move(thread));
   for (const EventInfo& e : process->events()) {
     const auto same = std::find_if(events_.begin(), events_.end(), [&](const EventInfo& k) { return k.id == e.id; });
     if (same == events_.end())

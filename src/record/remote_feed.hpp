@@ -15,9 +15,10 @@ class RemoteFeed final : public Feed {
     std::string socket;
     remote::Process::Options attach;
     std::chrono::nanoseconds poll_every{20'000'000};
+    u32 first_ring = 0;                              // the number of its first ring in the recording
     std::function<void(const std::string&)> notice;  // takes messages about a writer that does not answer, but may later
   };
-  explicit RemoteFeed(Options options) : options_(std::move(options)) {}
+  explicit RemoteFeed(Options options) : options_(std::move(options)), next_(options_.first_ring) {}
 
   // Finds the next writer, which is not recorded before attach().
   result<void> connect();
@@ -46,7 +47,7 @@ class RemoteFeed final : public Feed {
   std::unique_ptr<remote::Process> process_;  // attached
   std::vector<Ring> rings_;  // this life's
   bool alive_ = false;
-  u32 next_ = 0;
+  u32 next_;
   u64 lives_ = 0;
   std::vector<EventInfo> events_;
   std::vector<RingName> threads_;

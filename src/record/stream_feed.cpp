@@ -23,7 +23,9 @@ bool StreamFeed::poll(RecordingRun& run) {
   bool fresh = false;
   if (!view_ || run.failed()) return fresh;
   if (!run.writer().has_ring(ring_)) {
-    if (auto added = run.writer().add_ring(RingName{ring_, 0, 0, "", ""}, content_.subbuf_size()); !added) {
+    RingName name{ring_, 0, 0, "", ""};
+    name.apart = true;
+    if (auto added = run.writer().add_ring(name, content_.subbuf_size()); !added) {
       run.faults().full(added.error());
       return fresh;
     }
@@ -36,7 +38,10 @@ bool StreamFeed::poll(RecordingRun& run) {
 }
 
 void StreamFeed::describe(RecordingMeta& meta) {
-  meta.events.insert(meta.events.end(), content_.events().begin(), content_.events().end());
+  for (EventInfo event : content_.events()) {
+    event.apart = true;
+    meta.events.push_back(std::move(event));
+  }
 }
 
 Counters StreamFeed::close(RecordingRun& run) {

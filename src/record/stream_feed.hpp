@@ -10,6 +10,11 @@ class StreamFeed final : public Feed {
   // The frame's bytes must stay until the next one. An error concerns the whole line: its version is not known here.
   result<void> hear(const remote::Frame& frame);
   void doubt(std::string sentence) { taken_.account.doubts.push_back(std::move(sentence)); }  // before the run's end
+  // As if the writer had said hello: for a reader that comes late. A later hello says it again.
+  void begin_like(const ClockInfo& clock, u32 subbuf_size, const std::vector<EventInfo>& events) {
+    content_.begin_like(clock, subbuf_size, events);
+  }
+  void know(const std::vector<EventInfo>& events) { content_.know(events); }
   const Faults& unheard() const { return unheard_; }  // faults from before the run
   // content().known() must be true before a run can begin: hello brings the clock.
   const remote::StreamContent& content() const { return content_; }

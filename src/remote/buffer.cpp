@@ -24,9 +24,10 @@ std::string of_ring(const std::string& who, u32 ring) { return who + ", ring " +
 // looks.
 class RingReader {
  public:
-  RingReader(Buffer& buffer, u32 ring) : buffer_(buffer), ring_(ring), data_(buffer.data_of(ring)) {
-    for (u32 id = 0; id < geometry().nr_subbufs(); ++id) pages_.push_back(data_ + geometry().offset_of(id));
-  }
+  RingReader(Buffer& buffer, u32 ring, const Geometry& geometry, Buffer::Options::Pages memory)
+      : buffer_(buffer), ring_(ring), geometry_(geometry), meta_(memory.meta), pages_(std::move(memory.by_id)) {}
+  const std::vector<const u8*>& pages() const noexcept { return pages_; }
+  const Geometry& geometry() const noexcept { return geometry_; }
 
   result<ReaderStep> next() {
     if (buffer_.is_gone()) return salvage();
@@ -104,7 +105,7 @@ class RingReader {
     n.subbuf_size = geometry().subbuf_size();
     n.nr_subbufs = geometry().nr_subbufs();
     n.capacity_bytes = u64{geometry().nr_slots()} * geometry().capacity();
-    n.resident_bytes = buffer_.plan_.ring_bytes();
+    n.resident_bytes = u64{geometry().subbuf_size()} * (geometry().nr_subbufs() + 1);
     const u32 id = id_.load(std::memory_order_relaxed);
     const u32 read = std::min(read_.load(std::memory_order_relaxed), geometry().capacity());
     n.read = read_before_ + count_events(pages_[id], read);
@@ -199,9 +200,8 @@ class RingReader {
     counted_ = false;
     return refuse(code, of_ring(buffer_.options_.who, ring_) + ": " + sentence);
   }
-  const Geometry& geometry() const noexcept { return buffer_.geometry_; }
   bool footers() const noexcept { return buffer_.plan_.layout == Layout::footers; }
-  const abi::MetaPage& meta() const noexcept { return *reinterpret_cast<const abi::MetaPage*>(data_); }
+  const abi::MetaPage& meta() const noexcept { return *reinterpret_cast<const abi::MetaPage*>(meta_); }
   u64 shown_entries() const noexcept { return Hardware::load(&meta().entries, Order::acquire); }
   const abi::PageFooter& footer_at(const u8* page) const noexcept {
     return *reinterpret_cast<const abi::PageFooter*>(page + geometry().subbuf_size() - abi::footer_size);
@@ -381,7 +381,8 @@ class RingReader {
 
   Buffer& buffer_;
   u32 ring_;
-  u8* data_;
+  Geometry geometry_;
+  const u8* meta_;
   std::vector<const u8*> pages_;
   std::atomic<u32> id_{0}, read_{0};  // the reader page, and how many bytes of it were handed out
   u32 before_ = 0;
@@ -428,24 +429,57 @@ result<std::shared_ptr<Buffer>> Buffer::create(const Options& options, Callbacks
                                                    ": a buffer for an external writer needs its callbacks swap_reader, reset"
                                                    " and, with page footers, update_footers");
   auto buffer = std::shared_ptr<Buffer>(new Buffer);
-  Buffer& b = *buffer;
-  b.options_ = options;
+  buffer->options_ = options;
+  buffer->callbacks_ = std::move(callbacks);
+  RS_TRY(options.memory.empty() ? buffer->allocate(options) : buffer->bring(options));
+  return buffer;
+}
+
+result<void> Buffer::bring(const Options& options) {
+  const bool footers = options.layout == Layout::footers;
+  plan_ = {options.layout, 0, options.subbuf_size, static_cast<u32>(options.memory.size()), 0};
+  std::vector<const u8*> all;
+  for (u32 ring = 0; ring < plan_.nr_rings; ++ring) {
+    const Options::Pages& pages = options.memory[ring];
+    const Geometry geometry(options.subbuf_size, static_cast<u32>(pages.by_id.size()), 0, footers ? abi::footer_size : 0);
+    if (!geometry.valid())
+      return refuse(std::errc::invalid_argument,
+                    of_ring(options.who, ring) + ": " + std::to_string(pages.by_id.size()) + " sub-buffers of " +
+                        std::to_string(options.subbuf_size) +
+                        " bytes make no ring: it has at least 3, of a power of two from 4096 to 262144 bytes");
+    all.insert(all.end(), pages.by_id.begin(), pages.by_id.end());
+    if (!footers) all.push_back(pages.meta);
+    plan_.nr_pages = std::max(plan_.nr_pages, geometry.nr_subbufs());
+    rings_.push_back(std::make_shared<RingReader>(*this, ring, geometry, pages));
+  }
+  std::sort(all.begin(), all.end());
+  for (size_t n = 0; n < all.size(); ++n) {
+    if (all[n] == nullptr || reinterpret_cast<u64>(all[n]) % 8 != 0)
+      return refuse(std::errc::invalid_argument, options.who + ": a page is missing, or its address is no multiple of 8");
+    if (n != 0 && all[n] - all[n - 1] < static_cast<std::ptrdiff_t>(options.subbuf_size))
+      return refuse(std::errc::invalid_argument, options.who + ": two of its pages overlap");
+  }
+  return {};
+}
+
+result<void> Buffer::allocate(const Options& options) {
+  Buffer& b = *this;
   // A ring begins at a page of the kernel, so that it can be mapped alone: its sub-buffers are no smaller.
   const bool possible = Geometry(options.subbuf_size, fewest_subbufs).valid();
   const u32 subbuf_size = possible ? std::max(options.subbuf_size, static_cast<u32>(sys::page_bytes())) : options.subbuf_size;
   b.options_.subbuf_size = subbuf_size;
   const u32 usable = subbuf_size - (options.layout == Layout::footers ? abi::footer_size : 0);
-  b.plan_ = {options.layout, static_cast<u32>(options.clock.kind), subbuf_size, options.rings, 0};
+  b.plan_ = {options.layout, options.clock_number.value_or(static_cast<u32>(options.clock.kind)), subbuf_size, options.rings,
+             0};
   if (Geometry(subbuf_size, fewest_subbufs).valid()) b.plan_.nr_pages = subbufs_for(options.size, usable);
   if (!b.plan_.valid())
     return refuse(std::errc::invalid_argument,
                   options.who + ": " + std::to_string(options.rings) + " rings of " + std::to_string(options.size) +
                       " bytes in sub-buffers of " + std::to_string(options.subbuf_size) +
                       " cannot be made; sub-buffers have a power of two from 4096 to 262144 bytes");
-  b.callbacks_ = std::move(callbacks);
   b.descriptor_.resize(b.plan_.descriptor_bytes() / 8);
   pack(b.plan_, b.descriptor_.data());
-  b.geometry_ = Geometry(subbuf_size, b.plan_.nr_pages, 0, options.layout == Layout::footers ? abi::footer_size : 0);
+  const Geometry geometry(subbuf_size, b.plan_.nr_pages, 0, options.layout == Layout::footers ? abi::footer_size : 0);
   const u32 files = options.apart ? options.rings : 1;
   const u64 bytes = b.plan_.region_bytes() / files;
   for (u32 file = 0; file < files; ++file) {
@@ -458,8 +492,12 @@ result<std::shared_ptr<Buffer>> Buffer::create(const Options& options, Callbacks
     b.fds_.push_back(std::move(fd));
     b.regions_.push_back(std::move(region));
   }
-  for (u32 ring = 0; ring < options.rings; ++ring) b.rings_.push_back(std::make_shared<RingReader>(b, ring));
-  return buffer;
+  for (u32 ring = 0; ring < options.rings; ++ring) {
+    Options::Pages memory{data_of(ring), {}};
+    for (u32 id = 0; id < geometry.nr_subbufs(); ++id) memory.by_id.push_back(memory.meta + geometry.offset_of(id));
+    b.rings_.push_back(std::make_shared<RingReader>(b, ring, geometry, std::move(memory)));
+  }
+  return {};
 }
 
 Buffer::~Buffer() { (void)poll_every(std::chrono::nanoseconds(0)); }
@@ -479,14 +517,17 @@ result<std::unique_ptr<Source>> Buffer::source(u32 ring) {
   RingReader& r = *rings_[ring];
   if (r.taken) return refuse(std::errc::device_or_resource_busy, of_ring(options_.who, ring) + " has a consumer already");
   RS_TRY(r.settle());
-  auto mapped = RS_TRY(map(ring, plan_.ring_bytes(), false));
+  // A mapping of its own, as the buffer may go before the source; the caller's memory stays as long as both.
+  sys::Region mapped;
+  if (options_.memory.empty()) mapped = RS_TRY(map(ring, plan_.ring_bytes(), false));
   r.taken = true;
   MappedSource<RemoteGetReader>::Options options;
   options.name = ring < options_.names.size() ? options_.names[ring] : RingName{ring, 0, 0, "", ""};
   options.clock = options_.clock;
   options.copies = options_.copies;
   options.start = r.start();
-  return std::make_unique<MappedSource<RemoteGetReader>>(std::move(mapped), geometry_,
+  if (!options_.memory.empty()) options.pages = r.pages();
+  return std::make_unique<MappedSource<RemoteGetReader>>(std::move(mapped), r.geometry(),
                                                          RemoteGetReader(shared_from_this(), rings_[ring]), options);
 }
 

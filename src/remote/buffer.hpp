@@ -58,6 +58,14 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
     std::vector<RingName> names;  // the rings' names, as far as known
     bool copies = false;          // hand out copies: for a consumer with more rights than the writer
     bool apart = false;           // each ring in its own file, which others may map
+    std::optional<u32> clock_number{};  // in the descriptor; none: that of `clock`
+    // Memory of the caller's instead, for each ring: then size, rings and apart mean nothing, there is no file and no
+    // descriptor, and it stays until the buffer and its sources are gone. Aligned to 8.
+    struct Pages {
+      const u8* meta = nullptr;  // layout (b)
+      std::vector<const u8*> by_id{};
+    };
+    std::vector<Pages> memory{};
   };
   static result<std::shared_ptr<Buffer>> create(const Options& options, Callbacks callbacks);
   ~Buffer();
@@ -106,6 +114,8 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   friend class RingReader;
   friend class RemoteGetReader;
   Buffer() = default;
+  result<void> bring(const Options& options);
+  result<void> allocate(const Options& options);
   u8* data_of(u32 ring) const noexcept;
   // More than any writer can have written since then: an event takes a nanosecond at least. What counts more is no count.
   u64 most_written() const noexcept { return (u64{1} << 32) + sys::now_ns() - created_ns_; }
@@ -114,7 +124,6 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   const u64 created_ns_ = sys::now_ns();
   Options options_;
   Plan plan_;
-  Geometry geometry_;
   Callbacks callbacks_;
   std::vector<sys::Fd> fds_;
   std::vector<sys::Region> regions_;  // one for each file

@@ -4,26 +4,30 @@
 #include <cstring>
 #include <map>
 
+#include "remote/memory_image.hpp"
+
 namespace ringside::remote {
 
 u64 DumpedRing::lost_before(size_t page) const noexcept {
-  if (page == 0) return 0;
+  if (page == 0) {
+    const u64 base = survey.pages[0].base;
+    return survey.saw_reader && !survey.has_reader && base > survey.reader_base ? base - survey.reader_base : 0;
+  }
   const PageSeen &before = survey.pages[page - 1], &now = survey.pages[page];
   const u64 end = before.base + before.events;
   return now.base > end ? now.base - end : 0;
 }
 
-std::vector<DumpedRing> find_rings(Bytes dump) {
+std::vector<DumpedRing> find_rings(const std::vector<Bytes>& pieces) {
   std::map<std::pair<u32, u32>, std::vector<const u8*>> found;  // ring and sub-buffer size
-  for (u64 end = page_size; end <= dump.size; end += page_size) {
-    abi::PageFooter f{};
-    std::memcpy(&f, dump.data + end - abi::footer_size, sizeof f);
-    if ((f.writer_status & abi::footer_magic_mask) != abi::footer_magic) continue;
-    const u32 order = f.writer_status >> 8 & 0xFF;
-    if (order > abi::footer_order(abi::largest_subbuf)) continue;
-    const u64 size = u64{abi::smallest_subbuf} << order;
-    if (size > end) continue;
-    found[{f.reader_status >> 8, static_cast<u32>(size)}].push_back(dump.data + end - size);
+  for (const Bytes& piece : pieces) {
+    for (u64 end = page_size; end <= piece.size; end += page_size) {
+      const u64 size = sub_buffer_ending_in(piece.data + end);
+      if (size == 0 || size > end) continue;
+      abi::PageFooter f{};
+      std::memcpy(&f, piece.data + end - abi::footer_size, sizeof f);
+      found[{f.reader_status >> 8, static_cast<u32>(size)}].push_back(piece.data + end - size);
+    }
   }
   std::vector<DumpedRing> rings;
   for (auto& [key, pages] : found) {
@@ -57,6 +61,7 @@ Counters DumpSource::counters() const {
   n.read = read_;
   for (size_t k = next_; k < ring_.survey.pages.size(); ++k) n.unread += ring_.survey.pages[k].events;
   for (size_t k = 0; k < ring_.survey.pages.size(); ++k) n.overrun += ring_.lost_before(k);
+  if (ring_.survey.has_reader) n.overrun += ring_.survey.reader_overrun;
   // Events before the oldest sub-buffer are gone: read while the writer lived, or overwritten.
   n.written = n.read + n.unread + n.overrun;
   return n;

@@ -9,11 +9,13 @@ namespace ringside::remote {
 struct DumpedRing {
   u32 ring = 0, subbuf_size = 0;
   Survey survey;
-  u64 lost_before(size_t page) const noexcept;  // events lost between survey.pages[page] and the one before it
+  // Events lost between survey.pages[page] and the one before it; before the first one those that were overwritten, if the
+  // reader had taken none.
+  u64 lost_before(size_t page) const noexcept;
 };
 
-// All rings, by id. The dump must be 8-byte aligned; the result keeps pointers into it.
-std::vector<DumpedRing> find_rings(Bytes dump);
+// All rings, by id. The pieces of memory (memory_image.hpp) must be 8-byte aligned; the result keeps pointers into them.
+std::vector<DumpedRing> find_rings(const std::vector<Bytes>& pieces);
 
 // A dumped ring as a source that has ended.
 class DumpSource final : public Source {

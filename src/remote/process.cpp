@@ -1,17 +1,19 @@
 #include "remote/process.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
-#include <ringside/remote/messages.hpp>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <fcntl.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <ringside/remote/messages.hpp>
 
 #include "clock/time_namespace.hpp"
 #include "source/get_reader_served.hpp"
 #include "sys/as_memory_allows.hpp"
+#include "sys/beneath.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::remote {
@@ -230,8 +232,11 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
     std::string comm = "writer";
     if (auto read = sys::read_file("/proc/" + std::to_string(peer.pid) + "/comm"); read && read->size() > 1)
       comm = read->substr(0, read->size() - 1);
-    for (u32 ring = 0; ring < options.buffer.rings; ++ring)
-      options.buffer.names.push_back({ring, peer.pid, peer.pid, comm, comm});
+    for (u32 ring = 0; ring < options.buffer.rings; ++ring) {
+      RingName name{ring, peer.pid, peer.pid, comm, comm};
+      name.apart = true;
+      options.buffer.names.push_back(std::move(name));
+    }
   }
   // The buffer's callbacks outlive this object if a source does.
   Callbacks callbacks;
@@ -293,6 +298,21 @@ void Process::ask_not_brought() {
   not_brought_ = a.head.refused;
 }
 
+std::vector<RingName> Process::threads() const {
+  const auto comm = [this](i32 tid) {
+    char name[16] = {};
+    sys::comm_of(pid_, tid, name);
+    return std::string(name, strnlen(name, sizeof name));
+  };
+  std::vector<RingName> all;
+  const std::string process = comm(pid_);
+  const auto tasks = sys::open_trusted("/proc/" + std::to_string(pid_) + "/task", sys::Role::other);
+  const auto tids = tasks ? sys::names_in(tasks->get()) : result<std::vector<std::string>>();
+  for (const std::string& tid : tids ? *tids : std::vector<std::string>{})
+    all.push_back({0, pid_, std::atoi(tid.c_str()), comm(std::atoi(tid.c_str())), process});
+  return all;
+}
+
 void Process::add_not_brought(Account& account) {
   ask_not_brought();
   account.refused[Refusal::not_brought] += not_brought_;
@@ -317,6 +337,7 @@ result<Process::Offer> Process::ask_events(Wire& wire, u64 most) {
       return refuse(std::errc::protocol_error, wire.who + ": it gives an event the number " + std::to_string(a->head.argument));
     all.events.push_back({static_cast<u16>(a->head.argument), text(a->system, sizeof a->system), text(a->name, sizeof a->name),
                    text(a->format, sizeof a->format), true, false});
+    all.events.back().apart = true;
   }
   return all;
 }

@@ -44,6 +44,8 @@ class Process {
   const Offer& offer() const noexcept { return offer_; }
   const std::vector<EventInfo>& events() const noexcept { return offer_.events; }
   i32 pid() const noexcept { return pid_; }  // from the kernel
+  // The threads of the process, by name. Other numbers in its events are no threads of this machine (RingName::apart).
+  std::vector<RingName> threads() const;
   void patience(std::chrono::nanoseconds time);  // from now on
   void look_after() const;                       // checks without a request that it is still there; else the buffer is gone()
   result<void> enable(bool on);              // off: no event is open afterwards

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+
 #include "sys/try.hpp"
 
 namespace ringside::remote {
@@ -17,27 +19,45 @@ void FrameReader::feed(const u8* bytes, size_t n) {
   bytes_.insert(bytes_.end(), bytes, bytes + n);
 }
 
+bool FrameReader::came_before(const FrameHeader& h) {
+  Came& at = came_[h.sequence % remembered];
+  const bool before = at.is && at.sequence == h.sequence && at.header_check == h.header_check;
+  at = {h.sequence, h.header_check, true};
+  return before;
+}
+
 bool FrameReader::next(Frame& frame, bool last) {
-  for (; bytes_.size() - at_ >= sizeof(FrameHeader); ++at_, ++skipped_) {
+  const auto is_good = [this](const FrameHeader& h, const u8* payload) {
+    if (h.bytes > checks_) return false;
+    checks_ -= h.bytes;
+    return h.payload_check == crc32(payload, h.bytes);
+  };
+  while (bytes_.size() - at_ >= sizeof(FrameHeader)) {
     const u8* const here = bytes_.data() + at_;
     FrameHeader h;
     std::memcpy(&h, here, sizeof h);
-    if (h.sync != frame_sync || h.bytes > most_frame_bytes || h.header_check != crc32(here, sizeof h - sizeof h.header_check))
+    const bool headed =
+        h.sync == frame_sync && h.bytes <= most_frame_bytes && h.header_check == crc32(here, sizeof h - sizeof h.header_check);
+    const bool whole = headed && bytes_.size() - at_ - sizeof h >= h.bytes;
+    if (headed && !whole && !last) return false;
+    // One that is cut may look as if it held others: its bytes are searched.
+    if (!whole || !is_good(h, here + sizeof h)) {
+      ++at_, ++skipped_;
       continue;
-    if (bytes_.size() - at_ - sizeof h < h.bytes) {
-      if (!last) return false;
-      continue;  // cut, but the bytes that look like its payload may contain whole frames
     }
-    if (h.bytes > checks_) continue;
-    checks_ -= h.bytes;
-    if (h.payload_check != crc32(here + sizeof h, h.bytes)) continue;
     at_ += sizeof h + h.bytes;
+    skipped_before_ = skipped_;
+    if (came_before(h)) {
+      ++repeated_, ++again_;
+      continue;
+    }
     payload_.resize((h.bytes + 7) / 8);
     if (h.bytes != 0) std::memcpy(payload_.data(), here + sizeof h, h.bytes);
-    skipped_before_ = skipped_;
     const auto ahead = static_cast<i32>(h.sequence - sequence_);
     const bool anew = frames_++ != 0 && ahead < 0;
-    const u32 missing = anew ? h.sequence : h.sequence - sequence_;
+    // A writer that begins anew may send its first frames as it did before.
+    const u32 again = std::exchange(again_, 0),
+              missing = anew ? h.sequence - std::min(h.sequence, again) : h.sequence - sequence_;
     missing_ += missing;
     sequence_ = h.sequence + 1;
     frame = {h, reinterpret_cast<const u8*>(payload_.data()), missing, anew};
@@ -56,22 +76,41 @@ static bool is_like(const StreamHello& a, const StreamHello& b) {
          a.ticks_per_second == b.ticks_per_second;
 }
 
-ClockInfo StreamContent::clock() const {
+ClockInfo clock_of_ticks(u64 ticks_per_second) {
   ClockInfo c;
-  c.kind = hello_.clock == 1 ? ClockKind::mono : ClockKind::counter;
-  if (hello_.clock == 0) return calibrate(ClockKind::tsc);
-  if (hello_.clock != 2 || hello_.ticks_per_second == 0) return c;
+  c.kind = ClockKind::counter;
+  if (ticks_per_second == 0) return c;
   // ns = ticks * mult >> shift, as exact as 32 bits allow.
   c.kind = ClockKind::tsc;
   __extension__ using u128 = unsigned __int128;
   for (c.shift = 40; c.shift > 0; --c.shift) {
-    const u128 mult = ((u128{1'000'000'000} << c.shift) + hello_.ticks_per_second / 2) / hello_.ticks_per_second;
+    const u128 mult = ((u128{1'000'000'000} << c.shift) + ticks_per_second / 2) / ticks_per_second;
     if (mult >> 32 != 0) continue;
     c.mult = static_cast<u32>(mult);
     break;
   }
   return c;
 }
+
+void StreamContent::begin_like(const ClockInfo& clock, u32 subbuf_size, const std::vector<EventInfo>& events) {
+  assumed_ = clock;
+  hello_.version = stream_version;
+  hello_.subbuf_size = subbuf_size;
+  known_ = true;
+  know(events);
+}
+
+void StreamContent::know(const std::vector<EventInfo>& events) {
+  for (const EventInfo& e : events)
+    if (std::none_of(events_.begin(), events_.end(), [&](const EventInfo& k) { return k.id == e.id; })) events_.push_back(e);
+}
+
+static ClockInfo clock_told(const StreamHello& hello) {
+  if (hello.clock == 0) return calibrate(ClockKind::tsc);
+  return hello.clock == 2 ? clock_of_ticks(hello.ticks_per_second) : ClockInfo{};
+}
+
+ClockInfo StreamContent::clock() const { return assumed_ ? *assumed_ : clock_told(hello_); }
 
 StreamContent::Ring& StreamContent::ring(u16 number) {
   for (auto& [n, ring] : rings_)
@@ -186,8 +225,15 @@ result<std::optional<SubBufferView>> StreamContent::take(const Frame& frame) {
       if (h.clock == 0 && !is_readable_here(static_cast<u32>(ClockKind::tsc)))
         return refuse(std::errc::bad_message,
                       "a hello whose clock is x86's time stamp counter is left out, because this machine does not have it");
-      if (known_ && !is_like(h, hello_))
+      if (assumed_) {
+        const ClockInfo told = clock_told(h);
+        if (h.subbuf_size != hello_.subbuf_size || told.kind != assumed_->kind ||
+            (h.clock == 2 && (told.mult != assumed_->mult || told.shift != assumed_->shift)))
+          return refuse(std::errc::bad_message,
+                        "the writer says hello with another clock or size than --like has; record it anew");
+      } else if (known_ && !is_like(h, hello_)) {
         return refuse(std::errc::bad_message, "the writer says hello with another clock or size than before; record it anew");
+      }
       hello_ = h;
       known_ = true;
       return std::nullopt;

@@ -1,6 +1,7 @@
 // The reader's end of ringside/remote/stream.hpp: finds frames in bytes of which any may be missing or wrong, and counts
 // missing ones. No input makes it take more than a frame's worth of memory, or stop for good.
 #pragma once
+#include <optional>
 #include <ringside/remote/stream.hpp>
 #include <vector>
 
@@ -8,6 +9,9 @@
 #include "source/source.hpp"
 
 namespace ringside::remote {
+
+// Of a writer that counts this many ticks a second; 0: no time.
+ClockInfo clock_of_ticks(u64 ticks_per_second);
 
 struct Frame {
   FrameHeader head{};
@@ -27,8 +31,10 @@ class FrameReader {
   bool open_end() const { return skipped_ != skipped_before_ || at_ != bytes_.size(); }
   u64 missing() const { return missing_; }  // frames that were sent but did not arrive whole, by their sequence numbers
   u64 frames() const { return frames_; }
+  u64 repeated() const { return repeated_; }  // frames that came again, byte for byte: they are left out
 
  private:
+  bool came_before(const FrameHeader& h);
   std::vector<u8> bytes_;
   size_t at_ = 0;
   std::vector<u64> payload_;
@@ -36,6 +42,15 @@ class FrameReader {
   u64 skipped_before_ = 0;  // the last good frame
   u64 checks_ = 0;          // bytes of payload that may still be checked
   u32 sequence_ = 0;  // the next frame's
+  // A line may send a part of its bytes twice. The last frames by their numbers: a header's checksum covers the payload's.
+  static constexpr u32 remembered = 4096;
+  struct Came {
+    u32 sequence = 0, header_check = 0;
+    bool is = false;
+  };
+  std::vector<Came> came_ = std::vector<Came>(remembered);
+  u64 repeated_ = 0;
+  u32 again_ = 0;  // those since the last new frame
 };
 
 // Assembles the content of frames. An error concerns one frame, which is then left out.
@@ -51,8 +66,11 @@ class StreamContent {
   result<std::optional<SubBufferView>> take(const Frame& frame);
 
   bool known() const { return known_; }  // hello has come
+  void begin_like(const ClockInfo& clock, u32 subbuf_size, const std::vector<EventInfo>& events);
+  void know(const std::vector<EventInfo>& events);
   bool ended() const { return ended_; }
   u32 subbuf_size() const { return hello_.subbuf_size; }
+  bool has_own_clock() const { return hello_.clock == 2; }  // the writer: it begins anew with the writer
   ClockInfo clock() const;
   const std::vector<EventInfo>& events() const { return events_; }
   const std::vector<std::pair<u16, Ring>>& rings() const { return rings_; }
@@ -71,6 +89,7 @@ class StreamContent {
   Ring& ring(u16 number);
 
   StreamHello hello_{};
+  std::optional<ClockInfo> assumed_;  // by begin_like()
   bool known_ = false, ended_ = false, counted_ = false;
   u64 missing_ = 0;  // frames that no gap of a ring accounts for: each may have been of a ring that sent no other
   u64 refused_elsewhere_ = 0;

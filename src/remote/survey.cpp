@@ -1,9 +1,9 @@
 #include "remote/survey.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/base/memory_hardware.hpp>
-
-#include <algorithm>
 
 namespace ringside::remote {
 namespace {
@@ -43,6 +43,19 @@ bool goes_on(const u8* older, const u8* newer, u32 subbuf_size) {
          get(b.entries) - get(a.entries) - events == get(b.overrun) - get(a.overrun);
 }
 
+// Has one of them all that the other one has? Then they are one sub-buffer at two moments.
+bool is_copy(const u8* a, const u8* b, u32 subbuf_size) {
+  const auto end = [](const u8* page) {
+    return abi::commit_size(
+        Hardware::load(&reinterpret_cast<const abi::SubBufferHeader*>(page)->commit, Order::acquire));  // pairs: COMMIT
+  };
+  const abi::PageFooter &f = footer_of(a, subbuf_size), &g = footer_of(b, subbuf_size);
+  const u32 both = std::min(end(a), end(b));
+  return both <= subbuf_size - abi::header_size - abi::footer_size && std::memcmp(a, b, sizeof(u64)) == 0 &&
+         f.entries == g.entries && f.pages_touched == g.pages_touched &&
+         std::memcmp(a + abi::header_size, b + abi::header_size, both) == 0;
+}
+
 }  // namespace
 
 u64 count_events(const u8* sub_buffer, u32 end) noexcept {
@@ -64,6 +77,7 @@ Survey survey_footers(const std::vector<const u8*>& pages, u32 subbuf_size, u32 
     if ((Hardware::load(&f.reader_status, Order::acquire) & abi::footer_reader) == 0) continue;  // pairs: PLACE
     const u64 position = Hardware::load(&f.pages_touched, Order::relaxed);
     const bool older = reader != ~0u && position < reader_position;
+    if (reader != ~0u && is_copy(pages[reader], pages[id], subbuf_size)) continue;
     if (reader != ~0u && !goes_on(pages[older ? id : reader], pages[older ? reader : id], subbuf_size))
       out.problems.push_back("two reader pages for ring " + std::to_string(ring) + ", sub-buffers " + std::to_string(reader) +
                              " and " + std::to_string(id) +
@@ -74,6 +88,7 @@ Survey survey_footers(const std::vector<const u8*>& pages, u32 subbuf_size, u32 
     out.reader_base = Hardware::load(&f.entries, Order::relaxed);
     out.reader_overrun = Hardware::load(&f.overrun, Order::relaxed);
   }
+  out.saw_reader = reader != ~0u;
   const bool stood =
       reader != ~0u && abi::commit_size(Hardware::load(&reinterpret_cast<const abi::SubBufferHeader*>(pages[reader])->commit,
                                                        Order::acquire)) != 0;
@@ -92,6 +107,11 @@ Survey survey_footers(const std::vector<const u8*>& pages, u32 subbuf_size, u32 
                    [](const PageSeen& a, const PageSeen& b) { return a.position < b.position; });
   std::vector<PageSeen> good;
   for (const PageSeen& p : out.pages) {
+    if (!good.empty() && p.position == good.back().position && is_copy(good.back().sub_buffer, p.sub_buffer, subbuf_size)) {
+      // A machine may have a page twice, one of them older.
+      if (p.end > good.back().end) good.back() = p;
+      continue;
+    }
     if (!good.empty() && p.position == good.back().position) {
       out.problems.push_back(page_of(ring, p.id) + " and " + std::to_string(good.back().id) + " both claim position " +
                              std::to_string(p.position) + "; the second is left out");

@@ -21,6 +21,7 @@ struct PageSeen {
 struct Survey {
   std::vector<PageSeen> pages;  // in the ring's order, the oldest first; with data, and not before the reader page
   bool has_reader = false;      // pages[0] is the reader page, if that has data
+  bool saw_reader = false;      // layout (a): it is there, with or without data
   u64 reader_overrun = 0;       // layout (a): events lost before the reader page
   u64 reader_base = 0;
   std::vector<std::string> problems;

@@ -120,7 +120,7 @@ result<bool> Tally::take(const std::string& table) {
   const EventType* const type = numbers.size() == 1 ? parts_.formats().find(*numbers.begin()) : nullptr;
   if (type == nullptr || !type->parsed()) return false;
   if (!tallied_.only.empty() && !matches(tallied_.only, *type)) return true;
-  const bool kernel = *numbers.begin() >= kernel_ids;
+  const bool kernel = *numbers.begin() >= kernel_ids && *numbers.begin() < apart_ids;
   const auto& types = types_[table];
   std::string what = "toUInt8(" + inside_ + ") AS inside, count() AS times", by = "inside";
   const auto add = [&](const std::string& value, const std::string& name) {

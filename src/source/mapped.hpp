@@ -50,6 +50,7 @@ class MappedSource final : public Source {
     bool copies = false;
     // The meta-page's position when the ring was opened: others have read the events before it. Empty: use the meta-page's.
     std::optional<std::pair<u32, u32>> start;
+    std::vector<const u8*> pages{};  // the sub-buffers, where the region does not have them
   };
 
   // region: the whole mapping, or a first part that holds all sub-buffers of `geometry`.
@@ -58,6 +59,7 @@ class MappedSource final : public Source {
         region_(std::move(region)),
         geometry_(geometry),
         get_(std::move(get)),
+        pages_(std::move(options.pages)),
         copies_(options.copies) {
     const auto [id, read] = options.start ? *options.start : place();
     if (!geometry_.holds(id)) return;
@@ -77,7 +79,7 @@ class MappedSource final : public Source {
       return refuse(std::errc::illegal_byte_sequence, who() + ": its meta-page names sub-buffer " + std::to_string(id) +
                                                           " of " + std::to_string(geometry_.nr_subbufs()) +
                                                           ": what was read before is good");
-    const auto* const bytes = region_.data() + geometry_.offset_of(id);
+    const u8* const bytes = page(id);
     const u64 commit = Hardware::load(&header(id).commit, Order::acquire);
     const u64 stamp = Hardware::load(&header(id).time_stamp, Order::relaxed);
     // One call may return to the same sub-buffer after a lap (a ring whose other sub-buffers hold only padding).
@@ -139,10 +141,9 @@ class MappedSource final : public Source {
   const G& get() const noexcept { return get_; }
 
  private:
+  const u8* page(u32 id) const noexcept { return pages_.empty() ? region_.data() + geometry_.offset_of(id) : pages_[id]; }
   std::string who() const { return "ring " + std::to_string(name_.ring); }
-  const abi::SubBufferHeader& header(u32 id) const noexcept {
-    return *reinterpret_cast<const abi::SubBufferHeader*>(region_.data() + geometry_.offset_of(id));
-  }
+  const abi::SubBufferHeader& header(u32 id) const noexcept { return *reinterpret_cast<const abi::SubBufferHeader*>(page(id)); }
   std::pair<u32, u32> place() const noexcept {
     const u32 id = Hardware::load(&meta().reader.id, Order::acquire);
     return {id, Hardware::load(&meta().reader.read, Order::acquire)};
@@ -171,6 +172,7 @@ class MappedSource final : public Source {
   sys::Region region_;
   Geometry geometry_;
   G get_;
+  std::vector<const u8*> pages_;
   bool copies_;
   u32 id_ = ~0u;              // the sub-buffer of the last view, and
   u64 stamp_ = 0;             // the time of its start

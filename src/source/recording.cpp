@@ -138,6 +138,15 @@ std::optional<RingName> ring_of_file(const std::string& file) {
   return std::nullopt;
 }
 
+bool is_being_recorded(const std::string& dir) {
+  const sys::Fd own(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return own && flock(own.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+std::string why_incomplete(const std::string& dir) {
+  return is_being_recorded(dir) ? "it is still being recorded: what is here is what has been written so far"
+                                : recorder_did_not_finish;
+}
+
 bool is_recording(const std::string& path) {
   const sys::Fd dir(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   return dir && holds_recording(dir.get());

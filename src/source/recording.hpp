@@ -60,9 +60,10 @@ struct RecordedTrigger {
 
 inline constexpr const char* kept_names = "names";  // of the addresses of stacks, as the recorder has looked them up
 
-// A doubt about a recording that is not `complete`.
+// A doubt about a recording that is not `complete`: its recorder died, or is still at work.
 inline constexpr const char* recorder_did_not_finish =
     "the recorder did not finish; the closing counters are missing, the events are here";
+std::string why_incomplete(const std::string& dir);
 
 struct RecordingMeta {
   ClockInfo clock;
@@ -102,6 +103,7 @@ std::string ring_path(const std::string& dir, const RingName& name);
 bool valid_subbuf_size(u64 size);
 std::optional<RingName> ring_of_file(const std::string& file);
 
+bool is_being_recorded(const std::string& dir);  // a recorder writes it now
 bool is_recording(const std::string& path);  // is it a directory with a meta.json?
 // An older recording in `dir` becomes `dir`.old, in place of the one there. EEXIST: one of both holds anything but a recording;
 // EBUSY: one is still being written. Nothing was changed then.

@@ -24,6 +24,7 @@ constexpr u64 largest_meta = u64{256} << 20;  // a thousand times the largest se
 json name_json(const RingName& n) {
   json j = {{"ring", n.ring}, {"pid", n.pid}, {"tid", n.tid}, {"task", n.task}, {"process", n.process}};
   if (n.kernel) j["kernel"] = true;
+  if (n.apart) j["apart"] = true;
   if (n.cpu >= 0) j["cpu"] = n.cpu;
   if (!n.cgroup.empty()) j["cgroup"] = n.cgroup;
   if (const Elsewhere& e = n.elsewhere; e.tid != 0) {
@@ -39,6 +40,7 @@ RingName name_from(const json& j) {
   const auto name = [&](const char* of) { return sys::kept_name(j.at(of).get<std::string>()); };
   RingName n{j.at("ring").get<u32>(), j.at("pid").get<i32>(),   j.at("tid").get<i32>(), name("task"),
              name("process"),         j.value("kernel", false), {},                     std::max(j.value("cpu", -1), -1)};
+  n.apart = !n.kernel && j.value("apart", false);
   n.cgroup = sys::kept_name(j.value("cgroup", ""));
   n.elsewhere.tid = j.value("ns_tid", 0);
   n.elsewhere.pid = j.value("ns_pid", 0);
@@ -213,6 +215,7 @@ RecordingMeta meta_from(const json& j) {
     info.format = e.at("format").get<std::string>();
     info.enabled = e.value("enabled", true);
     info.kernel = e.value("kernel", false);
+    info.apart = !info.kernel && e.value("apart", false);
     meta.events.push_back(std::move(info));
   }
   std::set<std::string> seen;
@@ -361,6 +364,7 @@ std::string RecordingMeta::text(int indent) const {
   for (const EventInfo& e : events) {
     j["events"].push_back({{"id", e.id}, {"system", e.system}, {"name", e.name}, {"format", e.format}, {"enabled", e.enabled}});
     if (e.kernel) j["events"].back()["kernel"] = true;
+    if (e.apart) j["events"].back()["apart"] = true;
   }
   j["rings"] = json::array();
   for (const RecordedRing& ring : rings) j["rings"].push_back(ring_json(ring));

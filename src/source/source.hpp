@@ -49,9 +49,9 @@ struct Counters {
   u64 capacity_bytes = 0;  // of events, the reader page not counted
 };
 
-// The kernel and a program number their events independently. Above the sources, an event's number is its id, plus this for the
-// kernel's.
-inline constexpr u32 kernel_ids = 1u << 16;
+// The kernel, a program and an external writer number their events independently. Above the sources, an event's number is its
+// id, plus one of these for the kernel's and for the writer's.
+inline constexpr u32 kernel_ids = 1u << 16, apart_ids = 2u << 16;
 
 // A thread whose numbers in events are not those of its PID namespace, or not those of the reader's.
 struct Elsewhere {
@@ -81,13 +81,16 @@ struct RingName {
   std::string buffer{};       // for a trace.dat: the instance, if it was not the top one
   i32 cpu = -1;               // the CPU, if it is a program's ring of a CPU; then pid is 0, and tid is no thread's
   Elsewhere elsewhere{};
+  // Of an external writer, a guest or firmware: a number in its events is that of a thread here only if it is one of process
+  // `pid`.
+  bool apart = false;
   u32 numbering = 0;          // the WHERE that these numbers belong to, if there are several: Timeline::Origin::ids
   std::string cgroup{};       // as the reader sees it; empty: unknown
   std::string show_tid() const { return elsewhere.show_tid(tid); }
   bool of_a_thread() const { return !kernel && cpu < 0; }  // does it hold the events of one thread only?
   i32 its_cpu() const { return kernel ? static_cast<i32>(ring) : cpu; }  // -1: it holds events of several CPUs
   u32 place() const { return cpu >= 0 ? static_cast<u32>(cpu) : ring; }   // N of the place where it is found: per_cpu/cpuN
-  u32 ids() const { return kernel ? kernel_ids : 0; }
+  u32 ids() const { return kernel ? kernel_ids : apart ? apart_ids : 0; }
 };
 
 // A thread of this number is called otherwise from a moment on: it has named itself, its process has executed another program,
@@ -113,8 +116,9 @@ struct EventInfo {
   std::string system, name, format;
   bool enabled = false;
   bool kernel = false;
+  bool apart = false;    // of an external writer: see RingName
   std::string folder{};  // of an instance's: below events/SYSTEM
-  u32 number() const { return id + (kernel ? kernel_ids : 0); }
+  u32 number() const { return id + (kernel ? kernel_ids : apart ? apart_ids : 0); }
 };
 
 // Other events refer to these.

@@ -23,7 +23,7 @@
 namespace ringside {
 
 inline constexpr u64 instance_magic = 0x0154534E49474E52;  // "RNGINST\1"
-inline constexpr u32 instance_version = 6;
+inline constexpr u32 instance_version = 7;
 inline constexpr u32 most_rings = 65536;
 inline constexpr u32 most_events = 4095;  // numbers 1 .. 4095; their ids are abi::event_id
 inline constexpr u32 gate_bytes = 4096;
@@ -71,7 +71,7 @@ struct alignas(64) InstanceControl {
   u64 creator, created_ns;  // creator: a Member
   u64 tracing_off;  // 0: recording
   u64 nr_rings;     // ring numbers handed out so far
-  u64 nr_events;
+  u64 nr_events;    // how many there are; their numbers have gaps (event_number.hpp)
   u64 pid_namespace;  // of the creator
   u64 impaired;       // bits of `lacks`
   u64 refused;        // events that came into no ring: budget, no room, a sandbox, left by longjmp, while a ring was made
@@ -96,6 +96,7 @@ struct alignas(64) InstanceControl {
   u64 refused_off;              // events that came while recording was off, or while their ring stood still
   u64 nr_names;                 // changes of names that were noted so far
   u64 wants_files;              // 1: a recorder takes the files of mapped code at the socket `files` (hand_over.cpp)
+  u64 last_event;               // the highest number of an event
   u64 cleared_written, cleared_overrun;  // of threads' rings that were emptied, and of all that were given back; they only grow
 };
 static_assert(sizeof(InstanceControl) <= 4096);
@@ -180,7 +181,7 @@ struct EventEntry {
   u32 enabled;  // the exact word that call sites load
   u32 gate;     // its byte in the gate file
   u32 known;    // 1 once the names are complete
-  u32 reserved;
+  u32 namesake;  // 1: an event with other fields had this name first
   char system[64], name[64];
   u64 format_hash;  // FNV-1a of fields and print format: the same name with other fields is another event
 };
@@ -265,8 +266,9 @@ struct InstanceWords {
   u32 cpu_rings() const noexcept {
     return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->cpu_rings, __ATOMIC_RELAXED), nr_rings()));
   }
-  u32 nr_events() const noexcept {
-    return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->nr_events, __ATOMIC_ACQUIRE), most_events));
+  u64 nr_events() const noexcept { return __atomic_load_n(&control->nr_events, __ATOMIC_ACQUIRE); }
+  u32 last_event() const noexcept {
+    return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->last_event, __ATOMIC_ACQUIRE), most_events));
   }
   RingEntry& ring(u32 n) const noexcept {
     return reinterpret_cast<RingEntry*>(reinterpret_cast<u8*>(control) + ring_table_at)[n];
@@ -277,27 +279,17 @@ struct InstanceWords {
   EventEntry& event(u32 id) const noexcept {
     return reinterpret_cast<EventEntry*>(reinterpret_cast<u8*>(control) + event_table_at)[id];
   }
-  // The folder of an event below events/SYSTEM: its name, with its id behind a dot if one with other fields had the name first.
+  // The folder of an event below events/SYSTEM: its name, with its number behind a dot if one with other fields had the name
+  // first.
   std::string event_folder(u32 id) const {
     const EventEntry& own = event(id);
-    const std::string name(own.name, strnlen(own.name, sizeof own.name));
-    for (u32 earlier = 1; earlier < id; ++earlier) {
-      const EventEntry& e = event(earlier);
-      if (__atomic_load_n(&e.known, __ATOMIC_ACQUIRE) != 0 && std::strncmp(e.name, own.name, sizeof own.name) == 0 &&
-          std::strncmp(e.system, own.system, sizeof own.system) == 0)
-        return event_folder(name, false, id);
-    }
-    return event_folder(name, true, id);
+    return text_in(own.name) + (own.namesake != 0 ? "." + std::to_string(id) : "");
   }
-  // first: no earlier event has this name in its system.
-  static std::string event_folder(const std::string& name, bool first, u32 id) {
-    return first ? name : name + "." + std::to_string(id);
-  }
-  // The known events, in the order of their ids: use(id, entry). Entries behind the counted ones may have no memory, and a full
+  // The known events, in the order of their ids: use(id, entry). Entries behind the last one may have no memory, and a full
   // file system gives them none.
   template <class Use>
   void each_event(const Use& use) const {
-    const u32 n = nr_events();
+    const u32 n = last_event();
     for (u32 id = 1; id <= n; ++id)
       if (EventEntry& entry = event(id); __atomic_load_n(&entry.known, __ATOMIC_ACQUIRE) != 0) use(id, entry);
   }

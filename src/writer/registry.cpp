@@ -13,19 +13,21 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "writer/cpu_rings.hpp"
-#include "writer/maker.hpp"
-#include "writer/process.hpp"
-#include "writer/sandbox.hpp"
-#include "writer/unwind.hpp"
 #include "schema/event_pattern.hpp"
 #include "schema/format_text.hpp"
 #include "sys/beneath.hpp"
 #include "sys/side_stack.hpp"
 #include "sys/sys.hpp"
+#include "writer/cpu_rings.hpp"
+#include "writer/event_number.hpp"
+#include "writer/maker.hpp"
+#include "writer/process.hpp"
+#include "writer/sandbox.hpp"
+#include "writer/unwind.hpp"
 
 // Weak: a static program has neither, and no objects that can be unloaded.
 extern "C" [[gnu::weak]] decltype(dlopen) dlopen;
@@ -168,19 +170,20 @@ class Entering {
   const InstanceLock lock_;
   const StackChoice stacks_;
   const result<std::vector<std::string>> patterns_;
+  std::optional<EventNumbers> numbers_;  // once an event is made
   std::string system_name_;  // of system_, the last one's folder
   sys::Fd system_;
 };
 
 int Entering::enter(ringside_event& e) {
   const InstanceWords& words = in_.words;
-  const u64 made = __atomic_load_n(&words.control->nr_events, __ATOMIC_ACQUIRE);
+  const u32 last = words.last_event();
   const bool has_stack = std::strstr(e.format_fields, "\tfield:ringside_stack ") != nullptr;
   u32 stack_at = !has_stack && stacks_.events.on(e.system, e.name) && !is_about_stacks(e) ? stack_place(e.format_fields) : 0;
   const auto hash_with = [&](u32 at) { return sys::hash(e.print_fmt, sys::hash(e.format_fields + stack_line(at))); };
   const u64 hash = hash_with(stack_at);
   u32 id = 0;
-  for (u32 i = 1; i <= made && id == 0; ++i) {
+  for (u32 i = 1; i <= last && id == 0; ++i) {
     const EventEntry& entry = words.event(i);
     if (std::strncmp(entry.system, e.system, sizeof entry.system) != 0 ||
         std::strncmp(entry.name, e.name, sizeof entry.name) != 0)
@@ -207,27 +210,35 @@ int Entering::enter(ringside_event& e) {
 
 // Makes the entry and the files of an event that the instance does not have.
 int Entering::make(const ringside_event& e, u64 hash, u32 stack_at, u32& id) {
-  InstanceControl& c = *in_.words.control;
-  const u64 before = __atomic_load_n(&c.nr_events, __ATOMIC_ACQUIRE);
-  if (before >= most_events) return -ENOSPC;
+  const InstanceWords& words = in_.words;
   if (!dir_) return -no_dir_;
   if (!patterns_) return -errno_of(patterns_.error());
-  id = static_cast<u32>(before) + 1;
-  EventEntry& entry = in_.words.event(id);
-  if (!sys::populate(&entry, sizeof entry)) return -ENOSPC;
-  std::strncpy(entry.system, e.system, sizeof entry.system - 1);
-  std::strncpy(entry.name, e.name, sizeof entry.name - 1);
-  entry.format_hash = hash;
-  entry.gate = e.gate;
+  EventEntry made{};
+  std::strncpy(made.system, e.system, sizeof made.system - 1);
+  std::strncpy(made.name, e.name, sizeof made.name - 1);
+  made.format_hash = hash;
+  made.gate = e.gate;
+  words.each_event([&](u32, const EventEntry& other) {
+    if (std::strcmp(other.name, made.name) == 0 && std::strcmp(other.system, made.system) == 0) made.namesake = 1;
+  });
+  if (!numbers_) numbers_.emplace(dir_.get());
+  id = numbers_->choose(words, made);
+  if (id == 0) return -ENOSPC;
+  const u32 last = words.last_event();
+  if (id > last && !sys::populate(&words.event(last + 1), (id - last) * sizeof made)) return -ENOSPC;  // those between, too
+  EventEntry& entry = words.event(id);
+  entry = made;
   if (!in_.is_there()) return -errno;  // renamed, to be removed: nothing more is made in it
-  const sys::Fd folder = make_folder(e, in_.words.event_folder(id).c_str());
+  const sys::Fd folder = make_folder(e, words.event_folder(id).c_str());
   if (!folder) return -errno;
   for (const auto& [file, text] :
        {std::pair{"id", std::to_string(abi::event_id(id)) + "\n"},
         {"format", format_text(e.name, abi::event_id(id), e.format_fields + stack_line(stack_at), e.print_fmt)}})
     if (auto done = sys::write_owned(folder.get(), file, text); !done) return -errno_of(done.error());
   __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
-  __atomic_store_n(&c.nr_events, u64{id}, __ATOMIC_RELEASE);
+  InstanceControl& c = *words.control;
+  __atomic_store_n(&c.last_event, u64{std::max(last, id)}, __ATOMIC_RELEASE);
+  __atomic_fetch_add(&c.nr_events, u64{1}, __ATOMIC_RELEASE);
   return 0;
 }
 

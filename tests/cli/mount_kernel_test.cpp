@@ -161,7 +161,7 @@ TEST_F(MountKernel, OwnersAndModes) {
   EXPECT_EQ(mode_of(top), "0:100 750");
   EXPECT_EQ(mode_of(top + "/events/enable"), "0:100 640");
   EXPECT_EQ(chown((top + "/events").c_str(), 65534, static_cast<gid_t>(-1)), 0);
-  EXPECT_EQ(mode_of(top + "/events"), "65534:100 750");
+  EXPECT_EQ(mode_of(top + "/events"), "65534:100 755");
   EXPECT_EQ(mode_of(top + "/events/enable"), "0:100 640") << "as in the kernel, each file for itself";
   EXPECT_EQ(chmod((top + "/trace_marker").c_str(), 0222), 0);
   EXPECT_EQ(mode_of(top + "/trace_marker"), "0:100 222");

@@ -706,6 +706,12 @@ TEST_F(Newcomer, TheRingsOfAnInstanceThatIsThereStayAsTheyAre) {
     const Outcome o = ringside("record -i web -o d " + other + " touch ran");
     EXPECT_EQ(o.code, 2) << other;
     EXPECT_THAT(o.err, HasSubstr("this instance is there already, and its rings stay as they are, so not \"" + other + "\""));
+    // It says what they are, in the words of the options; stat knows the same.
+    const std::string begin = "its rings are made with ", text = o.err.substr(std::min(o.err.find(begin), o.err.size()));
+    const std::string made = text.substr(std::min(begin.size(), text.size()), text.find(". Leave") - begin.size());
+    EXPECT_EQ(ringside("record -q -o b -i web " + made + " true").code, 0) << o.err;
+    EXPECT_THAT(made, HasSubstr("--subbuf-size 8k --mode discard --rings thread --clock mono"));
+    EXPECT_THAT(ringside("stat web").err, HasSubstr(begin + made));
   }
   EXPECT_FALSE(fs::exists(dir + "/ran") || fs::exists(dir + "/d"));
 }

@@ -56,7 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* in, size_t left) {
     in += 4 + n;
     left -= 4 + n;
   }
-  for (const DumpedRing& ring : find_rings({region, size})) {
+  for (const DumpedRing& ring : find_rings({Bytes{region, size}})) {
     u64 next = 0, position = 0;
     bool first = true;
     for (const PageSeen& p : ring.survey.pages) {

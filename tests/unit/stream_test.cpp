@@ -86,7 +86,7 @@ class Board {
 };
 
 struct Got : Seen {
-  u64 errors = 0, skipped = 0, missing = 0;
+  u64 errors = 0, skipped = 0, missing = 0, restarts = 0;
   bool ended = false;
   Counters counters;
   size_t events = 0;
@@ -111,7 +111,7 @@ Got receive(const std::vector<u8>& bytes, size_t chunk) {
   hear(true);
   for (size_t k = 1; k < got.times.size(); ++k) EXPECT_GT(got.times[k], got.times[k - 1]);
   got.skipped = frames.skipped(), got.missing = frames.missing(), got.ended = content.ended(),
-  got.events = content.events().size();
+  got.events = content.events().size(), got.restarts = content.restarts();
   if (!content.rings().empty()) got.counters = content.rings()[0].second.counters;
   return got;
 }
@@ -126,6 +126,39 @@ TEST(Streams, ACompleteStreamGivesEveryEvent) {
     EXPECT_TRUE(got.ended);
     EXPECT_EQ(got.events, 1u);
   }
+}
+
+// 9,000 bytes that came twice were "the writer began anew", "lost 24,684 or more".
+TEST(Streams, APartThatComesTwiceIsNoNewBeginning) {
+  Board board;
+  const std::vector<u8> once = board.stream(2000, 20);
+  for (const auto& [from, to] : {std::pair<size_t, size_t>{0, 9000}, {1000, 10'000}, {4321, 4400}, {20'000, once.size()}}) {
+    std::vector<u8> twice(once.begin(), once.begin() + static_cast<std::ptrdiff_t>(to));
+    twice.insert(twice.end(), once.begin() + static_cast<std::ptrdiff_t>(from), once.end());
+    const Got got = receive(twice, 512);
+    ASSERT_EQ(got.numbers.size(), 2000u) << from;
+    for (u32 k = 0; k < 2000; ++k) EXPECT_EQ(got.numbers[k], k);
+    EXPECT_EQ(got.lost + got.errors + got.missing + got.restarts, 0u) << from;
+  }
+  // One that does begin anew sends its first frames as before.
+  Board other;
+  std::vector<u8> both = once;
+  const std::vector<u8> again = other.stream(1000, 30);
+  both.insert(both.end(), again.begin(), again.end());
+  FrameReader frames;
+  StreamContent content;
+  frames.feed(both.data(), both.size());
+  u64 events = 0;
+  while (!content.ended() || events < 3000) {
+    Frame f;
+    if (!frames.next(f, true)) break;
+    if (f.head.kind == FrameKind::sub_buffer) events += f.head.events;
+    (void)content.take(f);
+  }
+  EXPECT_EQ(events, 3000u);
+  EXPECT_EQ(frames.missing(), 0u);
+  EXPECT_GT(frames.repeated(), 0u);
+  EXPECT_EQ(content.restarts(), 1u);
 }
 
 // Also where the ring goes round between two pushes.

@@ -53,6 +53,8 @@ class Guest {
     const EventText text{e.id, 0, address(e.system), address(e.name), address(e.format)};
     call(Call::event, static_cast<u32>(address(&text)));
   }
+  // All events are declared: the monitor begins to serve the rings.
+  void ready() noexcept { call(Call::ready, 0); }
   void take_interrupts(bool on) noexcept { __atomic_store_n(&boot_.masked, u64{on ? 0u : 1u}, __ATOMIC_SEQ_CST); }
 
   // False: the monitor's data is invalid, or the heap is too small.

@@ -19,9 +19,10 @@
 //   +8      8       offset of the meta-page (subbuf_size long; layout 1: the place for one, which nobody writes)
 //   +16     8 * n   offsets of the sub-buffers by id; the first one is the reader's
 //
-// Offsets are multiples of subbuf_size and ascend, from ring to ring and from sub-buffer to sub-buffer, the meta-page first. So
-// no two overlap, and one pass checks that without memory; the same goes for ids. A blob from a peer is a WildDescriptor; only
-// check() makes a Descriptor of it, from a copy that the peer cannot change.
+// Offsets are multiples of subbuf_size, in any order, as an allocator hands pages out; no two are equal. Where they ascend, one
+// pass checks that without memory; otherwise each is compared with all before it, so there are most_unordered of them at most.
+// Ids ascend. A blob from a peer is a WildDescriptor; only check() makes a Descriptor of it, from a copy that the peer cannot
+// change.
 #pragma once
 #include <ringside/abi/page_footer.hpp>
 #include <ringside/base/ticks.hpp>
@@ -47,6 +48,7 @@ static_assert(sizeof(DescriptorHeader) == 48 && sizeof(RingHeader) == 16);
 
 inline constexpr u64 descriptor_magic = 0x45544F4D45525352;  // "RSREMOTE"
 inline constexpr u32 descriptor_version = 1;
+inline constexpr u32 most_unordered = 4096;  // sub-buffers and meta-pages of a descriptor whose offsets do not ascend
 
 // One ring of a checked descriptor. Points into the blob.
 struct RingLayout {
@@ -112,6 +114,7 @@ enum class Wrong : u8 {
   large_id,
   unaligned,
   overlap,
+  unordered,
   beyond,
   trailing,
 };
@@ -136,7 +139,10 @@ constexpr const char* to_string(Wrong w) noexcept {
     case Wrong::many_pages: return "a ring has too many sub-buffers";
     case Wrong::large_id: return "a ring's id is not below 2^24";
     case Wrong::unaligned: return "an offset is no multiple of the sub-buffer size";
-    case Wrong::overlap: return "sub-buffers overlap or do not ascend";
+    case Wrong::overlap:
+      return "two sub-buffers are one";
+    case Wrong::unordered:
+      return "more than 4,096 sub-buffers do not ascend";
     case Wrong::beyond: return "a sub-buffer reaches beyond the region";
     case Wrong::trailing: return "something follows its last ring";
   }
@@ -169,8 +175,9 @@ class WildDescriptor {
     if (!Geometry(h.subbuf_size, fewest_subbufs).valid()) return {Wrong::subbuf_size, 0};
     if (h.region_bytes > region_bytes) return {Wrong::region, 0};
     if (h.nr_rings == 0) return {Wrong::no_rings, 0};
-    u64 at = sizeof h, free = 0;
+    u64 at = sizeof h, free = 0, pages_before = 0;
     u32 last = 0;
+    bool ascending = true;
     for (u32 index = 0; index < h.nr_rings; ++index) {
       if (h.bytes - at < sizeof(RingHeader)) return {Wrong::cut, index};
       const auto& r = *reinterpret_cast<const RingHeader*>(blob_ + at);
@@ -187,9 +194,11 @@ class WildDescriptor {
       for (u32 k = 0; k <= r.nr_pages; ++k) {
         const u64 offset = k == 0 ? r.meta : pages[k - 1];
         if (offset % h.subbuf_size != 0) return {Wrong::unaligned, index};
-        if (offset < free) return {Wrong::overlap, index};
         if (offset > h.region_bytes || h.region_bytes - offset < h.subbuf_size) return {Wrong::beyond, index};
+        ascending = ascending && offset >= free;
         free = offset + h.subbuf_size;
+        if (++pages_before > most_unordered && !ascending) return {Wrong::unordered, index};
+        if (!ascending && is_earlier(blob_, index, k, offset)) return {Wrong::overlap, index};
       }
     }
     if (at != h.bytes) return {Wrong::trailing, 0};
@@ -199,6 +208,19 @@ class WildDescriptor {
   }
 
  private:
+  // Is the offset one of a ring before `index`, or of this one before place `k`? Those are checked.
+  static bool is_earlier(const u8* blob, u32 index, u32 k, u64 offset) noexcept {
+    const u8* at = blob + sizeof(DescriptorHeader);
+    for (u32 ring = 0; ring <= index; ++ring) {
+      const auto& r = *reinterpret_cast<const RingHeader*>(at);
+      const auto* const pages = reinterpret_cast<const u64*>(&r + 1);
+      const u32 end = ring == index ? k : r.nr_pages + 1;
+      for (u32 n = 0; n < end; ++n)
+        if ((n == 0 ? r.meta : pages[n - 1]) == offset) return true;
+      at += sizeof r + u64{r.nr_pages} * 8;
+    }
+    return false;
+  }
   const u8* blob_;
   u64 bytes_;
 };

@@ -110,7 +110,7 @@ void interrupt(Guest& g) {
 
 int program(Guest& g) {
   for (const Event& e : events) g.declare(e);
-  call(Call::ready, 0);
+  g.ready();
   g.take_interrupts(true);
   if (g.argument(1) == 2) return measure(g);
   const u64 most = g.argument(0) != 0 ? g.argument(0) : ~u64{0};
