@@ -28,6 +28,7 @@
 #include "record/loss_watch.hpp"
 #include "record/sample_feed.hpp"
 #include "sys/beneath.hpp"
+#include "sys/sys.hpp"
 #include "sys/try.hpp"
 #include "watch/signals.hpp"
 
@@ -365,7 +366,8 @@ result<Others> make_others(const RecordOptions& options, const Instance& instanc
   const bool names = !options.kernel_stacks.empty() && !follows_command(options);
   if (options.kernel_samples() || names) others.samples = RS_TRY(make_samples(options, instance.clock(), options.pids));
   if (options.kernel_samples() && !others.samples->sampler().sees_kernel())
-    say("samples are of the program's functions alone: those of the kernel take root, or sysctl kernel.perf_event_paranoid=1");
+    say("samples are of the program's functions alone: those of the kernel are taken " + sys::as_root() +
+        ", or after sysctl kernel.perf_event_paranoid=1");
   return others;
 }
 

@@ -9,6 +9,7 @@
 #include "consumer/input.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
+#include "export/units.hpp"
 
 namespace ringside {
 
@@ -44,6 +45,7 @@ struct Trace {
   std::optional<WallClock> wall() const;
   bool tallied() const;    // ShippedAsRecording::times_of(): each record stands for that number of events
   bool raw_times() const;  // its clock does not count seconds
+  TimeUnit unit() const { return raw_times() ? TimeUnit::ticks : TimeUnit::ns; }
   u64 now() const;         // this moment in the timeline's ns; 0: its clock does not count seconds
   bool live() const;       // any of them may still be written to
   bool has_only_just_begun() const;  // one of them writes nothing until it is opened

@@ -20,6 +20,7 @@ class TraceDatInput : public Input {
   std::unique_ptr<Input> another() const override { return trace_dat_input(where); }
   ClockInfo own_clock() const override { return meta_.clock; }
   const RecordingMeta* recording() const override { return &meta_; }
+  std::optional<WallClock> wall() const override { return of_day_ ? std::optional(WallClock()) : std::nullopt; }
   Account account() const override {
     Account of = doubtful();
     of.refused = meta_.account.refused;
@@ -32,8 +33,9 @@ class TraceDatInput : public Input {
   }
 
  private:
-  bool is_of_this_boot() const;
+  bool is_of_this_boot(bool of_guest) const;
   RecordingMeta meta_{};
+  bool of_day_ = false;
 };
 
 result<void> TraceDatInput::open(Trace& trace) {
@@ -53,15 +55,21 @@ result<void> TraceDatInput::open(Trace& trace) {
   sources = std::move(dat.rings);
   meta_.clock = dat.clock;
   meta_.complete = true;
+  of_day_ = dat.of_day && dat.clock.kind != ClockKind::counter;
   meta_.account = dat.account;
   clock = dat.clock.kind == ClockKind::mono ? dat.clock_name : to_string(dat.clock.kind);
-  if (!dat.unshifted && is_of_this_boot()) boot = sys::boot_id();
+  if (dat.clock.kind == ClockKind::counter)
+    trace.notices.push_back(where + ": its times are ticks of the clock " + sys::printable(dat.clock_name) +
+                            ", and how many of them make a second it does not say");
+  if (!dat.unshifted && is_of_this_boot(dat.of_guest)) boot = sys::boot_id();
   return {};
 }
 
-// The file does not say which machine it was made on. If it was changed since this machine started, assume this one; a guest's
-// times are its host's by now.
-bool TraceDatInput::is_of_this_boot() const {
+// The file does not say of which boot it is. If its uname is this machine's and it was changed since this machine started,
+// assume this one; a guest's times are its host's by now.
+bool TraceDatInput::is_of_this_boot(bool of_guest) const {
+  const World here = World::own();
+  if (!of_guest && (!(world == here) || world.release != here.release || world.host != here.host)) return false;
   struct stat st {};
   timespec wall{}, up{};
   clock_gettime(CLOCK_REALTIME, &wall);

@@ -15,24 +15,26 @@ std::mutex parsing;
 
 // trace_printk's events hold a format by its address, and its arguments in binary: `buf` becomes their text. A text without
 // conversions comes alone.
-void find_message(const std::string& full, EventFormat& to, const FormatContext& context) {
+void find_message(const std::string& full, const World& world, EventFormat& to, const FormatContext& context) {
+  const u32 word_size = world.word_size == 4 ? 4 : 8;
+  const auto is_message = [&](Field& field, u32 format_at) {
+    field.kind = FieldKind::text;
+    field.messages = &context;
+    field.message_at = format_at;
+    field.message_word = static_cast<u8>(word_size);
+    field.message_big = world.big_endian;
+  };
   if (full == "ftrace:bputs") {
-    for (Field& field : to.fields) {
-      if (field.name != "str" || field.kind != FieldKind::integer || field.size != 8) continue;
-      field.kind = FieldKind::text;
-      field.messages = &context;
-      field.message_at = field.offset;
-    }
+    for (Field& field : to.fields)
+      if (field.name == "str" && field.kind == FieldKind::integer && field.size == word_size) is_message(field, field.offset);
     return;
   }
   const Field* const text = to.field("fmt");
   for (Field& field : to.fields) {
     const bool rest = field.name == "buf" && field.kind == FieldKind::array && field.size == 0;
-    if (!rest || text == nullptr || text->kind != FieldKind::integer || text->size != 8) continue;
-    field.kind = FieldKind::text;
+    if (!rest || text == nullptr || text->kind != FieldKind::integer || text->size != word_size) continue;
     field.element = 1;
-    field.messages = &context;
-    field.message_at = text->offset;
+    is_message(field, text->offset);
   }
 }
 
@@ -53,8 +55,7 @@ std::string read_format(const std::string& full, const std::string& text, const 
   to.parsed = true;
   to.has_tid = file.has_tid;
   to.fields = std::move(file.fields);
-  // Arguments of trace_printk are of its machine, and nobody turns them.
-  if (word_size == 8 && !world.big_endian) find_message(full, to, context);
+  find_message(full, world, to, context);
   for (const Field& field : to.fields)
     if (field.is_stack && to.stack == nullptr) to.stack = &field;
   if (file.print_fmt.empty()) return default_steps(to), std::string();

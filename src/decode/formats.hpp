@@ -53,6 +53,8 @@ struct Field {
   std::vector<std::pair<i64, std::string>> symbols;  // enums: value and name
   const FormatContext* messages = nullptr;           // of trace_printk: the text is that of the format at
   u32 message_at = 0;                                // this offset of the payload, with the field's arguments
+  u8 message_word = 8;                               // bytes of a long in them
+  bool message_big = false;                          // they are big-endian
 };
 
 // An instruction for a stack machine, which computes a value of a print fmt from fields. Values are those of C's types, in 64

@@ -465,6 +465,12 @@ i32 parent_of(i32 pid) noexcept { return number_in_stat(pid, 4); }
 bool fence_heavy() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }
 bool register_fence() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0; }
 
+bool has_own_users() noexcept {
+  constexpr u64 first = 0xEFFFFFFD;
+  const u64 own = inode_of("/proc/self/ns/user");
+  return own != 0 && own != first;
+}
+std::string as_root() { return has_own_users() ? "as root outside of this container" : "as root"; }
 u64 pid_namespace() noexcept { return inode_of("/proc/self/ns/pid"); }
 u64 time_namespace() noexcept { return inode_of("/proc/self/ns/time"); }
 bool pids_are_the_kernels() noexcept {
