@@ -18,6 +18,7 @@ class ForeignDat {
   std::string uname{};  // empty: the file has none
   std::string cmdlines{};
   std::string clock{};   // of the kernel's; empty: the file does not name it
+  std::string kallsyms{};
   std::string printk{};  // formats of trace_printk
   u64 date_us = 0;       // to be added to times, which are times of day then
   struct Format {
@@ -75,8 +76,8 @@ class ForeignDat {
     for (const Format& f : ftrace) out += text(f.text);
     out += number(static_cast<u32>(formats.size()));
     for (const Format& f : formats) out += f.system + '\0' + number(u32{1}) + text(f.text);
-    out += number(u32{0}) + number(static_cast<u32>(printk.size())) + printk + text(cmdlines) + number(u32{1}) +
-           std::string("options  \0", 10);
+    out += number(static_cast<u32>(kallsyms.size())) + kallsyms + number(static_cast<u32>(printk.size())) + printk +
+           text(cmdlines) + number(u32{1}) + std::string("options  \0", 10);
     if (!uname.empty()) out += number(u16{option_uname}) + number(static_cast<u32>(uname.size() + 1)) + uname + '\0';
     const std::string date = std::to_string(date_us);
     if (date_us != 0) out += number(u16{option_date}) + number(static_cast<u32>(date.size() + 1)) + date + '\0';

@@ -200,13 +200,13 @@ class WriterInput : public Input {
     make.buffer.clock = clock_info_ = calibrate(best_clock());
     process_ = RS_TRY(remote::Process::attach(where, make));
     world = World::own();
+    boot = sys::boot_id();
     add_events(trace, *this, process_->events());
     for (u32 ring = 0; ring < process_->buffer().plan().nr_rings; ++ring) {
       sources.push_back(RS_TRY(process_->buffer().source(ring)));
-      trace.tasks.add(sources.back()->name());
+      trace.tasks.add(sources.back()->name(), origin.ids);
     }
     clock = to_string(clock_info_.kind);
-    boot = sys::boot_id();
     return process_->enable(true);
   }
   std::unique_ptr<Input> another() const override { return writer_input(where); }

@@ -34,6 +34,30 @@ std::string label_of(std::string where) {
 
 }  // namespace
 
+namespace {
+
+// Do equal numbers mean the same threads in both? What is unknown is no machine's.
+bool count_the_same(const Input& a, const Input& b) {
+  const bool boots = !a.boot.empty() && !b.boot.empty(), names = !a.world.host.empty() && !b.world.host.empty();
+  if (boots ? a.boot != b.boot : !names || a.world.host != b.world.host || a.world.release != b.world.release) return false;
+  return a.world.pid_namespace == 0 || b.world.pid_namespace == 0 || a.world.pid_namespace == b.world.pid_namespace;
+}
+
+}  // namespace
+
+void Trace::know_machine(const Input& of) {
+  u32 machine = of.origin.ids;
+  for (const auto& other : inputs) {
+    if (other.get() == &of) break;
+    if (count_the_same(*other, of)) {
+      machine = tasks.machine(other->origin.ids);
+      break;
+    }
+  }
+  tasks.are_of(of.origin.ids, machine);
+  formats.are_of(of.origin.ids, machine);
+}
+
 Account Trace::account() const {
   Account all;
   all.doubts = timeline.problems();
@@ -173,7 +197,7 @@ RingName Trace::of_kernel() const {
 // The kernel's number of a thread, and its name.
 void Trace::add_name(i32 tid, const std::string& name) {
   if (tracefs() == nullptr || tracefs()->numbers() == nullptr) {
-    tasks.add(Task{tid, tid, name, name});
+    tasks.add(Task{tid, tid, name, name}, of_kernel().numbering);
     return;
   }
   const KernelNumbers::Thread here = tracefs()->numbers()->here(tid);

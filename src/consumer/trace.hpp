@@ -23,6 +23,9 @@ struct Trace {
   // Commands that take one WHERE use this one.
   const Input& first() const { return *inputs.front(); }
 
+  // Whose numbers of threads and addresses an input has: to be called when its world and boot are known.
+  void know_machine(const Input& of);
+
   // From now on later events are read, too, in order: the timeline's next() returns false while it waits. See Timeline.
   void follow(u64 look_ahead_ns);
   // Picks up new events and rings of live instances, and lets the timeline go on up to this moment.

@@ -46,12 +46,13 @@ result<void> TraceDatInput::open(Trace& trace) {
   doubts = std::move(dat.problems);
   for (const std::string& doubt : dat.account.doubts)
     trace.notices.push_back(doubts.emplace_back(where + ": " + sys::printable(doubt)));
-  trace.formats.add_strings(dat.printk_formats);
   world = meta_.world = dat.world;
+  if (!dat.unshifted && is_of_this_boot(dat.of_guest)) boot = sys::boot_id();
   add_events(trace, *this, dat.events);
+  trace.formats.add_strings(dat.printk_formats, origin.ids);
   for (const RingName& thread : dat.threads) trace.tasks.add_recorded(thread, origin.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
-  if (!dat.kallsyms.empty()) trace.formats.symbols().load(std::move(dat.kallsyms));
+  if (!dat.kallsyms.empty()) trace.formats.symbols(origin.ids).load(std::move(dat.kallsyms));
   sources = std::move(dat.rings);
   meta_.clock = dat.clock;
   meta_.complete = true;
@@ -61,7 +62,6 @@ result<void> TraceDatInput::open(Trace& trace) {
   if (dat.clock.kind == ClockKind::counter)
     trace.notices.push_back(where + ": its times are ticks of the clock " + sys::printable(dat.clock_name) +
                             ", and how many of them make a second it does not say");
-  if (!dat.unshifted && is_of_this_boot(dat.of_guest)) boot = sys::boot_id();
   return {};
 }
 

@@ -104,11 +104,11 @@ void Formats::add(u32 id, std::string system, std::string name, std::string form
   if (id >= numbers_) return;
   ++version_;
   if (id >= by_id_.size()) by_id_.resize(id + 1);
-  types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), world, *context_));
+  types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), world, context(id)));
   by_id_[id] = types_.back().get();
 }
 
-void Formats::add_strings(const std::string& printk_formats) {
+void Formats::add_strings(const std::string& printk_formats, u32 ids) {
   std::istringstream lines(printk_formats);
   for (std::string line; std::getline(lines, line);) {
     char* end = nullptr;
@@ -121,13 +121,16 @@ void Formats::add_strings(const std::string& printk_formats) {
       at += escape && at + 1 < last ? 1 : 0;
       text += escape && line[at] == 'n' ? '\n' : escape && line[at] == 't' ? '\t' : line[at];
     }
-    context_->strings.emplace(address, std::move(text));
+    context(ids).strings.emplace(address, std::move(text));
   }
 }
 
 std::vector<FailedFormat> Formats::take_failed() {
   const std::lock_guard alone(parsing);
-  return std::exchange(context_->failed, {});
+  std::vector<FailedFormat> all = std::exchange(context_->failed, {});
+  for (const auto& [ids, context] : contexts_)
+    for (FailedFormat& failed : std::exchange(context->failed, {})) all.push_back(std::move(failed));
+  return all;
 }
 
 void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const {
@@ -136,7 +139,7 @@ void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& ou
     const size_t common = std::min<size_t>(payload.size, 8);
     append_hex({payload.data + common, payload.size - common}, " ", out);
   } else {
-    run_steps(format, payload, *context_, out);
+    run_steps(format, payload, type.context(), out);
   }
 }
 

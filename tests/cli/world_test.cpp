@@ -246,6 +246,41 @@ TEST_F(World, ATraceDatWithADate) {
   EXPECT_THAT(ringside("report --wall x.dat").err, HasSubstr("does not say its time of day"));
 }
 
+// One number, three machines: nothing of one is taken for another's.
+TEST_F(World, NumbersOfSeveralMachinesAreApart) {
+  const auto file = [&](const std::string& name, ForeignDat dat, const std::string& task, const std::string& symbol) {
+    const u64 place = dat.word == 8 ? 0xffffffff81000100 : 0xc1000100;
+    dat.cmdlines = "42 " + task + "\n";
+    dat.formats.push_back(
+        {"a", ForeignDat::format("at", 23, ForeignDat::field("unsigned long ip", 8, dat.word), "\"%pS\", (void *)REC->ip")});
+    dat.pages[0] = dat.sub_buffer(2'000'000'000, dat.event(0, dat.head(23, 42) + dat.a_long(place)));
+    dat.pages.insert(dat.pages.begin(), ForeignDat::of_calls("", calls, dat.big, dat.word).pages[0]);
+    dat.kallsyms = (std::stringstream() << std::hex << place << " T " << symbol << "\n" << place + 0x1000 << " T end\n").str();
+    put(name, dat);
+  };
+  file("a.dat", ForeignDat::of_calls("Linux one 6.1.0 aarch64", calls), "first", "of_a");
+  file("b.dat", ForeignDat::of_calls("Linux two 6.1.0 s390x", calls, true), "second", "of_b");
+  file("c.dat", ForeignDat::of_calls("", calls), "third", "of_c");
+  const std::string all = " a.dat b.dat c.dat";
+  for (const json& e : events(all.substr(1)))
+    EXPECT_EQ(e.at("task"), e.at("buffer") == "a.dat" ? "first" : e.at("buffer") == "b.dat" ? "second" : "third");
+  const std::string report = ringside("report" + all).out;
+  for (const char* symbol : {"at: of_a+0x0", "at: of_b+0x0", "at: of_c+0x0"}) EXPECT_THAT(report, HasSubstr(symbol));
+  const json latency = json::parse(ringside("latency syscalls --json --by task" + all).out);
+  EXPECT_EQ(latency.at("pairs"), 3 * calls.size());
+  EXPECT_EQ(latency.at("repeated"), 0u);
+  EXPECT_EQ(latency.at("groups").size(), 3u);
+  std::set<std::string> names;
+  const json table = json::parse(ringside("syscalls --json" + all).out);
+  for (const json& row : table.at("rows")) names.insert(row.at("syscall"));
+  EXPECT_TRUE(names.count("read") == 1 && names.count("nanosleep") == 1 && names.count("syscall_63") == 1);
+  EXPECT_EQ(table.at("all").at("calls"), 3 * calls.size());
+  // Those of one machine are its threads.
+  file("d.dat", ForeignDat::of_calls("Linux one 6.1.0 aarch64", calls), "first", "of_a");
+  EXPECT_EQ(json::parse(ringside("hist thread --json a.dat d.dat").out).at("keys"), 1u);
+  EXPECT_EQ(json::parse(ringside("hist thread --json a.dat b.dat").out).at("keys"), 2u);
+}
+
 // CLOCK_MONOTONIC of the program is 100,000 s ahead of the kernel's.
 TEST_F(World, TimesOfATimeNamespaceAreTheKernels) {
   if (run("unshare -T --monotonic 100000 --fork true").code != 0) GTEST_SKIP() << "no time namespaces here, or not as root";
