@@ -38,9 +38,12 @@ namespace {
 
 // Do equal numbers mean the same threads in both? What is unknown is no machine's.
 bool count_the_same(const Input& a, const Input& b) {
-  const bool boots = !a.boot.empty() && !b.boot.empty(), names = !a.world.host.empty() && !b.world.host.empty();
-  if (boots ? a.boot != b.boot : !names || a.world.host != b.world.host || a.world.release != b.world.release) return false;
-  return a.world.pid_namespace == 0 || b.world.pid_namespace == 0 || a.world.pid_namespace == b.world.pid_namespace;
+  const World &one = a.world, &other = b.world;
+  const bool same = !a.boot.empty() && !b.boot.empty()
+                        ? a.boot == b.boot
+                        : one == other && one.architecture != Architecture::unknown && !one.host.empty() &&
+                              one.host == other.host && one.release == other.release;
+  return same && (one.pid_namespace == 0 || other.pid_namespace == 0 || one.pid_namespace == other.pid_namespace);
 }
 
 }  // namespace

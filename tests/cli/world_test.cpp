@@ -277,6 +277,8 @@ TEST_F(World, NumbersOfSeveralMachinesAreApart) {
   EXPECT_EQ(table.at("all").at("calls"), 3 * calls.size());
   // Those of one machine are its threads.
   file("d.dat", ForeignDat::of_calls("Linux one 6.1.0 aarch64", calls), "first", "of_a");
+  file("e.dat", ForeignDat::of_calls("Linux one 6.1.0 x86_64", calls), "fifth", "of_e");
+  EXPECT_EQ(json::parse(ringside("hist thread --json a.dat e.dat").out).at("keys"), 2u);
   EXPECT_EQ(json::parse(ringside("hist thread --json a.dat d.dat").out).at("keys"), 1u);
   EXPECT_EQ(json::parse(ringside("hist thread --json a.dat b.dat").out).at("keys"), 2u);
 }
