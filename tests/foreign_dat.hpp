@@ -17,6 +17,10 @@ class ForeignDat {
   u32 page = 4096;
   std::string uname{};  // empty: the file has none
   std::string cmdlines{};
+  std::string clock{};   // of the kernel's; empty: the file does not name it
+  std::string kallsyms{};
+  std::string printk{};  // formats of trace_printk
+  u64 date_us = 0;       // to be added to times, which are times of day then
   struct Format {
     std::string system, text;
   };
@@ -72,8 +76,13 @@ class ForeignDat {
     for (const Format& f : ftrace) out += text(f.text);
     out += number(static_cast<u32>(formats.size()));
     for (const Format& f : formats) out += f.system + '\0' + number(u32{1}) + text(f.text);
-    out += number(u32{0}) + number(u32{0}) + text(cmdlines) + number(u32{1}) + std::string("options  \0", 10);
+    out += number(static_cast<u32>(kallsyms.size())) + kallsyms + number(static_cast<u32>(printk.size())) + printk +
+           text(cmdlines) + number(u32{1}) + std::string("options  \0", 10);
     if (!uname.empty()) out += number(u16{option_uname}) + number(static_cast<u32>(uname.size() + 1)) + uname + '\0';
+    const std::string date = std::to_string(date_us);
+    if (date_us != 0) out += number(u16{option_date}) + number(static_cast<u32>(date.size() + 1)) + date + '\0';
+    const std::string clocks = "local global [" + clock + "]";
+    if (!clock.empty()) out += number(u16{option_trace_clock}) + number(static_cast<u32>(clocks.size() + 1)) + clocks + '\0';
     out += number(u16{option_done}) + std::string("flyrecord\0", 10);
     const u64 at = (out.size() + 16 + page - 1) / page * page;
     out += number(at) + number(u64{pages.size()} * page);

@@ -421,7 +421,8 @@ std::string Column::show_modified(u64 key) const {
                  : fmt::format("[{}, {})", static_cast<unsigned __int128>(key) * static_cast<u64>(step_),
                                (static_cast<unsigned __int128>(key) + 1) * static_cast<u64>(step_));
     case Modifier::sym:
-      if (const auto* const symbol = const_cast<Formats*>(formats_)->symbols().find(key))
+      // Of several machines' nothing tells whose address it is.
+      if (const auto* const symbol = formats_->several_machines() ? nullptr : formats_->symbols().find(key))
         return fmt::format("{}+{:#x}", symbol->name, key - symbol->address);
       return fmt::format("{:#x}", key);
     case Modifier::execname: {

@@ -277,6 +277,8 @@ class Pairs {
       out[1] = word(columns[1], record, ring, has);
       if (columns.size() > 2) out[2] = word(columns[2], record, ring, has);
     }
+    if (of_several_machines_) [[unlikely]]
+      out[0] ^= tasks_->machine(ring.numbering) * seed_of_machines;
     return has;
   }
   template <size_t keys>
@@ -316,7 +318,10 @@ class Pairs {
   }
 
   Options options_;
+  static constexpr u64 seed_of_machines = 0x9E3779B97F4A7C15;  // equal numbers of two machines are two keys
   const Formats* formats_ = nullptr;
+  const Tasks* tasks_ = nullptr;
+  bool of_several_machines_ = false;
   std::string start_events_, end_events_;
   EventPatterns starts_, ends_;
   std::optional<Filter> start_if_, end_if_;

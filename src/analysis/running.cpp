@@ -18,7 +18,7 @@ void RunningThreads::find(u32 id, Kind& kind) const {
 
 void RunningThreads::learn(const TraceRecord& record, const RingName& ring) {
   constexpr u32 most_cpus = 1u << 16;
-  if (ring.ring >= most_cpus) return;
+  if (ring.ring >= most_cpus || tasks_.machine(ring.numbering) != 0) return;  // CPUs are those of one machine
   const auto cpu = static_cast<i32>(ring.ring);
   if (record.lost != 0) return lose(cpu);
   Kind& kind = kinds_.at(record.number(), formats_.version());

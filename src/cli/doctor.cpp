@@ -11,12 +11,13 @@
 #include <fstream>
 #include <thread>
 
-#include "clock/tsc.hpp"
 #include "cli/json.hpp"
 #include "cli/options.hpp"
 #include "cli/preload.hpp"
+#include "clock/tsc.hpp"
 #include "export/units.hpp"
 #include "kernel/clock_check.hpp"
+#include "sys/sys.hpp"
 #include "writer/cpu_rings.hpp"
 #include "writer/maker.hpp"
 
@@ -170,7 +171,7 @@ Finding tracefs() {
   if (access((*dir + "/per_cpu/cpu0/trace_pipe_raw").c_str(), R_OK) == 0)
     return {Verdict::ok, "tracefs", *dir + ", readable", ""};
   return {Verdict::warn, "tracefs", *dir + ", not readable for this user",
-          "only for tracing the kernel: run as root, or mount -o remount,gid=GROUP,mode=770 " + *dir};
+          "only for tracing the kernel: run " + sys::as_root() + ", or mount -o remount,gid=GROUP,mode=770 " + *dir};
 }
 
 Finding kvm() {
@@ -235,7 +236,9 @@ void clocks(std::vector<Finding>& all) {
 Finding rights() {
   const std::string scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
   return {Verdict::ok, "rights",
-          fmt::format("uid {}{}; instances are private to it", geteuid(), scope.empty() ? "" : ", ptrace_scope " + scope), ""};
+          fmt::format("uid {}{}{}; instances are private to it", geteuid(), sys::has_own_users() ? " of a user namespace" : "",
+                      scope.empty() ? "" : ", ptrace_scope " + scope),
+          ""};
 }
 
 Finding preload() {

@@ -42,7 +42,7 @@ class Gathered {
       pair.slowest = 0;
       choose_pairs(pair, options.run.filter, options.task);
       g->pairs_.emplace(RS_TRY(Pairs::make(pair, trace.formats, trace.tasks)));
-      g->unit_ = "ns";
+      g->unit_ = trace.raw_times() ? "ticks" : "ns";
     } else if (options.contention) {
       g->holders_.emplace(trace.formats, trace.tasks);
       g->fold_.above_is("-- held by");

@@ -52,11 +52,11 @@ result<int> run_latency(const LatencyOptions& options) {
   };
   const auto picture = [&](const Totals& totals, double, bool last) {
     const LatencyReport report(options, job, trace, pairs, heat, totals.account, notes);
-    if (!options.run.json) return report.text(last);
-    if (last) {
+    std::string text = options.run.json ? report.json() : report.text(last);
+    if (last && options.run.json)
       for (const std::string& note : report.notes(last)) say(note);
-    }
-    return report.json();
+    if (last && options.slowest != 0) say_first(run->reading().stack_remarks());
+    return text;
   };
   struct Part {
     explicit Part(Pairs empty) : pairs(std::move(empty)) {}

@@ -30,8 +30,8 @@ std::string LatencyReport::text(bool last) const {
                                 pairs_.nests() ? "; calls, the innermost first" : "");
   out += table();
   // On a live screen there is room for one of them only.
-  if (counts_.pairs != 0 && (last || !options_.heat)) out += "\n" + time_bars(pairs_.all(), width, how);
-  if (options_.heat && heat_.count() != 0) out += "\n" + heat_map(heat_, width, how);
+  if (counts_.pairs != 0 && (last || !options_.heat)) out += "\n" + time_bars(pairs_.all(), width, how, trace_.unit());
+  if (options_.heat && heat_.count() != 0) out += "\n" + heat_map(heat_, width, how, trace_.unit());
   if (last) out += slowest();
   out += "\n" + closing();
   for (const std::string& note : notes(last)) out += note + "\n";
@@ -64,6 +64,7 @@ std::string LatencyReport::json() const {
          {"starts", c.starts},        {"ends", c.ends},         {"repeated", c.repeated},   {"evicted", c.evicted},
          {"negative", c.negative},    {"open", c.waiting},      {"unmatched", c.unmatched}, {"without_key", c.without_key},
          {"all", std::move(all)}};
+  add_unit(j, trace_.unit());
   add_account(j, account_);
   if (pairs_.grouped()) {
     Json groups = Json::array();
@@ -149,9 +150,9 @@ std::string LatencyReport::table() const {
   columns.push_back({"max", Table::right});
   Table table(std::move(columns));
   const auto row = [&](const std::string& name, const Histogram& h) {
-    std::vector<std::string> cells{name, format_count(h.count()), format_time(h.sum())};
-    for (const double q : printed_quantiles) cells.push_back(format_time(h.quantile(q)));
-    cells.push_back(format_time(static_cast<double>(h.max())));
+    std::vector<std::string> cells{name, format_count(h.count()), shown(h.sum())};
+    for (const double q : printed_quantiles) cells.push_back(shown(h.quantile(q)));
+    cells.push_back(shown(static_cast<double>(h.max())));
     table.row(std::move(cells));
   };
   for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i)
@@ -174,7 +175,7 @@ std::string LatencyReport::slowest() const {
   columns.push_back({"key"});
   Table table(std::move(columns));
   for (const Pairs::Slow& slow : slowest) {
-    std::vector<std::string> cells{(slow.doubtful ? "? " : "") + format_time(static_cast<double>(slow.latency))};
+    std::vector<std::string> cells{(slow.doubtful ? "? " : "") + shown(static_cast<double>(slow.latency))};
     for (const Pairs::Copy* copy : {&slow.start, &slow.end}) {
       const RingName& ring = trace_.timeline.name(copy->source);
       cells.push_back(time_of(*copy));
@@ -204,7 +205,7 @@ std::string LatencyReport::slowest() const {
       if (copy.stack == 0 || trace_.formats.stacks() == nullptr) continue;
       fmt::memory_buffer lines;
       trace_.formats.stacks()->append_lines(copy.stack, lines);
-      out += fmt::format("\n{} with {}, the {}'s stack ({}):\n", format_time(static_cast<double>(slow.latency)), slow.key, name,
+      out += fmt::format("\n{} with {}, the {}'s stack ({}):\n", shown(static_cast<double>(slow.latency)), slow.key, name,
                          event_of(copy));
       out.append(lines.data(), lines.size());
     }
@@ -212,7 +213,7 @@ std::string LatencyReport::slowest() const {
     fmt::memory_buffer lines;
     for (const Pairs::Copy& copy : slow.context) text.print(copy.record(), trace_.timeline.name(copy.source), lines);
     text.print(slow.end.record(), trace_.timeline.name(slow.end.source), lines);
-    out += fmt::format("\n{} with {}, and what led to it:\n", format_time(static_cast<double>(slow.latency)), slow.key);
+    out += fmt::format("\n{} with {}, and what led to it:\n", shown(static_cast<double>(slow.latency)), slow.key);
     out.append(lines.data(), lines.size());
   }
   return out;

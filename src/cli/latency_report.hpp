@@ -5,6 +5,7 @@
 #include "cli/json.hpp"
 #include "cli/latency_job.hpp"
 #include "cli/options.hpp"
+#include "export/units.hpp"
 
 namespace ringside::cli {
 
@@ -43,6 +44,7 @@ class LatencyReport {
   std::string closing() const;
   bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0 && account_.none_lost(); }
 
+  std::string shown(double time) const { return format_time(time, trace_.unit()); }
   static Json numbers_of(const Histogram& h);
   const EventType* type_of(const Pairs::Copy& copy) const { return trace_.formats.find(copy.record().number()); }
   std::string event_of(const Pairs::Copy& copy) const;

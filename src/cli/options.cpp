@@ -110,7 +110,10 @@ std::string shown_where(const Trace& trace) { return trace.inputs.size() == 1 ? 
 
 namespace {
 
-std::string seconds(u64 ns) { return fmt::format("{}.{:06} s", ns / 1'000'000'000, ns % 1'000'000'000 / 1000); }
+// As report prints it.
+std::string moment_in(const Trace& trace, u64 ns) {
+  return trace.raw_times() ? std::to_string(ns) : fmt::format("{}.{:06} s", ns / 1'000'000'000, ns % 1'000'000'000 / 1000);
+}
 
 // The time of a recording's last event; 0: it has none that can be read.
 u64 end_of(const Trace& trace) {
@@ -154,28 +157,31 @@ void say_wall(const Trace& trace) {
 }
 
 std::string none_within(const Window& asked, Reading& reading) {
-  const Window& window = asked.asks_day() ? reading.window() : asked;
+  const Window& window = asked.asks_day() || reading.trace().raw_times() ? reading.window() : asked;
   if (window.whole() || reading.trace().live() || reading.totals().seen() + reading.totals().account.overrun != 0) return "";
   const u64 begin = reading.begin();
   if (begin == Timeline::forever) return "";
   std::string out = "no event in " + shown_where(reading.trace()) + " is";
   if (window.of_time()) out += " in the range of --time";
   if (!window.cpus.empty()) out += std::string(window.of_time() ? " and" : "") + " of the CPUs of --cpu";
-  out += "; its first one is at " + seconds(begin);
-  if (const u64 end = end_of(reading.trace()); end != 0) out += ", its last one at " + seconds(end);
-  return out + (window.of_time() ? "; --time +0.5s.. is counted from the first" : "");
+  out += "; its first one is at " + moment_in(reading.trace(), begin);
+  if (const u64 end = end_of(reading.trace()); end != 0) out += ", its last one at " + moment_in(reading.trace(), end);
+  if (!window.of_time()) return out;
+  return out + (reading.trace().raw_times() ? "; --time +5.. is counted from the first"
+                                            : "; --time +0.5s.. is counted from the first");
 }
 
 void check_wanted(const EventPatterns& patterns, const Window& asked, Reading& reading) {
-  const Window& window = asked.asks_day() ? reading.window() : asked;
+  const Window& window = asked.asks_day() || reading.trace().raw_times() ? reading.window() : asked;
   const Trace& trace = reading.trace();
   const std::string where = shown_where(trace);
   if (std::string sentence = unmatched(patterns, trace.formats, where); !sentence.empty()) throw UsageError{sentence};
   if (window.until.given && !window.until.relative && !trace.live()) {
     const u64 begin = reading.begin(), end = window.until.ns;
     if (begin != Timeline::forever && end < begin)
-      throw UsageError{where + " begins at " + seconds(begin) +
-                       fmt::format(", after this range; --time ..+{}s is counted from there", static_cast<double>(end) / 1e9)};
+      throw UsageError{where + " begins at " + moment_in(trace, begin) + ", after this range; --time ..+" +
+                       (trace.raw_times() ? std::to_string(end) : fmt::format("{}s", static_cast<double>(end) / 1e9)) +
+                       " is counted from there"};
   }
   if (window.cpus.empty()) return;
   std::set<u32> known;

@@ -29,6 +29,7 @@
 #include "record/remote_feed.hpp"
 #include "record/sample_feed.hpp"
 #include "sys/beneath.hpp"
+#include "sys/sys.hpp"
 #include "sys/try.hpp"
 #include "watch/signals.hpp"
 
@@ -393,7 +394,8 @@ result<Others> make_others(const RecordOptions& options, const Instance& instanc
   if (options.kernel_samples() || names) others.samples = RS_TRY(make_samples(options, instance.clock(), options.pids));
   others.remote = RS_TRY(make_remote(options, instance.clock()));
   if (options.kernel_samples() && !others.samples->sampler().sees_kernel())
-    say("samples are of the program's functions alone: those of the kernel take root, or sysctl kernel.perf_event_paranoid=1");
+    say("samples are of the program's functions alone: those of the kernel are taken " + sys::as_root() +
+        ", or after sysctl kernel.perf_event_paranoid=1");
   return others;
 }
 

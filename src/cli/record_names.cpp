@@ -20,13 +20,13 @@ void say_kept(const NamesKept& kept, const std::string& whose, bool quiet) {
 
 bool has_stacks(RecordingRun& run) { return run.events() != 0 && ringside::has_stacks(run.meta()); }
 
-void keep_stack_names(const std::string& dir, const HandedFiles* files, bool quiet) {
+void keep_stack_names(const std::string& dir, HandedFiles* files, bool quiet) {
   const auto kept = keep_names(dir, NamesToKeep::of(files));
   if (!kept) return say("the names of its stacks are not kept: " + kept.error().sentence);
   say_kept(*kept, "its stacks", quiet);
 }
 
-void NamesOfParts::add(const std::string& dir, const HandedFiles* files) {
+void NamesOfParts::add(const std::string& dir, HandedFiles* files) {
   const std::lock_guard held(mutex_);
   files_ = files;
   waiting_.push_back(dir);

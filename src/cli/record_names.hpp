@@ -16,7 +16,7 @@ bool has_stacks(RecordingRun& run);
 
 // Of a finished recording that has stacks: the names of their addresses, as long as the files can be found. files: null: none
 // was handed over. Says what was kept.
-void keep_stack_names(const std::string& dir, const HandedFiles* files, bool quiet);
+void keep_stack_names(const std::string& dir, HandedFiles* files, bool quiet);
 
 // The same for finished parts, in a thread: what is recorded meanwhile does not wait.
 class NamesOfParts {
@@ -26,7 +26,7 @@ class NamesOfParts {
   NamesOfParts(const NamesOfParts&) = delete;
   NamesOfParts& operator=(const NamesOfParts&) = delete;
   // files must outlive it.
-  void add(const std::string& dir, const HandedFiles* files);
+  void add(const std::string& dir, HandedFiles* files);
   // Waits for the parts that were added, within the time that one recording has.
   struct Result {
     NamesKept sum{};
@@ -39,7 +39,7 @@ class NamesOfParts {
   void keep(const std::string& dir);
   void run();
 
-  const HandedFiles* files_ = nullptr;
+  HandedFiles* files_ = nullptr;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::string> waiting_;

@@ -158,7 +158,7 @@ ship::Metrics::Options what_to_measure(const ShipOptions& options) {
 }
 
 // A part that is sent later, or again, has them already. Without them the addresses are numbers at the server.
-void keep_names_of(const std::string& part, const HandedFiles* files) {
+void keep_names_of(const std::string& part, HandedFiles* files) {
   const auto meta = RecordingMeta::read(part);
   if (!meta || !has_stacks(*meta) || access((part + "/" + kept_names).c_str(), F_OK) == 0) return;
   if (const auto kept = keep_names(part, NamesToKeep::of(files)); !kept)

@@ -159,9 +159,9 @@ class StatesTable {
         const States::Times& t = row.times[state];
         if (t.count() + t.cuts() == 0) continue;
         const bool whole = t.count() != 0;
-        table.row({std::exchange(name, ""), word, format_count(t.count()), format_time(static_cast<double>(t.total())),
-                   fmt::format("{:.1f} %", share(t, row)), whole ? format_time(static_cast<double>(t.longest())) : "",
-                   whole ? format_time(t.p99()) : "", t.cuts() != 0 ? format_time(static_cast<double>(t.cut_ns())) : ""});
+        table.row({std::exchange(name, ""), word, format_count(t.count()), shown(static_cast<double>(t.total())),
+                   fmt::format("{:.1f} %", share(t, row)), whole ? shown(static_cast<double>(t.longest())) : "",
+                   whole ? shown(t.p99()) : "", t.cuts() != 0 ? shown(static_cast<double>(t.cut_ns())) : ""});
       }
     };
     const size_t shown = std::min<size_t>(rows.size(), options_.count);
@@ -247,9 +247,11 @@ class StatesTable {
            {"evicted_keys", states_.evicted().keys},
            {"evicted", states_.evicted().count},
            {"exact", exact(totals)}};
+    add_unit(j, trace_.unit());
     add_account(j, totals.account);
     return line_of(j);
   }
+  std::string shown(double time) const { return format_time(time, trace_.unit()); }
 
   const StatesOptions& options_;
   const Trace& trace_;

@@ -214,10 +214,9 @@ class SyscallTable {
       std::string errors;
       for (const auto& [returned, count] : errors_of(c))
         errors += fmt::format("{}{} {}", errors.empty() ? "" : ", ", error_text(returned), format_count(count));
-      for (std::string cell :
-           {format_count(c.count), c.failed == 0 ? std::string() : format_count(c.failed),
-            format_time(static_cast<double>(c.total)), fmt::format("{:.1f} %", share(c, all)),
-            c.count == 0 ? std::string() : format_time(c.mean()), format_time(static_cast<double>(c.max)), errors})
+      for (std::string cell : {format_count(c.count), c.failed == 0 ? std::string() : format_count(c.failed),
+                               shown(static_cast<double>(c.total)), fmt::format("{:.1f} %", share(c, all)),
+                               c.count == 0 ? std::string() : shown(c.mean()), shown(static_cast<double>(c.max)), errors})
         cells.push_back(std::move(cell));
       table.row(std::move(cells));
     };
@@ -293,9 +292,11 @@ class SyscallTable {
               {"evicted_keys", calls_.evicted().keys},
               {"evicted", calls_.evicted().count},
               {"exact", exact(totals)}});
+    add_unit(j, trace_.unit());
     add_account(j, totals.account);
     return line_of(j);
   }
+  std::string shown(double time) const { return format_time(time, trace_.unit()); }
 
   const SyscallsOptions& options_;
   const Trace& trace_;

@@ -50,12 +50,14 @@ std::vector<Row> rows_of(Groups<Rates>& groups, double seconds) {
   return out;
 }
 
-std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options,
-                    const Totals& totals) {
+// rates: whether the times tell them.
+std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals,
+                    bool rates) {
+  const auto rate = [&](double value) { return rates ? rounded(value, 1) : Json(); };
   Json list = Json::array();
   for (size_t i = 0; i < std::min<size_t>(rows.size(), options.count); ++i) {
     Json row = groups.json(rows[i].key);
-    row.update({{"count", rows[i].count}, {"rate", rounded(rows[i].rate, 1)}, {"bytes_per_s", rounded(rows[i].bytes_rate, 1)}});
+    row.update({{"count", rows[i].count}, {"rate", rate(rows[i].rate)}, {"bytes_per_s", rate(rows[i].bytes_rate)}});
     list.push_back(std::move(row));
   }
   Json out{{"rows", std::move(list)},          {"keys", rows.size()}, {"count", totals.account.read - groups.without()},
@@ -67,29 +69,30 @@ std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, c
 
 // Losses belong to no key, because their values are unknown. They have a line of their own, as do the sums.
 std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals,
-                     bool last) {
+                     bool rates, bool last) {
   std::vector<Table::Column> columns;
   for (const Column& key : groups.columns()) columns.push_back({key.name()});
   for (const char* what : {"count", "rate", "bytes/s", "lost"}) columns.push_back({what, Table::right});
   Table table(std::move(columns));
   const std::vector<std::string> none(groups.columns().size() - 1);
   double rate = 0, bytes_rate = 0;
+  const auto shown = [&](double value) { return rates ? format_rate(value, "") : "-"; };
+  const auto bytes = [&](double value) { return rates ? format_size(static_cast<u64>(value)) + "/s" : "-"; };
   for (size_t i = 0; i < rows.size(); ++i) {
     rate += rows[i].rate;
     bytes_rate += rows[i].bytes_rate;
     if (i >= options.count) continue;
     std::vector<std::string> cells;
     for (size_t k = 0; k < groups.columns().size(); ++k) cells.push_back(groups.show(rows[i].key, k));
-    for (std::string cell : {format_count(rows[i].count), format_rate(rows[i].rate, ""),
-                             format_size(static_cast<u64>(rows[i].bytes_rate)) + "/s", std::string()})
+    for (std::string cell : {format_count(rows[i].count), shown(rows[i].rate), bytes(rows[i].bytes_rate), std::string()})
       cells.push_back(std::move(cell));
     table.row(std::move(cells));
   }
   if (rows.size() > options.count) table.row({fmt::format("({} more)", rows.size() - options.count)});
   std::vector<std::string> sums = {"all"};
   sums.insert(sums.end(), none.begin(), none.end());
-  for (std::string cell : {format_count(totals.account.read - groups.without()), format_rate(rate, ""),
-                           format_size(static_cast<u64>(bytes_rate)) + "/s", lost_count(totals.account)})
+  for (std::string cell :
+       {format_count(totals.account.read - groups.without()), shown(rate), bytes(bytes_rate), lost_count(totals.account)})
     sums.push_back(std::move(cell));
   table.row(std::move(sums));
   std::string out = table.render(colours());
@@ -128,7 +131,9 @@ result<int> run_top(const TopOptions& options) {
           });
         }
         const auto rows = rows_of(groups, seconds);
-        return options.run.json ? as_json(rows, groups, options, totals) : as_table(rows, groups, options, totals, last);
+        const bool rates = run->live() || !run->trace().raw_times();
+        return options.run.json ? as_json(rows, groups, options, totals, rates)
+                                : as_table(rows, groups, options, totals, rates, last);
       });
 }
 

@@ -350,7 +350,7 @@ result<std::unique_ptr<Instance>> open_instance(const TriggerOptions& options) {
                                                    " refuses new events when a ring is full (discard), so it keeps the oldest "
                                                    "and not the last ones: make it with overwrite");
   if ((*made)->clock().kind == ClockKind::counter)
-    return refuse(std::errc::invalid_argument, options.instance + ": its clock counts events and tells no time");
+    return refuse(std::errc::invalid_argument, options.instance + ": its clock counts ticks and tells no time");
   return made;
 }
 

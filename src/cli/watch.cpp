@@ -284,6 +284,9 @@ class Watcher {
   WatchModel::Options model_options() const { return {options_.most_keys, run_->live()}; }
   result<void> reopen(const WatchQuery& query) {
     run_ = RS_TRY(AnalysisRun::open(options_.run));
+    if (!live() && run_->trace().raw_times())
+      return refuse(std::errc::invalid_argument, "watch shows rates, and the times of " + shown_where(run_->trace()) +
+                                                     " are ticks, which count no seconds; ringside hist counts its events");
     if (query.asks_for_stacks()) run_->reading().join_stacks();
     run_->reading().look_up_names();
     status_.clock = trace().first().clock;

@@ -7,6 +7,7 @@
 namespace ringside {
 
 void add_events(Trace& trace, const Input& of, const std::vector<EventInfo>& events) {
+  trace.know_machine(of);
   for (const EventInfo& e : events) {
     const u32 number = of.origin.ids + e.number();
     if (trace.formats.find(number) == nullptr) trace.formats.add(number, e.system, e.name, e.format, of.world);

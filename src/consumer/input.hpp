@@ -77,7 +77,7 @@ class Input {
   std::string where;                               // as it was given
   std::string clock{};                             // its name
   std::string boot{};                              // of the machine; empty: unknown
-  World world{};                                   // the machine; before add_events()
+  World world{};                                   // the machine; it and the boot before add_events()
   Timeline::Origin origin{};                       // origin.ids is added to the numbers of its events
   std::vector<std::unique_ptr<Source>> sources{};  // until the timeline takes them
   std::vector<std::string> doubts{};               // why more may be missing than is known

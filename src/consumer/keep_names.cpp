@@ -20,7 +20,7 @@ bool has_stacks(const RecordingMeta& meta) {
   return std::any_of(meta.events.begin(), meta.events.end(), [](const EventInfo& e) { return e.name == "code_map"; });
 }
 
-NamesToKeep NamesToKeep::of(const HandedFiles* files) {
+NamesToKeep NamesToKeep::of(HandedFiles* files) {
   NamesToKeep how;
   how.find_file = [files](const std::string& path, i32 pid) {
     sys::Fd file = files != nullptr ? files->file(path) : sys::Fd();

@@ -14,7 +14,7 @@ bool has_stacks(const RecordingMeta& meta);
 
 struct NamesToKeep {
   // By what programs have handed over, and by /proc/PID/root where nothing stands at the path. null: none was handed over.
-  static NamesToKeep of(const HandedFiles* files);
+  static NamesToKeep of(HandedFiles* files);
   std::function<sys::Fd(const std::string& path, i32 pid)> find_file{};  // before it is looked for by its path
   u64 most_ns = 5'000'000'000;
   u64 most_bytes = 64u << 20;

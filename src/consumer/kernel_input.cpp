@@ -76,6 +76,7 @@ result<void> KernelInput::open(Trace& trace) {
   if (make_.only_followed) RS_TRY(kernel_->follow_none());
   where = kernel_->dir();
   world = World::own();
+  boot = sys::boot_id();
   if (world.kernel_counts_apart()) trace.tasks.kernel_counts_apart(origin.ids);
   add_events(trace, *this, kernel_internal_events());
   for (const EventPattern& pattern : patterns_) {
@@ -86,7 +87,7 @@ result<void> KernelInput::open(Trace& trace) {
     add_events(trace, *this, enabled);
     if (own_ != nullptr) own_->add_events(enabled);
   }
-  trace.formats.symbols().load_later([] { return sys::read_file("/proc/kallsyms").value_or(""); });
+  trace.formats.symbols(origin.ids).load_later([] { return sys::read_file("/proc/kallsyms").value_or(""); });
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   clock_info_ = calibrate(make_.clock);
   auto rings = RS_TRY(open_kernel_rings(kernel_->dir(), kernel_->cpus(), clock_info_, choice_));
@@ -96,7 +97,6 @@ result<void> KernelInput::open(Trace& trace) {
     else sources.push_back(std::move(source));
   }
   clock = to_string(make_.clock);
-  boot = sys::boot_id();
   trace.tasks.are_here();
   return kernel_->tracing(true);
 }

@@ -200,6 +200,7 @@ class WriterInput : public Input {
     make.buffer.clock = clock_info_ = calibrate(best_clock());
     process_ = RS_TRY(remote::Process::attach(socket_, make));
     world = World::own();
+    boot = sys::boot_id();
     add_events(trace, *this, process_->events());
     for (u32 ring = 0; ring < process_->buffer().plan().nr_rings; ++ring) {
       sources.push_back(RS_TRY(process_->buffer().source(ring)));
@@ -207,7 +208,6 @@ class WriterInput : public Input {
     }
     for (const RingName& thread : process_->threads()) trace.tasks.add(thread, origin.ids);
     clock = to_string(clock_info_.kind);
-    boot = sys::boot_id();
     return process_->enable(true);
   }
   std::unique_ptr<Input> another() const override { return writer_input(where, socket_); }

@@ -40,8 +40,10 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
     const u64 begin = trace.live() ? trace.now() : reading->begin();
     reading->window_.resolve(*wall, begin == Timeline::forever ? 0 : begin);
   }
+  if (trace.raw_times()) RS_TRY(reading->window_.count_ticks());
   reading->only_ = EventFilter(std::move(options.only));
   if (!options.filter.empty()) reading->filter_ = RS_TRY(Filter::compile(options.filter, trace.formats, trace.tasks));
+  if (reading->filter_) reading->tell_of_numbers(*reading->filter_);
   if (reading->filter_ && reading->filter_->names("stack")) reading->join_stacks();
   if (reading->window_.of_time() && !trace.live()) reading->narrow(state_bytes);
   if (trace.tracefs() != nullptr && World::own().kernel_counts_apart()) reading->look_up_names();
@@ -142,7 +144,25 @@ void Reading::look_up_for(const Column& column) {
   if (column.shows_names() || is_told(column.field())) look_up_names();
 }
 
+// A recorder in a container compares what it takes for its own numbers with the kernel's.
+void Reading::tell_of_numbers(const Filter& filter) {
+  static constexpr std::string_view fields[] = {"prev_pid", "next_pid",   "parent_pid", "child_pid",
+                                                "old_pid",  "common_pid", "pid"};
+  const auto counts_apart = [](const auto& input) { return input->world.kernel_counts_apart(); };
+  bool of_kernel = trace_.tracefs() != nullptr;
+  for (u32 n = 0; n < trace_.timeline.size(); ++n) of_kernel = of_kernel || trace_.timeline.name(n).kernel;
+  const auto* const named = std::find_if(std::begin(fields), std::end(fields), [&](auto name) { return filter.names(name); });
+  if (tells_numbers_ || named == std::end(fields) || !of_kernel ||
+      std::none_of(trace_.inputs.begin(), trace_.inputs.end(), counts_apart))
+    return;
+  tells_numbers_ = true;
+  trace_.notices.push_back("the field " + std::string(*named) +
+                           " of the kernel's events has numbers of the first PID namespace; tid has those of the recorder's");
+  tell();
+}
+
 void Reading::look_up_for(const Filter& filter) {
+  tell_of_numbers(filter);
   if (filter.names("stack")) join_stacks();
   for (const std::string_view name : told_by_events) names_decide_ = names_decide_ || filter.names(name);
   if (names_decide_) look_up_names();

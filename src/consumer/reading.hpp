@@ -266,6 +266,7 @@ class Reading {
   bool is_unasked(const TraceRecord& record) const {
     return record.lost == 0 && std::find(unasked_.begin(), unasked_.end(), record.number()) != unasked_.end();
   }
+  void tell_of_numbers(const Filter& filter);
   void look_at_rings();
 
   Trace trace_;
@@ -284,6 +285,7 @@ class Reading {
   RunningThreads running_{trace_.formats, trace_.tasks};
   u32 rings_ = 0;
   bool tells_names_ = false;  // it has rings of the kernel
+  bool tells_numbers_ = false;  // a remark did
   bool tells_cpus_ = false;  // it has rings of threads, and the kernel's beside them
   bool looks_up_ = false, names_decide_ = false;  // names_decide_: which events are counted
   std::vector<u32> unasked_{};                    // numbers of events that only tell names

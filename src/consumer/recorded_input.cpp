@@ -15,10 +15,10 @@
 namespace ringside {
 
 // Some MiB, which most commands do not need.
-void RecordedInput::load_names(Trace& trace, const std::string& dir) {
+void RecordedInput::load_names(Trace& trace, const std::string& dir) const {
   const auto at = std::make_shared<sys::Fd>(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!*at || faccessat(at->get(), "kallsyms", F_OK, AT_SYMLINK_NOFOLLOW) != 0) return;
-  trace.formats.symbols().load_later([at] { return sys::read_beneath(at->get(), "kallsyms").value_or(""); });
+  trace.formats.symbols(origin.ids).load_later([at] { return sys::read_beneath(at->get(), "kallsyms").value_or(""); });
 }
 
 result<void> RecordedInput::open_in(Trace& trace, const std::string& dir) {
@@ -33,10 +33,11 @@ result<void> RecordedInput::open_in(Trace& trace, const std::string& dir) {
   if (const Removed gone = meta.removed(); gone.events != 0)
     trace.notices.push_back(where + " begins later than its recording did: " + format_count(gone.events) +
                             " older events went, as --max-size " + format_size(meta.max_size) + " wanted");
-  if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts);
   world = meta.world;
+  boot = meta.boot;
   if (world.kernel_counts_apart()) trace.tasks.kernel_counts_apart(origin.ids);
   add_events(trace, *this, meta.events);
+  if (auto texts = read_kept(dir, "printk_formats")) trace.formats.add_strings(*texts, origin.ids);
   if (names_idle()) trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
   for (const RecordedRing& ring : meta.rings) {
     if (!ring.name.kernel) trace.tasks.add_recorded(ring.name, origin.ids);
@@ -45,7 +46,6 @@ result<void> RecordedInput::open_in(Trace& trace, const std::string& dir) {
   load_names(trace, dir);
   sources = std::move(rings);
   clock = to_string(meta.clock.kind);
-  boot = meta.boot;
   meta_ = std::move(meta);
   return {};
 }

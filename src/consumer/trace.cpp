@@ -35,6 +35,33 @@ std::string label_of(std::string where) {
 
 }  // namespace
 
+namespace {
+
+// Do equal numbers mean the same threads in both? What is unknown is no machine's.
+bool count_the_same(const Input& a, const Input& b) {
+  const World &one = a.world, &other = b.world;
+  const bool same = !a.boot.empty() && !b.boot.empty()
+                        ? a.boot == b.boot
+                        : one == other && one.architecture != Architecture::unknown && !one.host.empty() &&
+                              one.host == other.host && one.release == other.release;
+  return same && (one.pid_namespace == 0 || other.pid_namespace == 0 || one.pid_namespace == other.pid_namespace);
+}
+
+}  // namespace
+
+void Trace::know_machine(const Input& of) {
+  u32 machine = of.origin.ids;
+  for (const auto& other : inputs) {
+    if (other.get() == &of) break;
+    if (count_the_same(*other, of)) {
+      machine = tasks.machine(other->origin.ids);
+      break;
+    }
+  }
+  tasks.are_of(of.origin.ids, machine);
+  formats.are_of(of.origin.ids, machine);
+}
+
 Account Trace::account() const {
   Account all;
   all.doubts = timeline.problems();
@@ -174,7 +201,7 @@ RingName Trace::of_kernel() const {
 // The kernel's number of a thread, and its name.
 void Trace::add_name(i32 tid, const std::string& name) {
   if (tracefs() == nullptr || tracefs()->numbers() == nullptr) {
-    tasks.add(Task{tid, tid, name, name});
+    tasks.add(Task{tid, tid, name, name}, of_kernel().numbering);
     return;
   }
   const KernelNumbers::Thread here = tracefs()->numbers()->here(tid);

@@ -9,6 +9,7 @@
 #include "consumer/input.hpp"
 #include "decode/formats.hpp"
 #include "export/tasks.hpp"
+#include "export/units.hpp"
 
 struct ringside_remote_reader;
 
@@ -23,6 +24,9 @@ struct Trace {
 
   // Commands that take one WHERE use this one.
   const Input& first() const { return *inputs.front(); }
+
+  // Whose numbers of threads and addresses an input has: to be called when its world and boot are known.
+  void know_machine(const Input& of);
 
   // From now on later events are read, too, in order: the timeline's next() returns false while it waits. See Timeline.
   void follow(u64 look_ahead_ns);
@@ -46,6 +50,7 @@ struct Trace {
   std::optional<WallClock> wall() const;
   bool tallied() const;    // ShippedAsRecording::times_of(): each record stands for that number of events
   bool raw_times() const;  // its clock does not count seconds
+  TimeUnit unit() const { return raw_times() ? TimeUnit::ticks : TimeUnit::ns; }
   u64 now() const;         // this moment in the timeline's ns; 0: its clock does not count seconds
   bool live() const;       // any of them may still be written to
   bool has_only_just_begun() const;  // one of them writes nothing until it is opened

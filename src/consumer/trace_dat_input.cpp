@@ -23,6 +23,7 @@ class TraceDatInput : public Input {
   std::unique_ptr<Input> another() const override { return std::make_unique<TraceDatInput>(where, unpacked_); }
   ClockInfo own_clock() const override { return meta_.clock; }
   const RecordingMeta* recording() const override { return &meta_; }
+  std::optional<WallClock> wall() const override { return of_day_ ? std::optional(WallClock()) : std::nullopt; }
   Account account() const override {
     Account of = doubtful();
     of.refused = meta_.account.refused;
@@ -35,10 +36,11 @@ class TraceDatInput : public Input {
   }
 
  private:
-  bool is_of_this_boot() const;
+  bool is_of_this_boot(bool of_guest) const;
   const std::string& file() const { return unpacked_ != nullptr ? unpacked_->path() : where; }
   std::shared_ptr<const Unpacked> unpacked_;  // null: it is mapped where it is
   RecordingMeta meta_{};
+  bool of_day_ = false;
 };
 
 result<void> TraceDatInput::open(Trace& trace) {
@@ -49,24 +51,30 @@ result<void> TraceDatInput::open(Trace& trace) {
   doubts = std::move(dat.problems);
   for (const std::string& doubt : dat.account.doubts)
     trace.notices.push_back(doubts.emplace_back(where + ": " + sys::printable(doubt)));
-  trace.formats.add_strings(dat.printk_formats);
   world = meta_.world = dat.world;
+  if (!dat.unshifted && is_of_this_boot(dat.of_guest)) boot = sys::boot_id();
   add_events(trace, *this, dat.events);
+  trace.formats.add_strings(dat.printk_formats, origin.ids);
   for (const RingName& thread : dat.threads) trace.tasks.add_recorded(thread, origin.ids);
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
-  if (!dat.kallsyms.empty()) trace.formats.symbols().load(std::move(dat.kallsyms));
+  if (!dat.kallsyms.empty()) trace.formats.symbols(origin.ids).load(std::move(dat.kallsyms));
   sources = std::move(dat.rings);
   meta_.clock = dat.clock;
   meta_.complete = true;
+  of_day_ = dat.of_day && dat.clock.kind != ClockKind::counter;
   meta_.account = dat.account;
   clock = dat.clock.kind == ClockKind::mono ? dat.clock_name : to_string(dat.clock.kind);
-  if (!dat.unshifted && is_of_this_boot()) boot = sys::boot_id();
+  if (dat.clock.kind == ClockKind::counter)
+    trace.notices.push_back(where + ": its times are ticks of the clock " + sys::printable(dat.clock_name) +
+                            ", and how many of them make a second it does not say");
   return {};
 }
 
-// The file does not say which machine it was made on. If it was changed since this machine started, assume this one; a guest's
-// times are its host's by now.
-bool TraceDatInput::is_of_this_boot() const {
+// The file does not say of which boot it is. If its uname is this machine's and it was changed since this machine started,
+// assume this one; a guest's times are its host's by now.
+bool TraceDatInput::is_of_this_boot(bool of_guest) const {
+  const World here = World::own();
+  if (!of_guest && (!(world == here) || world.release != here.release || world.host != here.host)) return false;
   struct stat st {};
   timespec wall{}, up{};
   clock_gettime(CLOCK_REALTIME, &wall);

@@ -1,5 +1,7 @@
 #include "consumer/window.hpp"
 
+#include <charconv>
+
 #include "analysis/names.hpp"
 #include "export/units.hpp"
 #include "sys/try.hpp"
@@ -16,13 +18,17 @@ result<Moment> Moment::parse(std::string_view text) {
     (wall.has_date ? moment.of_date : moment.of_day) = true;
     return moment;
   }
-  const auto time = ringside::parse_time(text.substr(moment.relative ? 1 : 0));
-  if (!time)
+  const std::string_view amount = text.substr(moment.relative ? 1 : 0);
+  u64 number = 0;
+  const auto [end, code] = std::from_chars(amount.data(), amount.data() + amount.size(), number);
+  if (code == std::errc() && end == amount.data() + amount.size()) moment.number = number;
+  const auto time = ringside::parse_time(amount);
+  if (!time && !moment.number)
     return refuse(std::errc::invalid_argument,
                   in_quotes(text) +
                       " is no time; write 12358.4s as report prints it, +300ms after the first event, or a time of "
                       "day: 14:05:02.5");
-  moment.ns = *time;
+  moment.ns = time.value_or(~u64{0});
   return moment;
 }
 
@@ -53,6 +59,17 @@ void Window::resolve(const WallClock& wall, u64 begin) {
     moment->of_day = moment->of_date = false;
   }
   if (after_from) until.ns += from.ns, until.relative = false;
+}
+
+result<void> Window::count_ticks() {
+  for (Moment* moment : {&from, &until}) {
+    if (!moment->given) continue;
+    if (!moment->number)
+      return refuse(std::errc::invalid_argument,
+                    "the clock of this trace counts ticks and no seconds; --time takes them as report prints them: 1000..2000");
+    moment->ns = *moment->number;
+  }
+  return {};
 }
 
 }  // namespace ringside

@@ -1,5 +1,6 @@
 // A part of a trace: a range of time, and CPUs.
 #pragma once
+#include <optional>
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
 #include <string_view>
@@ -14,6 +15,7 @@ struct Moment {
   u64 ns = 0;
   bool given = false, relative = false;
   bool of_day = false, of_date = false;  // ns is a time of day, or one since 1970: Window::resolve
+  std::optional<u64> number{};           // it was written as one: ticks, where a clock has them
   u64 at(u64 first) const { return relative ? (ns > ~first ? ~u64{0} : first + ns) : ns; }
   // "12.5s", or "+300ms" after the first event; "14:05:02.5" or "2026-11-28T14:05:02.5", a time of day.
   static result<Moment> parse(std::string_view text);
@@ -33,6 +35,7 @@ struct Window {
   bool asks_day() const { return from.of_day || from.of_date || until.of_day || until.of_date; }
   // Makes times of day those of a trace that begins at `begin`.
   void resolve(const WallClock& wall, u64 begin);
+  result<void> count_ticks();  // of a trace whose clock counts no seconds
 };
 
 }  // namespace ringside

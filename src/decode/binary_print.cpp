@@ -13,7 +13,8 @@ namespace {
 // of most %p, which the kernel has printed already.
 class Arguments {
  public:
-  explicit Arguments(Bytes bytes) : bytes_(bytes) {}
+  explicit Arguments(const PackedArguments& all) : bytes_(all.bytes), word_(all.word_size), big_endian_(all.big_endian) {}
+  u32 word() const { return word_; }
   std::optional<u64> number(u32 size, bool is_signed) {
     const u32 alignment = size < 4 ? size : 4;
     const size_t at = (at_ + alignment - 1) / alignment * alignment;
@@ -21,6 +22,7 @@ class Arguments {
     if (at_ > bytes_.size) return std::nullopt;
     u64 value = 0;
     std::memcpy(&value, bytes_.data + at, size);
+    if (big_endian_) value = __builtin_bswap64(value) >> (64 - 8 * size);
     return cut(value, 8 * size, is_signed);
   }
   std::optional<std::string_view> text() {
@@ -33,6 +35,8 @@ class Arguments {
 
  private:
   Bytes bytes_;
+  u32 word_;
+  bool big_endian_;
   size_t at_ = 0;
 };
 
@@ -47,7 +51,7 @@ bool append_pointer_argument(const Conversion& conversion, Arguments& arguments,
     if (text) append_text(*text, out);
     return text.has_value();
   }
-  const auto pointer = arguments.number(8, false);
+  const auto pointer = arguments.number(arguments.word(), false);
   if (!pointer) return false;
   if (conversion.names_function()) {
     append_address(*pointer, conversion.with_distance(), false, symbols, out);
@@ -76,7 +80,10 @@ bool append_argument(Conversion conversion, Arguments& arguments, const Symbols&
     return text.has_value();
   }
   const bool character = conversion.letter == 'c';
-  const auto value = arguments.number(character ? 1 : conversion.size, conversion.is_signed());
+  const auto value = arguments.number(character            ? 1
+                                      : conversion.is_word ? arguments.word()
+                                                           : conversion.size,
+                                      conversion.is_signed());
   if (!value) return false;
   const char c = static_cast<char>(*value);
   if (character)
@@ -88,7 +95,7 @@ bool append_argument(Conversion conversion, Arguments& arguments, const Symbols&
 
 }  // namespace
 
-void append_message(std::string_view format, Bytes arguments, const Symbols& symbols, Appender& out) {
+void append_message(std::string_view format, const PackedArguments& arguments, const Symbols& symbols, Appender& out) {
   while (format.ends_with('\n')) format.remove_suffix(1);
   Arguments in(arguments);
   while (!format.empty()) {

@@ -7,7 +7,14 @@
 
 namespace ringside {
 
+// The arguments as their kernel packed them.
+struct PackedArguments {
+  Bytes bytes{};
+  u32 word_size = 8;  // of a long
+  bool big_endian = false;
+};
+
 // An argument that is missing leaves its conversion in the text.
-void append_message(std::string_view format, Bytes arguments, const Symbols& symbols, Appender& out);
+void append_message(std::string_view format, const PackedArguments& arguments, const Symbols& symbols, Appender& out);
 
 }  // namespace ringside

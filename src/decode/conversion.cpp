@@ -81,7 +81,7 @@ Conversion read_conversion(std::string_view text) {
     if (c == 'h')
       out.size = out.size == 2 ? 1 : 2;
     else if (c == 'l' || c == 'L' || c == 'z' || c == 'Z' || c == 't' || c == 'j' || c == 'q')
-      out.size = 8;
+      out.is_word = out.size != 8 && c != 'L' && c != 'j' && c != 'q', out.size = 8;
     else
       break;
   }

@@ -13,6 +13,7 @@ struct Conversion {
   PrintForm form;  // width and precision: the constants
   bool star_width = false, star_precision = false;
   u8 size = 4;                 // of the argument, in bytes, by the length modifier
+  bool is_word = false;        // the size is that of a long; it is 8 only where that has 8 bytes
   char letter = 0;             // d and i are d; 0: there is none
   std::string_view extension;  // the letters behind p
   size_t length = 0;           // of the conversion, behind the %

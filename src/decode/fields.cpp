@@ -77,7 +77,9 @@ static std::string_view read_message(Bytes payload, const Field& field) {
   fmt::memory_buffer& text = texts[turn++ % most];
   text.clear();
   {
-    const u64 address = u64{field.message_at} + 8 <= payload.size ? load<u64>(payload.data + field.message_at) : 0;
+    const u64 address = u64{field.message_at} + field.message_word > payload.size ? 0
+                        : field.message_word == 4                                 ? load<u32>(payload.data + field.message_at)
+                                                                                  : load<u64>(payload.data + field.message_at);
     const bool alone = field.message_at == field.offset;
     const Bytes arguments = alone ? Bytes{} : read_bytes(payload, field);
     const auto known = field.messages->strings.find(address);
@@ -87,7 +89,7 @@ static std::string_view read_message(Bytes payload, const Field& field) {
       while (whole.ends_with('\n')) whole.remove_suffix(1);
       append(out, whole);
     } else if (known != field.messages->strings.end()) {
-      append_message(known->second, arguments, field.messages->symbols, out);
+      append_message(known->second, {arguments, field.message_word, field.message_big}, field.messages->symbols, out);
     } else {
       append(out, "[no format at ");
       append_pointer(address, out);

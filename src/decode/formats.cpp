@@ -15,24 +15,26 @@ std::mutex parsing;
 
 // trace_printk's events hold a format by its address, and its arguments in binary: `buf` becomes their text. A text without
 // conversions comes alone.
-void find_message(const std::string& full, EventFormat& to, const FormatContext& context) {
+void find_message(const std::string& full, const World& world, EventFormat& to, const FormatContext& context) {
+  const u32 word_size = world.word_size == 4 ? 4 : 8;
+  const auto is_message = [&](Field& field, u32 format_at) {
+    field.kind = FieldKind::text;
+    field.messages = &context;
+    field.message_at = format_at;
+    field.message_word = static_cast<u8>(word_size);
+    field.message_big = world.big_endian;
+  };
   if (full == "ftrace:bputs") {
-    for (Field& field : to.fields) {
-      if (field.name != "str" || field.kind != FieldKind::integer || field.size != 8) continue;
-      field.kind = FieldKind::text;
-      field.messages = &context;
-      field.message_at = field.offset;
-    }
+    for (Field& field : to.fields)
+      if (field.name == "str" && field.kind == FieldKind::integer && field.size == word_size) is_message(field, field.offset);
     return;
   }
   const Field* const text = to.field("fmt");
   for (Field& field : to.fields) {
     const bool rest = field.name == "buf" && field.kind == FieldKind::array && field.size == 0;
-    if (!rest || text == nullptr || text->kind != FieldKind::integer || text->size != 8) continue;
-    field.kind = FieldKind::text;
+    if (!rest || text == nullptr || text->kind != FieldKind::integer || text->size != word_size) continue;
     field.element = 1;
-    field.messages = &context;
-    field.message_at = text->offset;
+    is_message(field, text->offset);
   }
 }
 
@@ -53,8 +55,7 @@ std::string read_format(const std::string& full, const std::string& text, const 
   to.parsed = true;
   to.has_tid = file.has_tid;
   to.fields = std::move(file.fields);
-  // Arguments of trace_printk are of its machine, and nobody turns them.
-  if (word_size == 8 && !world.big_endian) find_message(full, to, context);
+  find_message(full, world, to, context);
   for (const Field& field : to.fields)
     if (field.is_stack && to.stack == nullptr) to.stack = &field;
   if (file.print_fmt.empty()) return default_steps(to), std::string();
@@ -103,11 +104,11 @@ void Formats::add(u32 id, std::string system, std::string name, std::string form
   if (id >= numbers_) return;
   ++version_;
   if (id >= by_id_.size()) by_id_.resize(id + 1);
-  types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), world, *context_));
+  types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), world, context(id)));
   by_id_[id] = types_.back().get();
 }
 
-void Formats::add_strings(const std::string& printk_formats) {
+void Formats::add_strings(const std::string& printk_formats, u32 ids) {
   std::istringstream lines(printk_formats);
   for (std::string line; std::getline(lines, line);) {
     char* end = nullptr;
@@ -120,13 +121,16 @@ void Formats::add_strings(const std::string& printk_formats) {
       at += escape && at + 1 < last ? 1 : 0;
       text += escape && line[at] == 'n' ? '\n' : escape && line[at] == 't' ? '\t' : line[at];
     }
-    context_->strings.emplace(address, std::move(text));
+    context(ids).strings.emplace(address, std::move(text));
   }
 }
 
 std::vector<FailedFormat> Formats::take_failed() {
   const std::lock_guard alone(parsing);
-  return std::exchange(context_->failed, {});
+  std::vector<FailedFormat> all = std::exchange(context_->failed, {});
+  for (const auto& [ids, context] : contexts_)
+    for (FailedFormat& failed : std::exchange(context->failed, {})) all.push_back(std::move(failed));
+  return all;
 }
 
 void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const {
@@ -135,7 +139,7 @@ void Formats::print(const EventType& type, Bytes payload, fmt::memory_buffer& ou
     const size_t common = std::min<size_t>(payload.size, 8);
     append_hex({payload.data + common, payload.size - common}, " ", out);
   } else {
-    run_steps(format, payload, *context_, out);
+    run_steps(format, payload, type.context(), out);
   }
 }
 

@@ -11,6 +11,7 @@
 // no read goes beyond their size.
 #pragma once
 #include <atomic>
+#include <map>
 #include <memory>
 #include <ringside/base/types.hpp>
 #include <string>
@@ -54,6 +55,8 @@ struct Field {
   std::vector<std::pair<i64, std::string>> symbols;  // enums: value and name
   const FormatContext* messages = nullptr;           // of trace_printk: the text is that of the format at
   u32 message_at = 0;                                // this offset of the payload, with the field's arguments
+  u8 message_word = 8;                               // bytes of a long in them
+  bool message_big = false;                          // they are big-endian
 };
 
 // An instruction for a stack machine, which computes a value of a print fmt from fields. Values are those of C's types, in 64
@@ -198,13 +201,14 @@ class EventType {
   bool has_tid() const { return format().has_tid; }
   const std::vector<Field>& fields() const { return format().fields; }
   const Field* field(std::string_view wanted) const { return format().field(wanted); }
+  const FormatContext& context() const { return context_; }
   // Costs nothing for events whose text names no such type: the kernel's.
   const Field* stack() const { return names_a_stack_ ? format().stack : nullptr; }
 
  private:
   void parse() const;
 
-  FormatContext& context_;
+  FormatContext& context_;  // of its machine
   const bool names_a_stack_;
   mutable std::string text_;  // until it is parsed
   mutable EventFormat format_;
@@ -229,12 +233,18 @@ class Formats {
   std::vector<FailedFormat> take_failed();
   // Texts that events point to, as tracefs lists them in printk_formats: `0xaddress : "text"` a line. Before the first question
   // about an event.
-  void add_strings(const std::string& printk_formats);
+  void add_strings(const std::string& printk_formats, u32 ids = 0);
+  // Addresses of the events from `ids` on are of the same machine as those from `machine` on (Tasks::are_of).
+  void are_of(u32 ids, u32 machine) {
+    if (machine != 0) machines_[ids / most_ids] = machine;
+    if (machine == ids && ids != 0 && contexts_.count(ids) == 0) contexts_[ids] = std::make_unique<FormatContext>();
+  }
+  bool several_machines() const { return !contexts_.empty(); }
   // The kernel's HZ, for jiffies_to_msecs(). Before the first question about an event.
-  void use_ticks(u32 per_second) { context_->ticks_per_second = per_second; }
+  void use_ticks(u32 per_second) { context_->ticks_per_second = per_second; }  // of the first machine's
   // Names for the kernel's addresses (%pS), from now on.
-  Symbols& symbols() { return context_->symbols; }
-  const Symbols& symbols() const { return context_->symbols; }
+  Symbols& symbols(u32 ids = 0) { return context(ids).symbols; }
+  const Symbols& symbols(u32 ids = 0) const { return context(ids).symbols; }
   // The texts of stacks; null: nothing reads stacks here. They must outlive it.
   StackTexts* stacks() const { return stacks_; }
   void use_stacks(StackTexts* stacks) { stacks_ = stacks; }
@@ -246,7 +256,13 @@ class Formats {
   u64 version_ = 1;
   std::vector<const EventType*> by_id_;
   std::vector<std::unique_ptr<EventType>> types_;
+  FormatContext& context(u32 id) const {
+    const auto at = machines_.find(id / most_ids);
+    return at == machines_.end() ? *context_ : *contexts_.at(at->second);
+  }
   std::unique_ptr<FormatContext> context_ = std::make_unique<FormatContext>();  // its address is in the events
+  std::unordered_map<u32, u32> machines_;                                       // other ones than the first, by ids / most_ids
+  std::map<u32, std::unique_ptr<FormatContext>> contexts_;                      // theirs
   StackTexts* stacks_ = nullptr;
 };
 

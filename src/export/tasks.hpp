@@ -58,7 +58,7 @@ class Tasks {
   void add(Task task, u32 numbering = 0) {
     const Elsewhere& e = task.elsewhere;
     if (e.tid != 0) any_elsewhere_ = true;
-    const auto key = [&](i32 number) { return e.tid != 0 ? key_of(number, numbering) : number; };
+    const auto key = [&](i32 number) { return e.tid != 0 ? key_of(number, numbering) : plain(number, numbering); };
     by_key_.try_emplace(key(task.pid), Task{task.pid,
                                             task.pid,
                                             task.process,
@@ -72,6 +72,16 @@ class Tasks {
     by_key_[own] = std::move(task);
     if (!pending_.empty()) show_before(own);
   }
+  // The threads of this WHERE are those of that one, the first of its machine: to be told before any of them. 0 are the first
+  // WHERE's, and a number there is a thread's key.
+  void are_of(u32 numbering, u32 machine) {
+    if (machine != 0) machines_[numbering] = machine, any_elsewhere_ = true;
+  }
+  u32 machine(u32 numbering) const {
+    const auto at = machines_.find(numbering);
+    return at == machines_.end() ? 0 : at->second;
+  }
+  bool several_machines() const { return !machines_.empty(); }
   // In this numbering the kernel's events have numbers of the first PID namespace, and everything else those of another one.
   void kernel_counts_apart(u32 numbering) {
     apart_.insert(numbering);
@@ -156,7 +166,7 @@ class Tasks {
     if (ring.kernel) return key_of_kernel(tid, ring);
     if (ring.apart) return key_of_apart(tid, ring);
     const Key of_its_own = key_of(tid, ring.numbering);
-    return by_key_.count(of_its_own) != 0 ? of_its_own : tid;
+    return by_key_.count(of_its_own) != 0 ? of_its_own : plain(tid, ring.numbering);
   }
   const Task* find(i32 tid, const RingName& ring) const { return find(key(tid, ring)); }
   const Task* find(Key key) const {
@@ -239,6 +249,10 @@ class Tasks {
   }
   static constexpr size_t most_cgroups = 65536;  // a live view may run for weeks
   static Key key_of(i32 number, u32 numbering) { return (Key{numbering} + 1) << 32 | static_cast<u32>(number); }
+  Key plain(i32 number, u32 numbering) const {
+    const u32 of = number > 0 ? machine(numbering) : 0;
+    return of == 0 ? number : key_of(number, of);
+  }
   static i32 number_of(Key key) { return static_cast<i32>(static_cast<u32>(key)); }
   static bool is_plain(Key key) { return key == number_of(key); }
   static bool same_numbering(Key a, Key b) { return is_plain(a) ? is_plain(b) : !is_plain(b) && a >> 32 == b >> 32; }
@@ -255,10 +269,10 @@ class Tasks {
     return task;
   }
   Key key_of_kernel(i32 number, const RingName& ring) const {
-    if (number < 0 || !kernel_counts_apart(ring)) return number;
+    if (number < 0 || !kernel_counts_apart(ring)) return plain(number, ring.numbering);
     const Key own = key_of(number, outside(ring.numbering));
     const auto at = here_of_.find(own);
-    return at != here_of_.end() ? Key{at->second} : own;
+    return at != here_of_.end() ? plain(at->second, ring.numbering) : own;
   }
   Key key_of_apart(i32 number, const RingName& ring) const {
     const Task* const here = number > 0 && ring.pid > 0 ? find(Key{number}) : nullptr;
@@ -275,11 +289,12 @@ class Tasks {
     here_of_[key_of(thread.tid, outside(thread.numbering))] = e.here_tid;
     task.tid = e.here_tid;
     task.pid = e.here_pid;
-    if (!task.name.empty() && by_key_.count(task.tid) == 0) add(std::move(task));
+    if (!task.name.empty() && by_key_.count(plain(task.tid, thread.numbering)) == 0) add(std::move(task), thread.numbering);
   }
   std::unordered_map<Key, Task> by_key_;
   mutable std::unordered_map<Key, std::string> cgroups_;
   std::set<u32> apart_;
+  std::unordered_map<u32, u32> machines_;  // of a WHERE's numbering: that of its machine's first WHERE
   std::unordered_map<Key, i32> here_of_;  // the recorder's number of a thread of the kernel's events
   std::unordered_map<Key, std::deque<std::pair<u64, NameChange>>> pending_;  // by time
   std::multimap<u64, Key> due_;

@@ -89,7 +89,7 @@ void TextLines::print_stack(const EventType& type, const TraceRecord& record, fm
     __builtin_memcpy(&address, payload.data + at, sizeof address);
     if (address == ~u64{0} || (!of_kernel && address == 0)) break;
     append(out, " => ");
-    const Symbols& symbols = formats_.symbols();
+    const Symbols& symbols = formats_.symbols(record.number());
     const Symbols::Symbol* const symbol = of_kernel ? symbols.find_first(address) : nullptr;
     if (of_kernel && address == trampoline) {
       append(out, "[FTRACE TRAMPOLINE]");

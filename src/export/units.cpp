@@ -95,7 +95,9 @@ std::string format_size(u64 bytes) {
   return fmt::format("{:.1f} {}iB", value, "KMGTP"[unit]);
 }
 
-std::string format_time(double ns) {
+std::string format_time(double ns, TimeUnit unit) {
+  if (unit == TimeUnit::ticks)
+    return format_whole(static_cast<Whole>(std::round(ns))) + (std::round(ns) == 1 ? " tick" : " ticks");
   if (ns < 999.5) return fmt::format("{:.0f} ns", ns);
   if (ns < 999.5e3) return fmt::format("{:.3g} us", ns / 1e3);
   if (ns < 999.5e6) return fmt::format("{:.3g} ms", ns / 1e6);

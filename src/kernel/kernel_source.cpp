@@ -10,12 +10,13 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <ringside/abi/meta_page.hpp>
+#include <set>
 #include <utility>
 
-#include "source/sub_buffer_copy.hpp"
 #include "source/mapped.hpp"
+#include "source/sub_buffer_copy.hpp"
+#include "sys/sys.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -42,7 +43,8 @@ result<sys::Fd> open_raw(const KernelRing& ring) {
   const std::string path = cpu_file(ring, "trace_pipe_raw");
   sys::Fd fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (fd) return fd;
-  if (errno == EACCES || errno == EPERM) return fail(errno, "cannot read " + path + " (tracing the kernel needs root)");
+  if (errno == EACCES || errno == EPERM)
+    return fail(errno, "cannot read " + path + " (the kernel is traced only " + sys::as_root() + ")");
   return fail(errno, "cannot open " + path);
 }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "kernel/kernel_source.hpp"
+#include "sys/sys.hpp"
 #include "sys/try.hpp"
 #include "writer/cpu_rings.hpp"
 
@@ -42,16 +43,16 @@ void allow_descriptors(u64 more) {
 tl::unexpected<Error> refused(int error, const PerfSampler::Options& options) {
   const std::string level = std::to_string(static_cast<i64>(setting("perf_event_paranoid", 2)));
   if (error == EACCES || error == EPERM)
-    return fail(
-        error, std::string("cannot sample ") + (options.pids.empty() ? "the whole machine" : "these processes") +
-                   " by perf_event_open: kernel.perf_event_paranoid is " + level +
-                   "; run it as root, or as root: sysctl kernel.perf_event_paranoid=" + (options.pids.empty() ? "-1" : "1") +
-                   ". Samples of a command need no right: ringside record --sample " + std::to_string(options.hz) + " COMMAND");
+    return fail(error, std::string("cannot sample ") + (options.pids.empty() ? "the whole machine" : "these processes") +
+                           " by perf_event_open: kernel.perf_event_paranoid is " + level + "; run it " + sys::as_root() +
+                           ", or let root allow it: sysctl kernel.perf_event_paranoid=" + (options.pids.empty() ? "-1" : "1") +
+                           ". Samples of a command need no right: ringside record --sample " + std::to_string(options.hz) +
+                           " COMMAND");
   if (error == EINVAL && options.hz > setting("perf_event_max_sample_rate", ~u64{0}))
-    return fail(error,
-                "cannot sample " + std::to_string(options.hz) + " times a second: kernel.perf_event_max_sample_rate is " +
-                    std::to_string(setting("perf_event_max_sample_rate", 0)) +
-                    "; ask for fewer, or as root: sysctl kernel.perf_event_max_sample_rate=" + std::to_string(options.hz));
+    return fail(error, "cannot sample " + std::to_string(options.hz) +
+                           " times a second: kernel.perf_event_max_sample_rate is " +
+                           std::to_string(setting("perf_event_max_sample_rate", 0)) + "; ask for fewer, or " + sys::as_root() +
+                           ": sysctl kernel.perf_event_max_sample_rate=" + std::to_string(options.hz));
   if (error == EMFILE)
     return fail(error,
                 "cannot sample these processes: each thread takes a descriptor on each CPU; ulimit -n raises their number, -a "

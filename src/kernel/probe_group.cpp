@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "schema/filter_clauses.hpp"
+#include "sys/sys.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -44,7 +45,9 @@ result<sys::Fd> lock(const std::string& root, bool in_kernel, int how = LOCK_EX)
     return refuse(std::errc::not_supported,
                   fmt::format("this kernel has no {}: there is no {}",
                               in_kernel ? "kprobes (CONFIG_KPROBE_EVENTS)" : "uprobes (CONFIG_UPROBE_EVENTS)", path));
-  if (!fd) return fail(errno, "cannot open " + path + (geteuid() != 0 ? " (it takes root)" : ""));
+  if (!fd)
+    return fail(errno,
+                "cannot open " + path + (geteuid() != 0 || sys::has_own_users() ? " (only " + sys::as_root() + ")" : ""));
   if (flock(fd.get(), how) != 0 && (how & LOCK_NB) != 0) return fail(errno, path + " is locked");
   return fd;
 }

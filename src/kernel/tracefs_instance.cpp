@@ -71,12 +71,14 @@ bool is_at(int fd, const std::string& path) {
   return fstat(fd, &mine) == 0 && stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
 }
 
+bool lacks_root() { return geteuid() != 0 || sys::has_own_users(); }
+
 // Makes an instance of this name and holds it. Empty: another process has it.
 result<sys::Fd> make_and_hold(const std::string& dir) {
   for (u32 tries = 0; tries < 100; ++tries) {
     if (mkdir(dir.c_str(), 0777) != 0) {
       if (errno != EEXIST)
-        return fail(errno, "cannot make the tracing instance " + dir + (geteuid() != 0 ? " (it takes root)" : ""));
+        return fail(errno, "cannot make the tracing instance " + dir + (lacks_root() ? " (only " + sys::as_root() + ")" : ""));
       if (!remove_unheld(dir)) return sys::Fd();
       continue;
     }
@@ -109,17 +111,16 @@ result<std::string> tracefs_dir() {
   const std::lock_guard alone(asking);
   if (path == nullptr && tracefs_tracing_dir_is_mounted(geteuid() == 0, &path) < 0) path = nullptr;
   if (path == nullptr) {
-    if (geteuid() != 0)
-      return refuse(std::errc::operation_not_permitted, "tracefs is not mounted: tracing the kernel needs root");
+    if (lacks_root())
+      return refuse(std::errc::operation_not_permitted, "tracefs is not mounted: the kernel is traced only " + sys::as_root());
     return refuse(
         std::errc::no_such_device,
         "tracefs cannot be mounted on /sys/kernel/tracing: the kernel was built without tracing (CONFIG_TRACING), or this "
         "container may not mount; mount it outside: mount -t tracefs nodev /sys/kernel/tracing");
   }
   if (access((std::string(path) + "/instances").c_str(), R_OK | X_OK) != 0)
-    return fail(errno, "cannot use " + std::string(path) +
-                           " (tracing the kernel needs root, or: mount -o remount,gid=GROUP,mode=770 " + std::string(path) +
-                           ")");
+    return fail(errno, "cannot use " + std::string(path) + " (the kernel is traced only " + sys::as_root() +
+                           ", or by a group: mount -o remount,gid=GROUP,mode=770 " + std::string(path) + ")");
   return std::string(path);
 }
 

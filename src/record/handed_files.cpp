@@ -52,7 +52,7 @@ void HandedFiles::take() {
   pollfd wait[] = {{line_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
   while (poll(wait, 2, -1) >= 0 || errno == EINTR) {
     if ((wait[0].revents & POLLIN) != 0)
-      take_one();
+      (void)take_one();
     else if ((wait[1].revents & POLLIN) != 0)
       return;
   }
@@ -60,7 +60,7 @@ void HandedFiles::take() {
 
 // What a process of another user sends is not looked at. To read a file of this user's is to act on nothing, if it is on a file
 // system that keeps files.
-void HandedFiles::take_one() {
+bool HandedFiles::take_one() {
   char name[PATH_MAX + 64];
   alignas(cmsghdr) char room[CMSG_SPACE(4 * sizeof(int)) + CMSG_SPACE(sizeof(ucred))];
   iovec text{name, sizeof name};
@@ -69,8 +69,9 @@ void HandedFiles::take_one() {
   message.msg_iovlen = 1;
   message.msg_control = room;
   message.msg_controllen = sizeof room;
+  const std::lock_guard alone(mutex_);  // what has left the line is in files_
   const ssize_t size = recvmsg(line_.get(), &message, MSG_CMSG_CLOEXEC);
-  if (size <= 0) return;
+  if (size < 0) return false;
   sys::Fd file;
   bool known = false;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
@@ -86,13 +87,14 @@ void HandedFiles::take_one() {
     known = sender.uid == geteuid() || sender.uid == 0;
   }
   struct stat st {};
-  if (!file || !known || fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode) || !keeps_files(file.get())) return;
-  const std::lock_guard alone(mutex_);
+  if (!file || !known || fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode) || !keeps_files(file.get())) return true;
   std::string path(name, static_cast<size_t>(size));
   if (files_.size() < most || files_.count(path) != 0) files_[std::move(path)] = std::move(file);
+  return true;
 }
 
-sys::Fd HandedFiles::file(const std::string& name) const {
+sys::Fd HandedFiles::file(const std::string& name) {
+  for (size_t n = 0; n < most && take_one();) ++n;
   const std::lock_guard alone(mutex_);
   const auto at = files_.find(name);
   return sys::Fd(at == files_.end() ? -1 : fcntl(at->second.get(), F_DUPFD_CLOEXEC, 3));

@@ -17,14 +17,14 @@ class HandedFiles {
   // Programs of the instance hand over from now on. Null: they cannot.
   static std::unique_ptr<HandedFiles> listen(Instance& instance);
   ~HandedFiles();
-  // The file of this name in code maps that came last. Empty: there is none.
-  sys::Fd file(const std::string& name) const;
+  // The file of this name in code maps that came last, of all that were sent up to now. Empty: there is none.
+  sys::Fd file(const std::string& name);
   size_t size() const;
 
  private:
   explicit HandedFiles(Instance& instance) : instance_(instance) {}
   void take();
-  void take_one();
+  bool take_one();  // false: none has come
 
   static constexpr size_t most = 512;  // descriptors
   Instance& instance_;

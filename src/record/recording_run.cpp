@@ -94,6 +94,12 @@ void RecordingRun::keep_kernel_symbols(const std::function<void(const std::strin
   if (std::exchange(has_symbols_, true)) return;
   const auto text = sys::read_file("/proc/kallsyms");
   if (!text) return;
+  if (text->starts_with("0000000000000000 ")) {
+    if (notice)
+      notice("the kernel's functions have no names: /proc/kallsyms hides their addresses from this user (only " +
+             sys::as_root() + ", or after sysctl kernel.kptr_restrict=0)");
+    return;
+  }
   if (auto kept = writer_.keep("kallsyms", *text); !kept && notice)
     notice(kept.error().sentence + "; addresses in the kernel stay numbers");
 }

@@ -38,7 +38,7 @@ class Recorder {
   result<void> poll();
   result<void> finish();  // the last part
 
-  const HandedFiles* files() const { return files_.get(); }  // of programs' code, for another thread; null: none
+  HandedFiles* files() const { return files_.get(); }  // of programs' code, for another thread; null: none
 
   bool disk_is_full() const { return full_.load(std::memory_order_relaxed); }  // for another thread
   std::vector<RingFill> fills() const;  // for another thread; a second old

@@ -252,10 +252,10 @@ class Parser {
       if (host_ == "-") host_.clear();
       if (release_ == "-") release_.clear();
     }
-    if (id == option_date) offset_ns_ += static_cast<u64>(integer_of(text_of(data))) * 1000;
+    if (id == option_date) out_.of_day = true, offset_ns_ += static_cast<u64>(integer_of(text_of(data))) * 1000;
     if (id == option_offset) offset_ns_ += static_cast<u64>(integer_of(text_of(data)));
     if (id == option_cpustat) read_stats(text_of(data));
-    if (id == option_time_shift) is_guest_ = true, shift_ = TimeShift::read(data, big_);
+    if (id == option_time_shift) out_.of_guest = true, shift_ = TimeShift::read(data, big_);
     if (id != option_tsc_to_ns) return;
     mult_ = in.number<u32>();
     shift_bits_ = in.number<u32>();
@@ -421,7 +421,7 @@ class Parser {
                   bytes_->path + " holds no events but the text of a latency tracer; trace-cmd report shows it");
   }
 
-  // Like trace-cmd: some clocks are in nanoseconds, others are shown as plain numbers.
+  // The kernel's clocks that count nanoseconds; the times of others are shown as plain numbers, as in trace-cmd.
   std::string clock_name(const std::string& buffers) const {
     const std::string& name = trace_clock_.empty() ? buffers : trace_clock_;
     const size_t open = name.find('[');
@@ -437,7 +437,8 @@ class Parser {
       clock.shift = shift_bits_;
       return clock;
     }
-    static const std::set<std::string> seconds{"", "local", "global", "perf", "uptime", "tai", "mono", "mono_raw", "tsc2nsec"};
+    static const std::set<std::string> seconds{"",    "local", "global", "perf",     "uptime",
+                                               "tai", "mono",  "boot",   "mono_raw", "tsc2nsec"};
     clock.kind = seconds.count(name) != 0 ? ClockKind::mono : ClockKind::counter;
     return clock;
   }
@@ -446,8 +447,13 @@ class Parser {
   World world() const {
     World world = World::of(architecture_.value_or(Architecture::unknown));
     const bool wide = long_ == 8;
-    if (wide && world.architecture == Architecture::i386) world = World::of(Architecture::x86_64);
-    if (wide && world.architecture == Architecture::arm) world = World::of(Architecture::arm64);
+    constexpr std::pair<Architecture, Architecture> wider[] = {{Architecture::i386, Architecture::x86_64},
+                                                               {Architecture::arm, Architecture::arm64},
+                                                               {Architecture::ppc, Architecture::ppc64},
+                                                               {Architecture::s390, Architecture::s390x},
+                                                               {Architecture::riscv32, Architecture::riscv64}};
+    for (const auto& [small, large] : wider)
+      if (wide && world.architecture == small) world = World::of(large);
     if (wide && !architecture_) {
       if (out_.clock_name == "x86-tsc" || out_.clock_name == to_string(ClockKind::tsc)) world = World::told_by(ClockKind::tsc);
       if (out_.clock_name == to_string(ClockKind::cntvct)) world = World::told_by(ClockKind::cntvct);
@@ -499,7 +505,7 @@ class Parser {
           ring->convert_by(foreign_);
         }
         if (unordered_) ring->say_unordered();
-        if (is_guest_ && data.size != 0) shift(*ring);
+        if (out_.of_guest && data.size != 0) shift(*ring);
         out_.account.refused += refused_of(ring->counters());
         out_.rings.push_back(std::move(ring));
       }
@@ -531,7 +537,6 @@ class Parser {
   std::string trace_clock_;
   u64 offset_ns_ = 0;
   u32 mult_ = 0, shift_bits_ = 0;
-  bool is_guest_ = false;
   std::optional<TimeShift> shift_;  // none: of a guest whose option is damaged
   bool unordered_ = false;          // ringside exported it from rings whose times go back
   std::string stats_of_;

@@ -47,12 +47,14 @@ struct TraceDatFile {
   u32 version = 0;
   std::string compression;  // "none", "zlib", "zstd"
   World world;
-  ClockInfo clock;         // a clock that trace-cmd would not show in seconds is a counter
+  ClockInfo clock;         // one that counts no nanoseconds, and has no rate, is a counter
   std::string clock_name;  // the kernel's name for it
   std::vector<EventInfo> events;
   std::vector<RingName> threads;
   std::string kallsyms, printk_formats;
   std::vector<std::unique_ptr<Source>> rings;
+  bool of_day = false;     // its times are times of day: trace-cmd record --date
+  bool of_guest = false;   // its machine is a guest, whose host it does not tell
   bool unshifted = false;  // some of its times are of a guest's clock; others of a guest's are shifted to its host's
   Account account;         // as far as the file says it
   std::vector<std::string> problems;

@@ -51,31 +51,43 @@ std::string short_name(std::string name) {
   return begin < name.size() ? name.substr(begin) + clone : name + clone;
 }
 
+constexpr size_t rust_hash = 16;  // digits behind an h
+
+bool is_rust_hash(std::string_view text) {
+  return text.size() == rust_hash && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+// What a compiler adds behind a name of Rust's older mangling, ".llvm.123", no demangler takes: "_ZN1a1b17h0123456789abcdefE".
+std::string_view without_suffix(std::string_view mangled) {
+  const size_t dot = mangled.find("E.");
+  const bool rust = dot != mangled.npos && dot >= rust_hash + 3 && mangled.substr(dot - rust_hash - 3, 3) == "17h" &&
+                    is_rust_hash(mangled.substr(dot - rust_hash, rust_hash));
+  return rust ? mangled.substr(0, dot + 1) : mangled;
+}
+
 // Rust's older mangling is C++'s, with a hash behind the name and escapes in it: "core..ops$LT$T$GT$::f::h0123456789abcdef".
 // Empty: the name is none of these.
 std::string rust_name(std::string_view text) {
-  constexpr size_t hash = 16;
   const size_t end = text.rfind("::h");
-  if (end == text.npos || text.size() != end + 3 + hash || text.find_first_not_of("0123456789abcdef", end + 3) != text.npos)
-    return "";
+  if (end == text.npos || !is_rust_hash(text.substr(end + 3))) return "";
   static constexpr std::pair<std::string_view, char> escapes[] = {{"SP", '@'}, {"BP", '*'}, {"RF", '&'}, {"LT", '<'},
                                                                   {"GT", '>'}, {"LP", '('}, {"RP", ')'}, {"C", ','}};
   // The character of an escape; 0: it is none.
-  const auto escaped = [](std::string_view word) {
+  const auto escaped = [](std::string_view word) -> u32 {
     for (const auto& [known, c] : escapes)
-      if (word == known) return c;
+      if (word == known) return static_cast<u8>(c);
     u32 code = 0;
     const char* const past = word.data() + word.size();
     const bool is_number = word.size() > 1 && word[0] == 'u' && std::from_chars(word.data() + 1, past, code, 16).ptr == past;
-    return is_number && code >= 0x20 && code < 0x7F ? static_cast<char>(code) : '\0';
+    return is_number && code >= 0x20 && code != 0x7F && code < 0x110000 ? code : 0;
   };
   std::string out;
   for (size_t i = 0; i < end;) {
     const bool begins = i == 0 || (i >= 2 && text.compare(i - 2, 2, "::") == 0);
     if (begins && text.compare(i, 2, "_$") == 0) ++i;
     const size_t close = text[i] == '$' ? text.find('$', i + 1) : text.npos;
-    if (const char c = close < end ? escaped(text.substr(i + 1, close - i - 1)) : '\0'; c != 0) {
-      out += c;
+    if (const u32 c = close < end ? escaped(text.substr(i + 1, close - i - 1)) : 0; c != 0) {
+      append_utf8(c, out);
       i = close + 1;
     } else if (text.compare(i, 2, "..") == 0) {
       out += "::";
@@ -182,10 +194,11 @@ u64 demangled_size(std::string_view name) noexcept {
 std::string demangled(std::string_view name, Budget& budget, bool* left_out) {
   std::string out;
   if (name.starts_with("_Z")) {
-    const bool may_look = name.size() <= longest_mangled && budget.step(8 * name.size());
-    const u64 size = may_look ? demangled_size(name) : ~u64{0};
+    const std::string_view known = without_suffix(name);
+    const bool may_look = known.size() <= longest_mangled && budget.step(8 * known.size());
+    const u64 size = may_look ? demangled_size(known) : ~u64{0};
     const bool fits = size <= most_expanded && budget.step(size);
-    const std::string mangled(fits ? name : "");
+    const std::string mangled(fits ? known : "");
     if (left_out != nullptr) *left_out = !fits;
     int status = -1;
     char* const text = fits ? abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status) : nullptr;

@@ -179,25 +179,25 @@ Names::Span Names::keep(const std::vector<CodePlace>& places) {
   return span;
 }
 
-std::span<const CodePlace> Names::at(u32 space, u64 address) {
-  const auto [at, fresh] = known_.try_emplace({of_kernel(address) ? 0 : u64{space} + 1, address});
+std::span<const CodePlace> Names::at(u32 space, u64 address, u32 machine) {
+  const auto [at, fresh] = known_.try_emplace({of_kernel(address) ? u64{machine} << 33 : u64{space} + 1, address});
   if (fresh) {
-    const Span span = look_up(space, address);
+    const Span span = of_kernel(address) ? in_kernel(address, machine) : look_up(space, address);
     at->second = span;  // the table does not grow meanwhile
   }
   return {places_.data() + at->second.begin, at->second.size};
 }
 
 Names::Span Names::look_up(u32 space, u64 address) {
-  if (of_kernel(address)) return in_kernel(address);
   if (address == trampoline) return keep({{remark("[FTRACE TRAMPOLINE]"), 0, 0, 0, 0, false}});
   const CodeMap* const map = maps_.find(space, address);
   if (map == nullptr || !is_file(maps_.file(map->file).path)) return by_perf_map(maps_.pid(space), address);
   return in_file(map->file, address - map->start + map->offset, maps_.pid(space));
 }
 
-Names::Span Names::in_kernel(u64 address) {
-  const Symbols::Symbol* const symbol = kernel_.find_first(address);
+// Of several machines only the first one's kernel is known here.
+Names::Span Names::in_kernel(u64 address, u32 machine) {
+  const Symbols::Symbol* const symbol = machine == 0 ? kernel_.find_first(address) : nullptr;
   if (symbol == nullptr) return unnamed(fmt::format("[kernel]+{:#x}", address), "[kernel]");
   CodeFunction function{sys::printable(symbol->name), sys::printable(symbol->module), "", "", CodeFunction::Kind::kernel};
   function.path = function.module.empty() ? "[kernel]" : "[" + function.module + "]";

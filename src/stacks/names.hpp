@@ -42,7 +42,7 @@ class Names {
  public:
   Names(const Symbols& kernel, const CodeMaps& maps) : kernel_(kernel), maps_(maps) {}
 
-  std::span<const CodePlace> at(u32 space, u64 address);
+  std::span<const CodePlace> at(u32 space, u64 address, u32 machine = 0);
   const CodeFunction& function(u32 number) const { return functions_[number]; }
   size_t functions() const { return functions_.size(); }
   const std::string& source(u32 number) const { return sources_[number]; }
@@ -79,7 +79,7 @@ class Names {
   static constexpr size_t most_problems = 1000;
 
   Span look_up(u32 space, u64 address);
-  Span in_kernel(u64 address);
+  Span in_kernel(u64 address, u32 machine);
   Span in_file(u32 file, u64 offset, i32 pid);
   Span by_perf_map(i32 pid, u64 address);
   Span unnamed(std::string text, const std::string& path);

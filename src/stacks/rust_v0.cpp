@@ -24,14 +24,6 @@ std::string_view basic_type(char c) {
   return is_lower(c) ? names[c - 'a'] : "";
 }
 
-void append_utf8(u32 c, std::string& out) {
-  const auto put = [&](u32 byte) { out += static_cast<char>(byte); };
-  if (c < 0x80) return put(c);
-  if (c < 0x800) return put(0xC0 | c >> 6), put(0x80 | (c & 63));
-  if (c < 0x10000) return put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63));
-  put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 63)), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63));
-}
-
 // RFC 3492, with the letters and digits of Rust's names. False: it is none.
 bool decode_punycode(std::string_view plain, std::string_view coded, std::string& out) {
   std::vector<u32> letters(plain.begin(), plain.end());
@@ -415,6 +407,14 @@ class Demangler {
 };
 
 }  // namespace
+
+void append_utf8(u32 c, std::string& out) {
+  const auto put = [&](u32 byte) { out += static_cast<char>(byte); };
+  if (c < 0x80) return put(c);
+  if (c < 0x800) return put(0xC0 | c >> 6), put(0x80 | (c & 63));
+  if (c < 0x10000) return put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63));
+  put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 63)), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63));
+}
 
 std::string rust_v0_name(std::string_view mangled, Budget& budget, bool& full) {
   full = false;

@@ -1,5 +1,6 @@
 // Rust's newer mangling (RFC 2603): "_RNvC7mycrate4main" is mycrate::main.
 #pragma once
+#include <ringside/base/types.hpp>
 #include <string>
 #include <string_view>
 
@@ -10,5 +11,7 @@ namespace ringside {
 // As c++filt -i writes it, without the hashes of crates. Empty: it is no such name, or the budget has no room for it (full): a
 // part may repeat what stands in front of it, so a short name may stand for a very long one.
 std::string rust_v0_name(std::string_view mangled, Budget& budget, bool& full);
+
+void append_utf8(u32 character, std::string& out);
 
 }  // namespace ringside

@@ -183,7 +183,8 @@ u32 Stacks::number(const TraceRecord& record, const RingName& ring, const Behind
     std::memcpy(&tgid, user_payload.data + 8, sizeof tgid);
     stack.space = maps_.space(tasks_.key(tgid, ring));
   }
-  u64 other = u64{stack.space} << 1 | static_cast<u64>(stack.exact);
+  stack.machine = tasks_.machine(ring.numbering);
+  u64 other = u64{stack.machine} << 33 ^ (u64{stack.space} << 1 | static_cast<u64>(stack.exact));
   u64 first = stack.id;
   if (kernel_count + user_count != 0) {
     other = hash_of(user, user_count, hash_of(kernel, kernel_count, other));
@@ -232,7 +233,7 @@ const std::vector<Stacks::Frame>& Stacks::frames(u32 number) {
       const bool is_exact = exact && (i == 0 || (first && !Names::of_kernel(address)));
       first = first && Names::of_kernel(address);
       const u64 looked_up = is_exact ? address : address - 1;
-      for (const CodePlace& place : names_.at(stack.space, looked_up))
+      for (const CodePlace& place : names_.at(stack.space, looked_up, stack.machine))
         frames_.push_back({address, place, stack.space, is_exact});
     }
   };

@@ -113,6 +113,7 @@ class Stacks final : public StackTexts {
     Addresses kernel, user;  // of the kernel's events
     u32 space = 0;
     bool exact = false;      // the innermost address of `id` is no return address
+    u32 machine = 0;         // Tasks::machine
   };
   struct Key {
     u64 id = 0, other = 0;

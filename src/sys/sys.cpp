@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -465,6 +466,16 @@ i32 parent_of(i32 pid) noexcept { return number_in_stat(pid, 4); }
 bool fence_heavy() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }
 bool register_fence() noexcept { return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0; }
 
+bool has_own_users() noexcept {
+  constexpr u64 first = 0xEFFFFFFD;
+  const u64 own = inode_of("/proc/self/ns/user");
+  return own != 0 && own != first;
+}
+std::string as_root() {
+  constexpr unsigned long sys_admin = 21;  // that a container's root cannot get
+  const bool contained = has_own_users() || prctl(PR_CAPBSET_READ, sys_admin, 0, 0, 0) == 0;
+  return contained ? "as root outside of this container" : "as root";
+}
 u64 pid_namespace() noexcept { return inode_of("/proc/self/ns/pid"); }
 u64 time_namespace() noexcept { return inode_of("/proc/self/ns/time"); }
 bool pids_are_the_kernels() noexcept {

@@ -130,6 +130,9 @@ bool register_fence() noexcept;  // once in each writer's process; signal-safe
 // The inodes of the PID namespace and the time namespace; 0: no /proc. Signal-safe.
 u64 pid_namespace() noexcept;
 u64 time_namespace() noexcept;
+bool has_own_users() noexcept;  // in a user namespace, a rootless container's: its root is none of the machine
+// "as root"; in such a namespace, or where root has not its rights, "as root outside of this container".
+std::string as_root();
 bool pids_are_the_kernels() noexcept;  // this is the first PID namespace, whose numbers the kernel's events have
 // Whether /proc shows this process's PID namespace. Signal-safe.
 bool proc_is_ours() noexcept;

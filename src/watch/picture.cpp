@@ -87,7 +87,7 @@ std::string shade(u64 count, u64 most, Glyphs glyphs) {
   return all[std::clamp<size_t>(static_cast<size_t>(std::ceil(share * static_cast<double>(steps - 1))), 1, steps - 1)];
 }
 
-std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs) {
+std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs, TimeUnit unit) {
   std::array<u64, 65> powers{};
   histogram.each([&](i64 low, i64, u64 count) { powers[low < 0 ? 0 : std::bit_width(static_cast<u64>(low))] += count; });
   size_t first = 0, last = powers.size();
@@ -99,8 +99,9 @@ std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs) {
   size_t label_width = 0;
   const size_t count_width = format_count(most).size();
   for (size_t i = first; i < last; ++i) {
-    const auto edge = [](size_t power) {
-      return padded(format_time(power == 0 ? 0 : std::exp2(static_cast<double>(power - 1))), 8, true);
+    const auto edge = [&](size_t power) {
+      return padded(format_time(power == 0 ? 0 : std::exp2(static_cast<double>(power - 1)), unit),
+                    unit == TimeUnit::ns ? 8 : format_time(static_cast<double>(histogram.max()), unit).size(), true);
     };
     labels.push_back(edge(i) + " - " + edge(i + 1));
     label_width = std::max(label_width, labels.back().size());
@@ -114,11 +115,13 @@ std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs) {
   return out;
 }
 
-std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t height,
-                     const std::function<std::string(double)>& label) {
+std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, TimeUnit unit, size_t height,
+                     const std::function<std::string(double)>& other_label) {
   const u32 rows = heat.rows();
   if (rows == 0) return "";
-  constexpr size_t label_width = 9;
+  const auto label = [&](double value) { return other_label ? other_label(value) : format_time(value, unit); };
+  const size_t label_width =
+      unit == TimeUnit::ns ? 9 : std::max<size_t>(9, label(static_cast<double>(heat.high(rows - 1))).size() + 1);
   HeatMap narrow = heat;
   narrow.narrow(width > label_width + 12 ? width - label_width - 2 : 10);
   u32 first = rows;
@@ -146,12 +149,15 @@ std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t he
     for (size_t c = 0; c < narrow.columns(); ++c) out += shade(cell(c, row), most, glyphs);
     out += std::string(edge) + "\n";
   }
-  const auto at = [](u64 ns) { return fmt::format("{}.{:03} s", ns / 1'000'000'000, ns % 1'000'000'000 / 1'000'000); };
+  const auto at = [unit](u64 ns) {
+    return unit == TimeUnit::ticks ? std::to_string(ns)
+                                   : fmt::format("{}.{:03} s", ns / 1'000'000'000, ns % 1'000'000'000 / 1'000'000);
+  };
   const std::string from = at(narrow.begin_ns(0)), to = at(narrow.begin_ns(narrow.columns() - 1) + (narrow.column_ns() - 1));
   out += std::string(label_width + 1, ' ') + from;
   if (from.size() + to.size() < narrow.columns()) out += std::string(narrow.columns() - from.size() - to.size(), ' ') + to;
   return out + fmt::format("\n{}a column is {}, the darkest {} in one\n", std::string(label_width + 1, ' '),
-                           format_time(static_cast<double>(narrow.column_ns())), format_count(most));
+                           format_time(static_cast<double>(narrow.column_ns()), unit), format_count(most));
 }
 
 }  // namespace ringside

@@ -36,12 +36,12 @@ std::string shade(u64 count, u64 most, Glyphs glyphs);
 
 // A histogram of times in ns by powers of two, from the smallest that occurred to the largest:
 //   4.1 us - 8.19 us  ██████████████        12,345
-std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs);
+std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs, TimeUnit unit = TimeUnit::ns);
 
 // Times in ns (rows, powers of two or parts of them, the largest on top) over time (columns), shaded by count; below, the begin
 // of the first column and the end of the last, in seconds. At most `height` rows: if there are more, the smallest are merged
-// (marked "<"). `label` formats the sizes: they need not be times.
-std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, size_t height = 24,
-                     const std::function<std::string(double)>& label = format_time);
+// (marked "<"). `label` formats the sizes where they are no times; unit: of the time over which they stand.
+std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, TimeUnit unit = TimeUnit::ns, size_t height = 24,
+                     const std::function<std::string(double)>& label = {});
 
 }  // namespace ringside

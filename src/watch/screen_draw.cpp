@@ -415,7 +415,7 @@ std::vector<Line> WatchScreen::panel(size_t width, size_t height) const {
   } else if (which == Panel::heat && found != p.values.end() && height > 3) {
     const Column::Unit unit = row->unit;
     const std::string picture =
-        heat_map(found->second->heat, width, glyphs_, height - 3, [&](double v) { return show(v, unit); });
+        heat_map(found->second->heat, width, glyphs_, TimeUnit::ns, height - 3, [&](double v) { return show(v, unit); });
     for (const std::string& line : lines_of(picture)) body.push_back({{line}});
   } else if (which == Panel::histogram) {
     body = bars(width, height - 1);

@@ -474,6 +474,12 @@ void close_locked() noexcept {
     in->family.leave();
 }
 
+// An instance goes with its recorder, and the directory above it stays.
+bool is_in_another_root(const std::string& path) {
+  const std::string above = path.substr(0, path.rfind('/'));
+  return !above.empty() && access(above.c_str(), F_OK) != 0 && errno == ENOENT;
+}
+
 // With RINGSIDE_INSTANCE in the environment a program that uses the library is traced from its start: from the declaration of
 // its first event, which comes before its static constructors.
 [[gnu::constructor]] void open_from_environment() {
@@ -485,9 +491,13 @@ void close_locked() noexcept {
     complain(std::string("not traced, this processor does not have the clock of the instance ") + name +
                  "; make it with --clock mono",
              -done);
-  else if (done != 0 && !(done == -ENOENT && name[0] == '/'))  // a recorder's full path that is gone: so is the recorder
+  else if (done == -ENOENT && name[0] == '/' && !is_in_another_root(name))
+    return;  // a recorder's full path that is gone: so is the recorder
+  else if (done != 0)
     complain(std::string("not traced, the instance ") + name + " of RINGSIDE_INSTANCE cannot be opened" +
-                 (done == -EACCES ? " (this user must own it, and no other may write there)" : ""),
+                 (done == -EACCES   ? " (this user must own it, and no other may write there)"
+                  : done == -ENOENT ? " (its directory is not in the root or mount namespace of this program)"
+                                    : ""),
              -done);
 }
 

@@ -491,14 +491,14 @@ TEST_F(KernelCli, WithoutRightsTheErrorSaysWhatToDo) {
                                     "top -e sched:sched_switch --once"}) {
     const Outcome o = run(nobody + "env RINGSIDE_ROOT=" + dir + "/nobody ./ringside " + command);
     EXPECT_EQ(o.code, 1) << o.err;
-    EXPECT_NE(o.err.find("needs root"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("only as root"), std::string::npos) << o.err;
     EXPECT_NE(o.err.find("gid=GROUP"), std::string::npos) << o.err;
   }
   if (run("unshare -m true").code != 0) return;
   const Outcome o = run(std::string(unmounted) + "exec " + nobody + "./ringside list -e sched:sched_switch'");
   EXPECT_EQ(o.code, 1) << o.err;
   EXPECT_NE(o.err.find("not mounted"), std::string::npos) << o.err;
-  EXPECT_NE(o.err.find("needs root"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("only as root"), std::string::npos) << o.err;
 }
 
 // Simulates other machines: see kernel_shim.c.

@@ -4,9 +4,11 @@
 //                   namespace of its own, as root: ns_last_pid chooses the second PID
 //   SIZE            allocates SIZE bytes
 //   SIZE FILE       the same, after it has removed FILE
+//   enter FILE      allocates 7001 bytes, enters the time namespace FILE and allocates 7002
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +42,12 @@ int main(int argc, char** argv) {
     pthread_t t;
     pthread_create(&t, NULL, work, NULL);
     return pthread_join(t, NULL);
+  }
+  if (argc == 3 && strcmp(argv[1], "enter") == 0) {
+    inside(7001);
+    if (setns(open(argv[2], O_RDONLY | O_CLOEXEC), 0) != 0) return 1;
+    inside(7002);
+    return 0;
   }
   if (argc > 1 && atoi(argv[1]) != 0) {
     if (argc > 2) unlink(argv[2]);

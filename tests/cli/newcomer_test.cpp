@@ -512,7 +512,7 @@ TEST_F(Newcomer, AnInstanceThatCannotBeMadeIsReported) {
     EXPECT_THAT(o.err, HasSubstr(words));
     EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
   }
-  EXPECT_EQ(run("RINGSIDE_INSTANCE=/nonexist/record-1 " + build + "example_01_write").err, "");
+  EXPECT_EQ(run("RINGSIDE_INSTANCE=$PWD/record-1 " + build + "example_01_write").err, "");
 }
 
 // What names addresses is not shown as text, and a stack is not preceded by its number.

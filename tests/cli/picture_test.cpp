@@ -62,7 +62,7 @@ TEST(Pictures, HeatMapsFitAndCountEverything) {
   EXPECT_EQ(lines, 13u + 2) << picture;  // 2^9 to 2^21, the times, the legend
   EXPECT_NE(picture.find("0.000 s"), std::string::npos) << picture;
   EXPECT_EQ(heat_map(HeatMap(), 40, Glyphs::ascii), "");
-  const std::string low = heat_map(heat, 40, Glyphs::ascii, 3);
+  const std::string low = heat_map(heat, 40, Glyphs::ascii, TimeUnit::ns, 3);
   EXPECT_NE(low.find("<"), std::string::npos) << low;
 }
 

@@ -130,6 +130,20 @@ TEST_F(PidNamespace, SamplesOfOthersAreCounted) {
   EXPECT_THAT(ringside("hist ringside:sample/task").out, HasSubstr("<outside>"));
 }
 
+// Fields have the kernel's numbers: a filter by one of them finds nothing, and not without a word.
+TEST_F(PidNamespace, FieldsHaveTheKernelsNumbers) {
+  ASSERT_EQ(run(inside + command + "record -q -e sched:sched_switch sleep 0.01").code, 0);
+  for (const char* of : {"prev_pid == 3", "next_pid == 3 && prev_prio > 0"}) {
+    const std::string filter = " -f '" + std::string(of) + "'";
+    EXPECT_THAT(ringside("hist event" + filter).err, HasSubstr("has numbers of the first PID namespace")) << of;
+    EXPECT_THAT(run(inside + command + "top -e sched:sched_switch --once" + filter).err,
+                HasSubstr("_pid of the kernel's events has"));
+    EXPECT_THAT(run(inside + command + "latency sleep --duration 10ms" + filter).err,
+                HasSubstr("_pid of the kernel's events has"));
+  }
+  EXPECT_EQ(ringside("hist event -f 'tid == 3'").err.find("first PID namespace"), std::string::npos);
+}
+
 TEST_F(PidNamespace, LiveViewsHaveItsNumbers) {
   const Outcome o =
       run(inside + "sh -c 'while :; do read x < /dev/null; done & P=$!; " + command +

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <sstream>
 
 #include "binary.hpp"
 #include "cli/hand_made.hpp"
@@ -153,6 +154,135 @@ TEST_F(World, FilesOfOtherByteOrdersAndWordSizes) {
   }
 }
 
+// The arguments of trace_printk are packed by the size of a long, and in the machine's byte order.
+TEST_F(World, TracePrintkOfOtherByteOrdersAndWordSizes) {
+  for (const auto& [big, word] : {std::pair(false, 8u), std::pair(false, 4u), std::pair(true, 4u), std::pair(true, 8u)}) {
+    ForeignDat dat;
+    dat.big = big, dat.word = word;
+    const u64 place = word == 8 ? 0xffffffff81000100 : 0xc1000100;
+    const auto text = [&](u64 address, const std::string& format) {
+      dat.printk += (std::stringstream() << "0x" << std::hex << address).str() + " : \"" + format + "\"\n";
+    };
+    text(place, R"(n %d s %s l %ld z %zu ll %llx p %p c %c h %hu star %*d\n)");
+    text(place + 64, R"(alone\n)");
+    dat.ftrace = {{"ftrace", ForeignDat::format("bprint", 6,
+                                                ForeignDat::field("unsigned long ip", 8, word) +
+                                                    ForeignDat::field("const char * fmt", 8 + word, word) +
+                                                    ForeignDat::field("u32 buf[]", 8 + 2 * word, 0),
+                                                "\"%ps: %s\", (void *)REC->ip, REC->fmt")},
+                  {"ftrace", ForeignDat::format("bputs", 9,
+                                                ForeignDat::field("unsigned long ip", 8, word) +
+                                                    ForeignDat::field("const char * str", 8 + word, word),
+                                                "\"%ps: %s\", (void *)REC->ip, REC->str")}};
+    std::string packed = dat.number(i32{-7}) + std::string("ab\0", 3);
+    for (const std::string& bytes :
+         {dat.a_long(static_cast<u64>(-8)), dat.a_long(9), dat.number(u64{0x123456789a}), dat.a_long(0x1234), std::string("x"),
+          dat.number(u16{65535}), dat.number(i32{4}), dat.number(i32{5})}) {
+      const size_t alignment = std::min<size_t>(bytes.size(), 4);
+      packed.resize((packed.size() + alignment - 1) / alignment * alignment);
+      packed += bytes;
+    }
+    dat.pages = {dat.sub_buffer(1'000'000'000, dat.event(0, dat.head(6, 1) + dat.a_long(0x10) + dat.a_long(place) + packed) +
+                                                   dat.event(0, dat.head(9, 1) + dat.a_long(0x10) + dat.a_long(place + 64)))};
+    put("x.dat", dat);
+    const std::string out = ringside("report x.dat").out;
+    EXPECT_THAT(out, HasSubstr("bprint: 0x10: n -7 s ab l -8 z 9 ll 123456789a p 0x1234 c x h 65535 star    5\n"))
+        << big << word;
+    EXPECT_THAT(out, HasSubstr("bputs: 0x10: alone\n")) << big << word;
+    EXPECT_EQ(events("x.dat").at(1).at("fields").at("str"), "alone");
+  }
+}
+
+// Ticks are shown as ticks, by each command, and no rate is made up.
+TEST_F(World, ClocksWithoutARate) {
+  ForeignDat dat = ForeignDat::of_calls("Linux host 6.1.0 x86_64", {{0, 1}, {1, 2}});
+  for (const char* clock : {"x86-tsc", "counter", "ppc-tb"}) {
+    dat.clock = clock;
+    put("x.dat", dat);
+    const Outcome report = ringside("report x.dat");
+    EXPECT_THAT(report.out, HasSubstr(" 1000001000: sys_enter: NR 0"));
+    EXPECT_THAT(report.err, HasSubstr("ticks of the clock " + std::string(clock)));
+    EXPECT_THAT(ringside("latency syscalls x.dat --slowest 1").out, HasSubstr("5,000 ticks"));
+    EXPECT_THAT(ringside("syscalls x.dat").out, HasSubstr("10,000 ticks"));
+    EXPECT_THAT(ringside("latency syscalls --json x.dat").out, HasSubstr("\"time_unit\":\"ticks\""));
+    EXPECT_THAT(ringside("syscalls --json x.dat").out, HasSubstr("\"time_unit\":\"ticks\""));
+    const json top = json::parse(ringside("top --json x.dat").out);
+    EXPECT_TRUE(top.at("rows").at(0).at("rate").is_null());
+    for (const char* command : {"latency syscalls --slowest 1 --heat", "syscalls", "top --once"}) {
+      const std::string out = ringside(command + std::string(" x.dat")).out;
+      for (const char* unit : {" us", " ms", " ns", "0/s"}) EXPECT_EQ(out.find(unit), std::string::npos) << command << out;
+    }
+    EXPECT_EQ(events("x.dat --time 1000001000..1000006000").size(), 2u);
+    EXPECT_EQ(events("x.dat --time +5000..+6000").size(), 2u);
+    EXPECT_THAT(ringside("report x.dat --time 1ms..2ms").err, HasSubstr("counts ticks"));
+    EXPECT_THAT(ringside("report x.dat --time 5..6").err, HasSubstr("x.dat begins at 1000001000"));
+    EXPECT_THAT(ringside("report x.dat --time 2000000000..").err, HasSubstr("first one is at 1000001000"));
+    EXPECT_THAT(ringside("watch --batch x.dat").err, HasSubstr("ticks, which count no seconds"));
+  }
+}
+
+TEST_F(World, ClocksThatCountNanoseconds) {
+  ForeignDat dat = ForeignDat::of_calls("Linux host 6.1.0 x86_64", {{0, 1}});
+  for (const char* clock : {"local", "global", "uptime", "perf", "mono", "mono_raw", "boot", "tai"}) {
+    dat.clock = clock;
+    put("x.dat", dat);
+    EXPECT_THAT(ringside("report x.dat").out, HasSubstr(" 1.000001: sys_enter: NR 0")) << clock;
+    EXPECT_THAT(ringside("syscalls x.dat").out, HasSubstr("5 us")) << clock;
+  }
+}
+
+// trace-cmd record --date: its times are times of day.
+TEST_F(World, ATraceDatWithADate) {
+  ForeignDat dat = ForeignDat::of_calls("Linux host 6.1.0 x86_64", {{0, 1}});
+  dat.clock = "local";
+  dat.date_us = 1'700'000'000'000'000;
+  put("x.dat", dat);
+  EXPECT_THAT(run("TZ=UTC " RINGSIDE_BUILD_DIR "/ringside report --wall x.dat").out, HasSubstr("2023-11-14T22:13:21.000001"));
+  EXPECT_EQ(json::parse(run("TZ=UTC " RINGSIDE_BUILD_DIR "/ringside report --wall --json -n 1 x.dat").out).at("wall"),
+            "2023-11-14T22:13:21.000001000+00:00");
+  EXPECT_EQ(events("x.dat --time 2023-11-14T22:13:21.000002Z..").size(), 1u);
+  dat.date_us = 0;
+  put("x.dat", dat);
+  EXPECT_THAT(ringside("report --wall x.dat").err, HasSubstr("does not say its time of day"));
+}
+
+// One number, three machines: nothing of one is taken for another's.
+TEST_F(World, NumbersOfSeveralMachinesAreApart) {
+  const auto file = [&](const std::string& name, ForeignDat dat, const std::string& task, const std::string& symbol) {
+    const u64 place = dat.word == 8 ? 0xffffffff81000100 : 0xc1000100;
+    dat.cmdlines = "42 " + task + "\n";
+    dat.formats.push_back(
+        {"a", ForeignDat::format("at", 23, ForeignDat::field("unsigned long ip", 8, dat.word), "\"%pS\", (void *)REC->ip")});
+    dat.pages[0] = dat.sub_buffer(2'000'000'000, dat.event(0, dat.head(23, 42) + dat.a_long(place)));
+    dat.pages.insert(dat.pages.begin(), ForeignDat::of_calls("", calls, dat.big, dat.word).pages[0]);
+    dat.kallsyms = (std::stringstream() << std::hex << place << " T " << symbol << "\n" << place + 0x1000 << " T end\n").str();
+    put(name, dat);
+  };
+  file("a.dat", ForeignDat::of_calls("Linux one 6.1.0 aarch64", calls), "first", "of_a");
+  file("b.dat", ForeignDat::of_calls("Linux two 6.1.0 s390x", calls, true), "second", "of_b");
+  file("c.dat", ForeignDat::of_calls("", calls), "third", "of_c");
+  const std::string all = " a.dat b.dat c.dat";
+  for (const json& e : events(all.substr(1)))
+    EXPECT_EQ(e.at("task"), e.at("buffer") == "a.dat" ? "first" : e.at("buffer") == "b.dat" ? "second" : "third");
+  const std::string report = ringside("report" + all).out;
+  for (const char* symbol : {"at: of_a+0x0", "at: of_b+0x0", "at: of_c+0x0"}) EXPECT_THAT(report, HasSubstr(symbol));
+  const json latency = json::parse(ringside("latency syscalls --json --by task" + all).out);
+  EXPECT_EQ(latency.at("pairs"), 3 * calls.size());
+  EXPECT_EQ(latency.at("repeated"), 0u);
+  EXPECT_EQ(latency.at("groups").size(), 3u);
+  std::set<std::string> names;
+  const json table = json::parse(ringside("syscalls --json" + all).out);
+  for (const json& row : table.at("rows")) names.insert(row.at("syscall"));
+  EXPECT_TRUE(names.count("read") == 1 && names.count("nanosleep") == 1 && names.count("syscall_63") == 1);
+  EXPECT_EQ(table.at("all").at("calls"), 3 * calls.size());
+  // Those of one machine are its threads.
+  file("d.dat", ForeignDat::of_calls("Linux one 6.1.0 aarch64", calls), "first", "of_a");
+  file("e.dat", ForeignDat::of_calls("Linux one 6.1.0 x86_64", calls), "fifth", "of_e");
+  EXPECT_EQ(json::parse(ringside("hist thread --json a.dat e.dat").out).at("keys"), 2u);
+  EXPECT_EQ(json::parse(ringside("hist thread --json a.dat d.dat").out).at("keys"), 1u);
+  EXPECT_EQ(json::parse(ringside("hist thread --json a.dat b.dat").out).at("keys"), 2u);
+}
+
 // CLOCK_MONOTONIC of the program is 100,000 s ahead of the kernel's.
 TEST_F(World, TimesOfATimeNamespaceAreTheKernels) {
   if (run("unshare -T --monotonic 100000 --fork true").code != 0) GTEST_SKIP() << "no time namespaces here, or not as root";
@@ -173,6 +303,27 @@ TEST_F(World, TimesOfATimeNamespaceAreTheKernels) {
   ASSERT_EQ(ringside("record -q --clock mono --libc malloc -o after ls /").code, 0);
   EXPECT_LT(last("outside"), last("within"));
   EXPECT_LT(last("within"), last("after"));
+}
+
+// A program that enters one while it is traced.
+TEST_F(World, AProgramThatEntersATimeNamespace) {
+  if (run("unshare -T --monotonic 100000 --fork true").code != 0) GTEST_SKIP() << "no time namespaces here, or not as root";
+  for (const char* rings : {"cpu", "thread"}) {
+    const Outcome o =
+        run("unshare -T --monotonic 100000 --fork sh -c 'echo $$ > begun; until [ -e done ]; do sleep 0.01; done' & "
+            "until [ -s begun ]; do sleep 0.01; done; " RINGSIDE_BUILD_DIR
+            "/ringside record -q --clock mono "
+            "--libc malloc --rings " +
+            std::string(rings) +
+            " " RINGSIDE_BUILD_DIR
+            "/tests/names_writer enter "
+            "/proc/$(cat begun)/ns/time; R=$?; touch done; wait; rm begun done; exit $R");
+    if (o.code == 1) GTEST_SKIP() << "this kernel lets no process enter one";
+    ASSERT_EQ(o.code, 0) << o.err;
+    const auto all = events("-f 'size > 7000 && size < 7003'");
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_LT(all[1].at("ts").get<u64>() - all[0].at("ts").get<u64>(), u64{3'600} * 1'000'000'000);
+  }
 }
 
 }  // namespace

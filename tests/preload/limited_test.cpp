@@ -89,6 +89,16 @@ TEST_F(Limited, RootTakesNoInstanceOfAnotherUserFromTheEnvironment) {
   EXPECT_EQ(own.out, "100 0\n") << own.err;
 }
 
+// In a chroot, or a container that does not have the directory. An instance alone that is gone went with its recorder.
+TEST_F(Limited, AnInstanceThatIsInAnotherRoot) {
+  const Outcome nowhere = run("RINGSIDE_INSTANCE=" + dir + "/nowhere/x " + linked + "write 1");
+  EXPECT_EQ(nowhere.code, 0);
+  EXPECT_NE(nowhere.err.find("its directory is not in the root or mount namespace of this program"), std::string::npos)
+      << nowhere.err;
+  fs::create_directory(dir + "/root");
+  EXPECT_EQ(run("RINGSIDE_INSTANCE=" + dir + "/root/gone " + linked + "write 1").err, "");
+}
+
 // What makes the instance, and what writes to it, asks before a file grows: SIGXFSZ would end the program.
 TEST_F(Limited, AFileSizeLimitRefusesAndKillsNoProgram) {
   for (const char* limit : {"0", "4096", "1024000", "8000000"}) {

@@ -648,7 +648,10 @@ TEST(Elf, NamesAreShort) {
   EXPECT_EQ(demangled("_ZN58_$LT$alloc..string..String$u20$as$u20$core..fmt..Debug$GT$3fmt17hf123456789abcdefE"),
             "<alloc::string::String as core::fmt::Debug>::fmt");
   EXPECT_EQ(demangled("_ZN1a13b$u7b$$x$u7d$17h0123456789abcdefE"), "a::b{$x}");
+  EXPECT_EQ(demangled("_ZN1a13gr$uf6$$udf$e17h0123456789abcdefE"), "a::größe");
   EXPECT_EQ(demangled("_ZN1a17h0123456789abcdegE"), "a::h0123456789abcdeg");
+  EXPECT_EQ(demangled("_ZN3std2rt10lang_start17h0123456789abcdefE.llvm.6470294271"), "std::rt::lang_start");
+  EXPECT_EQ(demangled("_ZN1a5b..cX17h0123456789abcdefE.cold"), "a::b::cX");
   EXPECT_EQ(demangled("line\nbreak"), "line?break");
 }
 

@@ -132,6 +132,8 @@ TEST_F(Worlds, AFileSaysWhoseItsCallsAre) {
             (Names{"read/read", "openat/openat"}));
   EXPECT_EQ(calls(file("s390x", ForeignDat::of_calls("Linux host 6.1.0 s390x", {{3, 1}, {288, -2}}, true))),
             (Names{"read/read", "openat/openat"}));
+  EXPECT_EQ(calls(file("ppc", ForeignDat::of_calls("Linux host 6.1.0 ppc", {{3, 1}}, true))), (Names{"read/read"}));
+  EXPECT_EQ(calls(file("s390", ForeignDat::of_calls("Linux host 6.1.0 s390", {{288, 1}}, true))), (Names{"openat/openat"}));
   // Its recorder ran under setarch, on a kernel of 64 bits.
   EXPECT_EQ(calls(file("setarch", ForeignDat::of_calls("Linux host 6.1.0 i686", {{0, 1}}))), (Names{"read/read"}));
 }
@@ -181,6 +183,20 @@ TEST_F(Worlds, ARecordingKeepsItsMachine) {
   EXPECT_EQ(older(ClockKind::tsc), A::x86_64);
   EXPECT_EQ(older(ClockKind::cntvct), A::arm64);
   EXPECT_EQ(older(ClockKind::mono), A::unknown);
+}
+
+// A file that was copied here is as new as one that was made here: its uname decides.
+TEST_F(Worlds, AFileOfAnotherMachineIsOfNoKnownBoot) {
+  const World here = World::own();
+  const auto boot = [&](const std::string& uname) {
+    return must(open_traces({file("x", ForeignDat::of_calls(uname, {{0, 1}}))})).first().boot;
+  };
+  const std::string of_here = "Linux " + here.host + " " + here.release + " ", machine(machine_of(here.architecture));
+  EXPECT_EQ(boot(of_here + machine), sys::boot_id());
+  EXPECT_EQ(boot("Linux other " + here.release + " " + machine), "");
+  EXPECT_EQ(boot("Linux " + here.host + " 2.6.32 " + machine), "");
+  EXPECT_EQ(boot(of_here + "alpha"), "");
+  EXPECT_EQ(boot(""), "");
 }
 
 TEST_F(Worlds, AnExportedFileKeepsIt) {
