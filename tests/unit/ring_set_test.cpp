@@ -302,7 +302,8 @@ TEST_P(RingSets, PeekingTakesNothing) {
       }
     EXPECT_EQ(found, numbers(0, 500));
   }
-  EXPECT_TRUE(set->peek(ring + 1).sources.empty());
+  // Of CPUs, the next ring is there, too.
+  EXPECT_TRUE(set->peek(ring + 1000).sources.empty());
   EXPECT_EQ(take(), numbers(0, 500));
 }
 
