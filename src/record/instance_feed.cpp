@@ -63,7 +63,7 @@ void InstanceFeed::describe(RecordingMeta& meta) {
 }
 
 InstanceFeed::News InstanceFeed::read_events() {
-  const size_t now = __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE);
+  const size_t now = words_.nr_events();
   const bool more = std::exchange(known_events_, now) != now;
   if (!more && unnamed_.empty()) return News::none;
   events_ = instance_.events();

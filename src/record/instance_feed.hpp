@@ -39,7 +39,7 @@ class InstanceFeed final : public Feed {
   enum class News { none, events, a_format };  // a_format: of an event that was known without it
   News read_events();
   bool look_for_events(RecordingRun& run);  // saves those that are new; true: describe() has other news
-  bool has_more_events() const { return __atomic_load_n(&words_.control->nr_events, __ATOMIC_ACQUIRE) != known_events_; }
+  bool has_more_events() const { return words_.nr_events() != known_events_; }
   bool wants(RecordingRun& run, u16 id);
   bool look_for_rings(RecordingRun& run);
   void take_unnoticed(RecordingRun& run);

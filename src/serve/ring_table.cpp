@@ -110,7 +110,7 @@ handout::Hello RingTable::hello() const {
   a.subbuf_size = g.subbuf_size();
   a.nr_subbufs = g.nr_subbufs();
   a.nr_rings = words_.nr_rings();
-  a.nr_events = static_cast<u32>(words_.nr_events());
+  a.nr_events = words_.nr_events();
   const std::string name = path_.substr(path_.find_last_of('/') + 1);
   std::memcpy(a.name, name.data(), std::min(name.size(), sizeof a.name - 1));
   return a;

@@ -38,7 +38,7 @@ EventNumbers::EventNumbers(int instance) {
     InstanceControl c{};
     if (!fd || pread(fd.get(), &c, sizeof c, 0) != sizeof c || c.magic != instance_magic || c.version != instance_version)
       continue;
-    const u32 last = static_cast<u32>(std::min<u64>(c.last_event, most_events));
+    const u32 last = std::min(static_cast<u32>(c.events), most_events);
     std::vector<EventEntry> table(last);
     const auto bytes = static_cast<ssize_t>(last * sizeof(EventEntry));
     if (pread(fd.get(), table.data(), static_cast<size_t>(bytes), event_table_at + sizeof(EventEntry)) != bytes) continue;

@@ -71,7 +71,7 @@ struct alignas(64) InstanceControl {
   u64 creator, created_ns;  // creator: a Member
   u64 tracing_off;  // 0: recording
   u64 nr_rings;     // ring numbers handed out so far
-  u64 nr_events;    // how many there are; their numbers have gaps (event_number.hpp)
+  u64 events;       // how many there are << 32 | the highest number, as they have gaps (event_number.hpp): one store for both
   u64 pid_namespace;  // of the creator
   u64 impaired;       // bits of `lacks`
   u64 refused;        // events that came into no ring: budget, no room, a sandbox, left by longjmp, while a ring was made
@@ -96,7 +96,6 @@ struct alignas(64) InstanceControl {
   u64 refused_off;              // events that came while recording was off, or while their ring stood still
   u64 nr_names;                 // changes of names that were noted so far
   u64 wants_files;              // 1: a recorder takes the files of mapped code at the socket `files` (hand_over.cpp)
-  u64 last_event;               // the highest number of an event
   u64 cleared_written, cleared_overrun;  // of threads' rings that were emptied, and of all that were given back; they only grow
 };
 static_assert(sizeof(InstanceControl) <= 4096);
@@ -266,9 +265,9 @@ struct InstanceWords {
   u32 cpu_rings() const noexcept {
     return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->cpu_rings, __ATOMIC_RELAXED), nr_rings()));
   }
-  u64 nr_events() const noexcept { return __atomic_load_n(&control->nr_events, __ATOMIC_ACQUIRE); }
+  u32 nr_events() const noexcept { return static_cast<u32>(__atomic_load_n(&control->events, __ATOMIC_ACQUIRE) >> 32); }
   u32 last_event() const noexcept {
-    return static_cast<u32>(std::min<u64>(__atomic_load_n(&control->last_event, __ATOMIC_ACQUIRE), most_events));
+    return std::min(static_cast<u32>(__atomic_load_n(&control->events, __ATOMIC_ACQUIRE)), most_events);
   }
   RingEntry& ring(u32 n) const noexcept {
     return reinterpret_cast<RingEntry*>(reinterpret_cast<u8*>(control) + ring_table_at)[n];

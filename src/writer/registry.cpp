@@ -185,7 +185,8 @@ int Entering::enter(ringside_event& e) {
   u32 id = 0;
   for (u32 i = 1; i <= last && id == 0; ++i) {
     const EventEntry& entry = words.event(i);
-    if (std::strncmp(entry.system, e.system, sizeof entry.system) != 0 ||
+    if (__atomic_load_n(&entry.known, __ATOMIC_ACQUIRE) == 0 ||  // a process died in the middle
+        std::strncmp(entry.system, e.system, sizeof entry.system) != 0 ||
         std::strncmp(entry.name, e.name, sizeof entry.name) != 0)
       continue;
     // Another program may have declared it when it was to have a stack, or when it was not. One with other fields is another
@@ -236,9 +237,7 @@ int Entering::make(const ringside_event& e, u64 hash, u32 stack_at, u32& id) {
         {"format", format_text(e.name, abi::event_id(id), e.format_fields + stack_line(stack_at), e.print_fmt)}})
     if (auto done = sys::write_owned(folder.get(), file, text); !done) return -errno_of(done.error());
   __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
-  InstanceControl& c = *words.control;
-  __atomic_store_n(&c.last_event, u64{std::max(last, id)}, __ATOMIC_RELEASE);
-  __atomic_fetch_add(&c.nr_events, u64{1}, __ATOMIC_RELEASE);
+  __atomic_store_n(&words.control->events, (u64{words.nr_events()} + 1) << 32 | std::max(last, id), __ATOMIC_RELEASE);
   return 0;
 }
 

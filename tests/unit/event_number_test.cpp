@@ -48,8 +48,7 @@ struct EventNumber : testing::Test {
     const auto opened = must(Instance::open(instance));
     const InstanceWords words = opened->words();
     words.event(number) = e;
-    words.control->last_event = std::max<u64>(words.control->last_event, number);
-    ++words.control->nr_events;
+    words.control->events = (u64{words.nr_events()} + 1) << 32 | std::max(words.last_event(), number);
   }
   static u32 choose(const char* instance, const EventEntry& e) {
     const auto opened = must(Instance::open(instance));
