@@ -12,7 +12,7 @@
 namespace ringside {
 namespace {
 
-constexpr int patience_ms = 2000;
+constexpr int lock_patience_ms = 2000;
 
 bool is_same(const EventEntry& a, const EventEntry& b) {
   return a.format_hash == b.format_hash && std::strncmp(a.name, b.name, sizeof a.name) == 0 &&
@@ -29,7 +29,7 @@ EventNumbers::EventNumbers(int instance) {
   if (!beside_ || fstat(instance, &own) != 0 || fstat(beside_.get(), &there) != 0) return;
   // The neighbours count where only the instance's owner can have put them.
   if (there.st_uid != own.st_uid || (there.st_mode & 0022) != 0) return;
-  for (int ms = 0; ms < patience_ms && flock(beside_.get(), LOCK_EX | LOCK_NB) != 0; ++ms) usleep(1000);
+  for (int ms = 0; ms < lock_patience_ms && flock(beside_.get(), LOCK_EX | LOCK_NB) != 0; ++ms) usleep(1000);
   const auto names = sys::names_in(beside_.get());
   for (const std::string& name : names ? *names : std::vector<std::string>{}) {
     const sys::Fd dir = sys::open_beneath(beside_.get(), name.c_str(), O_PATH | O_DIRECTORY);
