@@ -22,7 +22,7 @@ namespace {
 
 // Neither an instance's ids nor the kernel's.
 constexpr u16 sample_id = 0xEF01, stack_id = 0xEF02, code_map_id = 0xEF03;
-constexpr u32 subbuf_size = 16384;
+constexpr u32 own_subbuf_size = 16384;
 constexpr size_t longest_path = 3000;
 constexpr const char* outside_name = "<outside>";  // of threads outside of this PID namespace: the kernel tells no number
 
@@ -110,12 +110,12 @@ u64 SampleFeed::now() const {
   return ticks_of(clock_.kind, ticks) ? ticks : now_of(clock_);
 }
 
-void SampleFeed::add_out(u32 number) { outs_.push_back({number, Packer(subbuf_size)}); }
+void SampleFeed::add_out(u32 number) { outs_.push_back({number, Packer(own_subbuf_size)}); }
 
 result<void> SampleFeed::begin(RecordingRun& run) {
   if (std::exchange(handing_over_, false)) {
     begin_account(true);
-    for (Out& out : outs_) out.packer = Packer(subbuf_size);
+    for (Out& out : outs_) out.packer = Packer(own_subbuf_size);
     stacks_.clear();
   }
   if (outs_.empty()) {
@@ -132,7 +132,7 @@ result<void> SampleFeed::begin(RecordingRun& run) {
     name.ring = out.number;
     name.cpu = static_cast<i32>(out.number - first_sample_ring);
     if (&out == &outs_.back()) name.cpu = -1, name.pid = name.tid = getpid(), name.task = name.process = "ringside";
-    RS_TRY(run.writer().add_ring(name, subbuf_size));
+    RS_TRY(run.writer().add_ring(name, own_subbuf_size));
   }
   if (samples() && sampler_->sees_kernel()) run.keep_kernel_symbols(options_.notice);
   // What is mapped from here on is in the rings, or found now.
@@ -394,7 +394,7 @@ Counters SampleFeed::close(RecordingRun& run) {
     c.written = out.events + out.lost;
     c.read = out.events;
     c.overrun = out.lost;
-    c.subbuf_size = subbuf_size;
+    c.own_subbuf_size = own_subbuf_size;
     run.writer().ring(out.number).counters = c;
     all.push_back(c);
   }
