@@ -394,7 +394,7 @@ Counters SampleFeed::close(RecordingRun& run) {
     c.written = out.events + out.lost;
     c.read = out.events;
     c.overrun = out.lost;
-    c.own_subbuf_size = own_subbuf_size;
+    c.subbuf_size = own_subbuf_size;
     run.writer().ring(out.number).counters = c;
     all.push_back(c);
   }
