@@ -301,7 +301,8 @@ struct Parts {
   Others others;
   std::unique_ptr<InstanceFeed> program = std::make_unique<InstanceFeed>(instance);
   std::unique_ptr<RecordingRun> run{};
-  u64 earlier_events = 0;                // of the parts before this one
+  std::string earlier{};                 // the part before this one
+  u64 earlier_events = 0;                // of all parts before this one
   int earlier_code = exit_ok;            // and how they ended
   u64 waited = 0;                        // events in the instance's rings when the first part began
   std::unique_ptr<HandedFiles> files{};  // of programs' code; null: no event has a stack
@@ -311,6 +312,7 @@ struct Parts {
   result<void> begin(bool kernel_on) {
     run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size, options.compress));
     if (grows(options)) run->writer().will_be_followed();
+    run->goes_on_after(earlier);
     run->meta().command = options.command;
     run->keep_wall();
     run->watch_clock();
@@ -341,6 +343,7 @@ struct Parts {
     const bool stacks = has_stacks(*run);
     const std::string name = RS_TRY(options.rotation.put_aside(options.out));
     if (stacks) names.add(name, files.get());
+    earlier = name;
     if (!options.quiet) {
       const std::string compressed = compressed_to(*run);
       say(fmt::format("{}, {}; lost {}; {}{}{}", counted(run->events(), "event"), format_size(run->bytes()),

@@ -100,6 +100,8 @@ void RecordingRun::keep_kernel_symbols(const std::function<void(const std::strin
              sys::as_root() + ", or after sysctl kernel.kptr_restrict=0)");
     return;
   }
+  const bool same = !earlier_.empty() && read_kept(earlier_, "kallsyms").value_or("") == *text;
+  if (same && writer_.keep_as_in(earlier_, "kallsyms")) return;
   if (auto kept = writer_.keep("kallsyms", *text); !kept && notice)
     notice(kept.error().sentence + "; addresses in the kernel stay numbers");
 }

@@ -104,6 +104,8 @@ class RecordingRun {
   Faults& faults() { return faults_; }
   // There are new events: saves their formats, before one of them is recorded. The recorder may be killed at any moment.
   void know_events();
+  // This recording goes on after that one, a directory beside it: a file that both keep is one file. Before add().
+  void goes_on_after(std::string earlier) { earlier_ = std::move(earlier); }
   // Keeps the names of the kernel's addresses, once. Without room for them, or without privileges, the addresses stay numbers.
   void keep_kernel_symbols(const std::function<void(const std::string&)>& notice);
   // With the latest events, rings and threads.
@@ -135,6 +137,7 @@ class RecordingRun {
   RecordingWriter writer_;
   std::vector<Feed*> feeds_;
   u64 lost_before_ = 0;  // lost_so_far() of the feeds, when they were added
+  std::string earlier_;  // empty: this is the first
   Faults faults_;
   std::optional<ClockWatch> clock_watch_;
   const u64 start_ns_;

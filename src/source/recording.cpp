@@ -310,6 +310,11 @@ result<void> RecordingWriter::keep(const std::string& name, const std::string& t
   return written;
 }
 
+bool RecordingWriter::keep_as_in(const std::string& dir, const std::string& name) const {
+  const sys::Fd other(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  return other && linkat(other.get(), name.c_str(), folder_->get(), name.c_str(), 0) == 0;
+}
+
 void RecordingWriter::release(u32 ring) {
   RingFile& file = files_.at(ring);
   if (!file.fd) return;

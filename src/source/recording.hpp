@@ -130,6 +130,8 @@ class RecordingWriter {
   RecordingMeta& meta() { return meta_; }  // events, threads, command: call save() after a change
   result<void> save();
   result<void> keep(const std::string& name, const std::string& text) const;  // beside the rings: printk_formats, kallsyms
+  // The file that another recording keeps, as the same one. False: it was not possible.
+  bool keep_as_in(const std::string& dir, const std::string& name) const;
 
   // Adds a ring. Its name is in meta.json only after the next save(); a ring of other sizes than the first is listed before its
   // first event.

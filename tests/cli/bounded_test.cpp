@@ -173,6 +173,20 @@ TEST_F(Bounded, PartsTellEachLossOnce) {
   EXPECT_EQ(here + told, written) << o.err;
 }
 
+TEST_F(Bounded, ThePartsHaveTheKernelsSymbolsOnce) {
+  if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
+  const Outcome o = ringside("record --rotate 100ms -b 16M --kstack raw_syscalls -- " + until("ringside.data.0002"));
+  ASSERT_EQ(o.code, 0) << o.err;
+  if (!fs::exists(dir + "/ringside.data/kallsyms")) GTEST_SKIP() << "the kernel hides its addresses";
+  for (const char* part : {"ringside.data.0001", "ringside.data.0002"}) {
+    struct stat its {}, last {};
+    ASSERT_EQ(stat((dir + "/" + part + "/kallsyms").c_str(), &its), 0);
+    ASSERT_EQ(stat((dir + "/ringside.data/kallsyms").c_str(), &last), 0);
+    EXPECT_EQ(its.st_ino, last.st_ino);
+    EXPECT_EQ(ringside("report " + std::string(part)).code, 0);
+  }
+}
+
 TEST_F(Bounded, TheKernelsPartsHoldEveryEventOnce) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
   const Outcome o = ringside("record --rotate 100ms -b 16M -e raw_syscalls -- " + until("ringside.data.0002"));
