@@ -175,7 +175,7 @@ TEST_F(Bounded, PartsTellEachLossOnce) {
 
 TEST_F(Bounded, ThePartsHaveTheKernelsSymbolsOnce) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;
-  const Outcome o = ringside("record --rotate 100ms -b 16M --kstack raw_syscalls -- " + until("ringside.data.0002"));
+  const Outcome o = ringside("record --rotate 100ms -b 16M --kstack -e raw_syscalls -- " + until("ringside.data.0002"));
   ASSERT_EQ(o.code, 0) << o.err;
   if (!fs::exists(dir + "/ringside.data/kallsyms")) GTEST_SKIP() << "the kernel hides its addresses";
   for (const char* part : {"ringside.data.0001", "ringside.data.0002"}) {
