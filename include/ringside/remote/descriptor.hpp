@@ -48,7 +48,7 @@ static_assert(sizeof(DescriptorHeader) == 48 && sizeof(RingHeader) == 16);
 
 inline constexpr u64 descriptor_magic = 0x45544F4D45525352;  // "RSREMOTE"
 inline constexpr u32 descriptor_version = 1;
-inline constexpr u32 most_unordered = 4096;  // sub-buffers and meta-pages of a descriptor whose offsets do not ascend
+inline constexpr u32 most_unordered = 4096;  // words of a descriptor whose offsets do not ascend
 
 // One ring of a checked descriptor. Points into the blob.
 struct RingLayout {
@@ -175,51 +175,49 @@ class WildDescriptor {
     if (!Geometry(h.subbuf_size, fewest_subbufs).valid()) return {Wrong::subbuf_size, 0};
     if (h.region_bytes > region_bytes) return {Wrong::region, 0};
     if (h.nr_rings == 0) return {Wrong::no_rings, 0};
-    u64 at = sizeof h, free = 0, pages_before = 0;
+    const auto* word = reinterpret_cast<const u64*>(&h + 1);
+    const auto* const end = reinterpret_cast<const u64*>(blob_ + h.bytes);
+    u64 free = 0;
     u32 last = 0;
-    bool ascending = true;
     for (u32 index = 0; index < h.nr_rings; ++index) {
-      if (h.bytes - at < sizeof(RingHeader)) return {Wrong::cut, index};
-      const auto& r = *reinterpret_cast<const RingHeader*>(blob_ + at);
-      at += sizeof r;
+      if (end - word < 2) return {Wrong::cut, index};
+      const auto& r = *reinterpret_cast<const RingHeader*>(word);
       if (index != 0 && r.id == last) return {Wrong::same_id, index};
       if (index != 0 && r.id < last) return {Wrong::id_order, index};
       last = r.id;
       if (r.nr_pages < fewest_subbufs) return {Wrong::few_pages, index};
       if (r.nr_pages > most_subbufs) return {Wrong::many_pages, index};
       if (r.id >= abi::footer_rings) return {Wrong::large_id, index};
-      if ((h.bytes - at) / 8 < r.nr_pages) return {Wrong::cut, index};
-      const auto* const pages = reinterpret_cast<const u64*>(blob_ + at);
-      at += u64{r.nr_pages} * 8;
-      for (u32 k = 0; k <= r.nr_pages; ++k) {
-        const u64 offset = k == 0 ? r.meta : pages[k - 1];
-        if (offset % h.subbuf_size != 0) return {Wrong::unaligned, index};
-        if (offset > h.region_bytes || h.region_bytes - offset < h.subbuf_size) return {Wrong::beyond, index};
-        ascending = ascending && offset >= free;
-        free = offset + h.subbuf_size;
-        if (++pages_before > most_unordered && !ascending) return {Wrong::unordered, index};
-        if (!ascending && is_earlier(blob_, index, k, offset)) return {Wrong::overlap, index};
+      if (end - word - 2 < r.nr_pages) return {Wrong::cut, index};
+      ++word;  // the offsets: of the meta-page, then of the sub-buffers
+      for (const auto* const next = word + r.nr_pages + 1; word != next; ++word) {
+        if ((*word & (h.subbuf_size - 1)) != 0) return {Wrong::unaligned, index};
+        if (*word > h.region_bytes || h.region_bytes - *word < h.subbuf_size) return {Wrong::beyond, index};
+        if (*word >= free) {
+          free = *word + h.subbuf_size;
+          continue;
+        }
+        free = ~u64{0};  // from here on they are in no order
+        if (h.bytes > sizeof h + 8 * most_unordered) return {Wrong::unordered, index};
+        if (is_earlier(word)) return {Wrong::overlap, index};
       }
     }
-    if (at != h.bytes) return {Wrong::trailing, 0};
+    if (word != end) return {Wrong::trailing, 0};
     out.blob_ = blob_;
     out.nr_rings_ = h.nr_rings;
     return {};
   }
 
  private:
-  // Is the offset one of a ring before `index`, or of this one before place `k`? Those are checked.
-  static bool is_earlier(const u8* blob, u32 index, u32 k, u64 offset) noexcept {
-    const u8* at = blob + sizeof(DescriptorHeader);
-    for (u32 ring = 0; ring <= index; ++ring) {
-      const auto& r = *reinterpret_cast<const RingHeader*>(at);
-      const auto* const pages = reinterpret_cast<const u64*>(&r + 1);
-      const u32 end = ring == index ? k : r.nr_pages + 1;
-      for (u32 n = 0; n < end; ++n)
-        if ((n == 0 ? r.meta : pages[n - 1]) == offset) return true;
-      at += sizeof r + u64{r.nr_pages} * 8;
+  // Does a place before this one have its offset? Those are checked. A ring's offsets follow its first eight bytes.
+  bool is_earlier(const u64* place) const noexcept {
+    for (auto* word = reinterpret_cast<const u64*>(blob_ + sizeof(DescriptorHeader));;) {
+      u32 left = reinterpret_cast<const RingHeader*>(word)->nr_pages + 1;
+      for (++word; left != 0; --left, ++word) {
+        if (word == place) return false;
+        if (*word == *place) return true;
+      }
     }
-    return false;
   }
   const u8* blob_;
   u64 bytes_;
