@@ -104,12 +104,13 @@ class Tasks {
     waiting.emplace(std::upper_bound(waiting.begin(), waiting.end(), ns, [](u64 at, const auto& w) { return at < w.first; }),
                     ns, std::move(change));
     due_.emplace(ns, of);
+    next_due_ = due_.begin()->first;
     show_before(of);
   }
   bool has_changes() const { return now_ != 0 || !due_.empty(); }
   // The next event is of this time: names are those of then.
   void go_to(u64 ns) {
-    if (due_.empty() || due_.begin()->first > ns) [[likely]]
+    if (ns < next_due_ || due_.empty()) [[likely]]
       return;
     for (; !due_.empty() && due_.begin()->first <= ns; due_.erase(due_.begin())) {
       const auto at = pending_.find(due_.begin()->second);
@@ -118,6 +119,7 @@ class Tasks {
       if (at->second.empty()) pending_.erase(at);
       take(due_.begin()->second, change.pid, change.task, change.process);
     }
+    next_due_ = due_.empty() ? ~u64{0} : due_.begin()->first;
     now_ = ns;
   }
   // The thread's name from now on, as the kernel's events tell it. Not `always`: only if nothing else tells it.
@@ -298,6 +300,7 @@ class Tasks {
   std::unordered_map<Key, i32> here_of_;  // the recorder's number of a thread of the kernel's events
   std::unordered_map<Key, std::deque<std::pair<u64, NameChange>>> pending_;  // by time
   std::multimap<u64, Key> due_;
+  u64 next_due_ = ~u64{0};  // the first of them
   u64 now_ = 0;  // the last time that a name changed at
   u64 renamed_ = 0;
   bool any_elsewhere_ = false, here_ = false;
