@@ -22,7 +22,7 @@ file(GLOB cli CONFIGURE_DEPENDS src/cli/*.cpp src/watch/*.cpp)
 if(cli)
   add_executable(ringside_cli ${cli})
 endif()
-ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks export/perfetto analysis plot probe record clickhouse shipped consumer mount mount/fuse)
+ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks export/perfetto analysis plot probe record clickhouse shipped convert consumer mount mount/fuse)
 # A program for a guest: no library, no vector registers (its interrupts save none), linked at the address of a guest's ELF image.
 function(ringside_guest image source)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ringside/*.hpp)
@@ -58,7 +58,7 @@ else()
   message(STATUS "No ringside ship: it needs libcurl4-openssl-dev")
 endif()
 file(RELATIVE_PATH libdir_of_binary /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
-set_source_files_properties(src/consumer/installed.cpp PROPERTIES
+set_source_files_properties(src/convert/installed.cpp PROPERTIES
   COMPILE_DEFINITIONS "RINGSIDE_LIBDIR_OF_BINARY=\"${libdir_of_binary}\";RINGSIDE_LIBDIR=\"${CMAKE_INSTALL_FULL_LIBDIR}\"")
 set_target_properties(ringside_reading PROPERTIES EXPORT_NAME consumer)
 target_compile_features(ringside_reading INTERFACE cxx_std_20)

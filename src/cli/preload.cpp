@@ -1,6 +1,6 @@
 #include "cli/preload.hpp"
 
-#include "consumer/installed.hpp"
+#include "convert/installed.hpp"
 
 namespace ringside::cli {
 

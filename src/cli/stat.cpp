@@ -7,7 +7,7 @@
 #include "cli/json.hpp"
 #include "cli/options.hpp"
 #include "cli/table.hpp"
-#include "consumer/unpacked.hpp"
+#include "convert/unpacked.hpp"
 #include "export/units.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"

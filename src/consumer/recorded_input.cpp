@@ -5,9 +5,9 @@
 
 #include <set>
 
-#include "consumer/ctf.hpp"
+#include "convert/ctf.hpp"
 #include "consumer/trace.hpp"
-#include "consumer/unpacked.hpp"
+#include "convert/unpacked.hpp"
 #include "export/units.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"

@@ -6,7 +6,7 @@
 #include "consumer/input.hpp"
 #include "consumer/recorded_input.hpp"
 #include "consumer/trace.hpp"
-#include "consumer/unpacked.hpp"
+#include "convert/unpacked.hpp"
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
 #include "sys/text.hpp"

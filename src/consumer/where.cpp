@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "clickhouse/server.hpp"
-#include "consumer/ctf.hpp"
-#include "consumer/unpacked.hpp"
+#include "convert/ctf.hpp"
+#include "convert/unpacked.hpp"
 #include "instance/instance.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "source/get_reader_served.hpp"

@@ -85,10 +85,9 @@ class RecordingRun {
 
   // The clock is this machine's: when it jumps, that is missing.
   void watch_clock() { clock_watch_.emplace(writer_.meta().clock); }
-  // It must outlive the run.
   // Its events are of this machine, from about now on: it keeps their time of day. Before add().
   void keep_wall();
-  result<void> add(Feed& feed);
+  result<void> add(Feed& feed);  // it must outlive the run
   // Takes the present events of all feeds. Takes nothing once the disk is full.
   void poll();
   // To be called after the last event. Faults of feeds and rings are in account(); an error is the disk's first one, repeated.

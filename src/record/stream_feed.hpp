@@ -11,9 +11,7 @@ class StreamFeed final : public Feed {
   result<void> hear(const remote::Frame& frame);
   void doubt(std::string sentence) { taken_.account.doubts.push_back(std::move(sentence)); }  // before the run's end
   // As if the writer had said hello: for a reader that comes late. A later hello says it again.
-  void begin_like(const ClockInfo& clock, u32 subbuf_size, const std::vector<EventInfo>& events) {
-    content_.begin_like(clock, subbuf_size, events);
-  }
+  void begin_like(const ClockInfo& clock, u32 size, const std::vector<EventInfo>& of) { content_.begin_like(clock, size, of); }
   void know(const std::vector<EventInfo>& events) { content_.know(events); }
   const Faults& unheard() const { return unheard_; }  // faults from before the run
   // content().known() must be true before a run can begin: hello brings the clock.

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "consumer/unpacked.hpp"
+#include "convert/unpacked.hpp"
 
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
   if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1);

@@ -1,4 +1,4 @@
-#include "consumer/unpacked.hpp"
+#include "convert/unpacked.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "consumer/ctf.hpp"
+#include "convert/ctf.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include <sstream>
 #include <vector>
 
-#include "consumer/installed.hpp"
+#include "convert/installed.hpp"
 #include "stacks/judged.hpp"
 #include "sys/budget.hpp"
 #include "sys/sys.hpp"

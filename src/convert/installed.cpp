@@ -1,4 +1,4 @@
-#include "consumer/installed.hpp"
+#include "convert/installed.hpp"
 
 #include <dlfcn.h>
 #include <unistd.h>
