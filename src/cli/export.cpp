@@ -6,7 +6,6 @@
 #include "cli/export_ctf.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
-#include "cli/temporary_directory.hpp"
 #include "export/csv.hpp"
 #include "export/json.hpp"
 #include "export/perfetto/writer.hpp"
@@ -15,6 +14,7 @@
 #include "export/text.hpp"
 #include "export/units.hpp"
 #include "source/packed_stream.hpp"
+#include "source/temporary_directory.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 #include "watch/signals.hpp"
@@ -296,15 +296,13 @@ result<int> export_tar(const std::string& from, const ExportOptions& options) {
 
 // A trace.dat is not written from its begin to its end.
 result<int> export_piped_dat(const std::string& from, const ExportOptions& options) {
-  const char* const tmp = std::getenv("TMPDIR");
-  TemporaryDirectory part{std::string(tmp != nullptr && *tmp != 0 ? tmp : "/tmp") + "/ringside-dat-XXXXXX"};
-  if (mkdtemp(part.dir.data()) == nullptr)
-    return fail(errno, "cannot make a directory for a trace.dat (" + part.dir + "; TMPDIR names another place)");
+  const auto part = RS_TRY(TemporaryDirectory::make("dat", "a trace.dat"));
+  const std::string whole = part.path() + "/trace";
   std::vector<std::string> problems = RS_TRY(problems_of(from, options.quiet));
-  RS_TRY(export_recording(from, part.trace(), options.only, &problems, asked_to_stop));
+  RS_TRY(export_recording(from, whole, options.only, &problems, asked_to_stop));
   const auto to = RS_TRY(WholeFile::create(options.to));
-  const sys::Fd made = RS_TRY(sys::open_regular(part.trace()));
-  const auto bytes = plain_stream(made.get(), part.trace());
+  const sys::Fd made = RS_TRY(sys::open_regular(whole));
+  const auto bytes = plain_stream(made.get(), whole);
   std::vector<u8> buffer(1 << 20);
   while (const size_t n = RS_TRY(bytes->read(buffer.data(), buffer.size())))
     RS_TRY(to->write({reinterpret_cast<const char*>(buffer.data()), n}));

@@ -10,10 +10,10 @@
 #include "cli/child.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
-#include "cli/temporary_directory.hpp"
 #include "convert/ctf.hpp"
 #include "convert/installed.hpp"
 #include "export/units.hpp"
+#include "source/temporary_directory.hpp"
 #include "sys/try.hpp"
 #include "watch/signals.hpp"
 
@@ -59,7 +59,6 @@ std::string ctf_version() {
   return known && (major > 2 || (major == 2 && minor >= 1)) ? ",ctf-version=\"1.8\"" : "";
 }
 
-// A new directory beside the trace, in which it is made.
 // A file without a name. flags: MFD_CLOEXEC, or 0 for one that babeltrace2 inherits.
 result<sys::Fd> nameless_file(const char* what, unsigned flags) {
   sys::Fd fd(memfd_create(what, flags));
@@ -95,14 +94,14 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   const sys::Fd said = RS_TRY(nameless_file("said", MFD_CLOEXEC)), totals = RS_TRY(nameless_file("totals", 0));
   catch_signals();  // from here on there are things to clean up
-  TemporaryDirectory part{name + ".partXXXXXX"};
-  if (mkdtemp(part.dir.data()) == nullptr) return fail(errno, "cannot make a directory beside " + to);
+  const auto part = TemporaryDirectory::at(name + ".partXXXXXX");
+  if (!part) return fail(errno, "cannot make a directory beside " + to);
+  const std::string trace = part.path() + "/trace";
   auto child = Child::start(
       {"babeltrace2", "--log-level=F", "--plugin-path=" + plugin, "--component=source.ringside.rings",
        "--params=inputs=" + quoted(where) + ",events=" + quoted(events) + ",filter=" + quoted(filter) +
            ",totals=" + quoted("/proc/self/fd/" + std::to_string(totals.get())),
-       "--component=sink.ctf.fs",
-       "--params=path=" + quoted(part.trace()) + ",assume-single-trace=yes,quiet=yes" + ctf_version()},
+       "--component=sink.ctf.fs", "--params=path=" + quoted(trace) + ",assume-single-trace=yes,quiet=yes" + ctf_version()},
       {}, nullptr, said.get());
   const auto interrupted = [&] { return refuse(std::errc::interrupted, to + " was not written: interrupted"); };
   if (!child && asked_to_stop()) return interrupted();
@@ -115,7 +114,7 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   for (; !(code = child->ended()); usleep(20'000)) {
     stopping = stopping || asked_to_stop();
     child->pass_on_stop();
-    progress.update([&](double seconds) { return fmt::format("{}, {:.0f} s", format_size(size_of(part.trace())), seconds); });
+    progress.update([&](double seconds) { return fmt::format("{}, {:.0f} s", format_size(size_of(trace)), seconds); });
   }
   progress.clear();
   if (stopping) return interrupted();
@@ -127,10 +126,10 @@ result<int> export_ctf(const std::vector<std::string>& where, const std::vector<
   u64 written = 0, lost = 0;
   if (!(told >> written >> lost))
     return refuse(std::errc::io_error, "babeltrace2 did not read to the end, so " + to + " was not written");
-  if (!fs::exists(part.trace() + "/metadata", none))
+  if (!fs::exists(trace + "/metadata", none))
     return refuse(std::errc::no_message,
                   "there are no events to write, and a CTF trace without events is none; " + to + " was not written");
-  fs::rename(part.trace(), name, none);
+  fs::rename(trace, name, none);
   if (none) return fail(none.value(), "cannot put " + to + " in place");
   std::string doubt;
   bool problems = false;

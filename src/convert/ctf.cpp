@@ -103,11 +103,7 @@ bool is_ctf(const std::string& dir) {
 
 result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::string& ctf) {
   RS_TRY(judge_files(fs::absolute(ctf)));
-  const char* const tmp = std::getenv("TMPDIR");
-  std::string dir = std::string(tmp != nullptr && *tmp != 0 ? tmp : "/tmp") + "/ringside-ctf-XXXXXX";
-  if (mkdtemp(dir.data()) == nullptr)
-    return fail(errno, "cannot make a directory for the events of " + ctf + " (" + dir + "; TMPDIR names another place)");
-  std::unique_ptr<CtfAsRecording> made(new CtfAsRecording(dir));
+  std::unique_ptr<CtfAsRecording> made(new CtfAsRecording(RS_TRY(TemporaryDirectory::make("ctf", "the events of " + ctf))));
   const std::string plugin = find_babeltrace_plugin();
   std::vector<std::string> words = {"babeltrace2", "--log-level=F"};
   if (!plugin.empty()) words.push_back("--plugin-path=" + plugin);
@@ -118,7 +114,7 @@ result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::strin
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const std::string said = dir + "/said";
+  const std::string said = made->dir_.path() + "/said";
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -145,11 +141,6 @@ result<std::unique_ptr<CtfAsRecording>> CtfAsRecording::convert(const std::strin
             (plugin.empty() ? "; ringside's plugin for it was not found: it is built where libbabeltrace2-dev is installed"
                             : ""));
   return made;
-}
-
-CtfAsRecording::~CtfAsRecording() {
-  std::error_code none;
-  fs::remove_all(dir_, none);
 }
 
 }  // namespace ringside

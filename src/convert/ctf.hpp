@@ -5,6 +5,8 @@
 #include <ringside/base/result.hpp>
 #include <string>
 
+#include "source/temporary_directory.hpp"
+
 namespace ringside {
 
 // A directory with a CTF metadata file, or with such a directory below it: an output of `lttng create`.
@@ -16,14 +18,11 @@ std::string innermost_cause(const std::string& said);
 class CtfAsRecording {
  public:
   static result<std::unique_ptr<CtfAsRecording>> convert(const std::string& ctf);
-  ~CtfAsRecording();
-  CtfAsRecording(const CtfAsRecording&) = delete;
-  CtfAsRecording& operator=(const CtfAsRecording&) = delete;
-  std::string recording() const { return dir_ + "/recording"; }
+  std::string recording() const { return dir_.path() + "/recording"; }
 
  private:
-  explicit CtfAsRecording(std::string dir) : dir_(std::move(dir)) {}
-  std::string dir_;
+  explicit CtfAsRecording(TemporaryDirectory dir) : dir_(std::move(dir)) {}
+  TemporaryDirectory dir_;
 };
 
 }  // namespace ringside

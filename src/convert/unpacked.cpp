@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -14,6 +13,8 @@
 
 #include "source/packed_stream.hpp"
 #include "source/recording.hpp"
+#include "source/tar.hpp"
+#include "source/trace_dat_format.hpp"
 #include "sys/text.hpp"
 #include "sys/try.hpp"
 
@@ -22,43 +23,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t tar_block = 512;  // of a tar
-
-std::string temporary() {
-  const char* const tmp = std::getenv("TMPDIR");
-  return tmp != nullptr && *tmp != 0 ? tmp : "/tmp";
-}
-
 result<void> write_all(int fd, const u8* from, size_t size, const std::string& where) {
   while (size != 0) {
     const ssize_t n = ::write(fd, from, size);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail(errno, "cannot unpack " + where + " into " + temporary() + " (TMPDIR names another place)");
+    if (n < 0) return fail(errno, "cannot unpack " + where + " into " + temporary_place() + " (TMPDIR names another place)");
     from += n;
     size -= static_cast<size_t>(n);
   }
   return {};
 }
 
-// The size in a tar's head: octal digits, or, with the highest bit set, a number in bytes (GNU tar's, from 8 GiB on).
-u64 size_of(const u8* head) {
-  const u8* const from = head + 124;
+u64 size_of(const TarHead& head) {
+  const auto* const from = reinterpret_cast<const u8*>(head.size);
   const bool bytes = (from[0] & 0x80) != 0;
   u64 value = 0;
-  for (size_t n = bytes ? 4 : 0; n < 12; ++n) {
+  for (size_t n = bytes ? 4 : 0; n < sizeof head.size; ++n) {
     if (bytes || (from[n] >= '0' && from[n] <= '7')) value = bytes ? value << 8 | from[n] : value << 3 | (from[n] - u8{'0'});
   }
   return value;
 }
 
-// The name of a file in a tar (POSIX.1-1988, ustar): the prefix and the name, without ./ in front.
-std::string name_of(const u8* head) {
-  const auto text = [head](size_t at, size_t size) {
-    const auto* const from = reinterpret_cast<const char*>(head + at);
-    return std::string(from, strnlen(from, size));
-  };
-  std::string name = text(345, 155);
-  name += (name.empty() ? "" : "/") + text(0, 100);
+// The prefix and the name, without ./ in front.
+std::string name_of(const TarHead& head) {
+  std::string name(head.prefix, strnlen(head.prefix, sizeof head.prefix));
+  name += (name.empty() ? "" : "/") + std::string(head.name, strnlen(head.name, sizeof head.name));
   while (name.starts_with("./")) name.erase(0, 2);
   return name;
 }
@@ -71,10 +60,9 @@ bool stays_below(const std::string& name) {
 }
 
 bool is_trace_dat(const u8* first, size_t size) {
-  constexpr std::string_view magic = "\x17\x08\x44tracing";
-  return size > magic.size() && std::memcmp(first, magic.data(), magic.size()) == 0;
+  return size > trace_dat::magic_size && std::memcmp(first, trace_dat::magic, trace_dat::magic_size) == 0;
 }
-bool is_tar(const u8* first, size_t size) { return size == tar_block && std::memcmp(first + 257, "ustar", 5) == 0; }
+bool is_tar(const u8* first, size_t size) { return size == tar_block && reinterpret_cast<const TarHead*>(first)->is_one(); }
 
 }  // namespace
 
@@ -83,11 +71,6 @@ bool Unpacked::is_given_open(const std::string& where) {
   struct stat st {};
   return (where.starts_with("/dev/fd/") || where.starts_with("/proc/self/fd/")) && ::stat(where.c_str(), &st) == 0 &&
          (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode));
-}
-
-Unpacked::~Unpacked() {
-  std::error_code none;
-  if (!dir_.empty()) fs::remove_all(dir_, none);
 }
 
 result<std::shared_ptr<const Unpacked>> Unpacked::of(const std::string& where) {
@@ -133,9 +116,10 @@ result<void> Unpacked::take(ByteStream& from, const std::string& where) {
   if (!is_trace_dat(buffer.data(), n))
     return refuse(std::errc::invalid_argument,
                   where + (n == 0 ? " is empty" : " is neither a trace.dat nor a tar of a recording"));
-  file_ = sys::Fd(::open(temporary().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  file_ = sys::Fd(::open(temporary_place().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (!file_)
-    return fail(errno, "cannot make a file for what is in " + where + " in " + temporary() + " (TMPDIR names another place)");
+    return fail(errno,
+                "cannot make a file for what is in " + where + " in " + temporary_place() + " (TMPDIR names another place)");
   path_ = "/proc/self/fd/" + std::to_string(file_.get());
   while (n != 0) {
     RS_TRY(write_all(file_.get(), buffer.data(), n, where));
@@ -147,20 +131,17 @@ result<void> Unpacked::take(ByteStream& from, const std::string& where) {
 result<void> Unpacked::take_tar(ByteStream& from, const std::string& where, const u8* first) {
   constexpr u64 most_files = 1 << 20;
   const auto cut = [&] { return refuse(std::errc::bad_message, where + " ends in the middle of a file of its tar"); };
-  std::string dir = temporary() + "/ringside-tar-XXXXXX";
-  if (mkdtemp(dir.data()) == nullptr)
-    return fail(errno, "cannot make a directory for what is in " + where + " (" + dir + "; TMPDIR names another place)");
-  dir_ = dir;
+  dir_ = RS_TRY(TemporaryDirectory::make("tar", "what is in " + where));
+  const std::string& dir = dir_.path();
   std::vector<u8> buffer(1 << 20);
   std::memcpy(buffer.data(), first, tar_block);
   for (u64 files = 0;;) {
-    const u8* const head = buffer.data();
-    if (std::all_of(head, head + tar_block, [](u8 byte) { return byte == 0; })) break;
-    if (!is_tar(head, tar_block)) return refuse(std::errc::bad_message, where + " is damaged: a file of its tar has no head");
-    const std::string name = name_of(head), path = dir_ + "/" + name;
-    const char type = static_cast<char>(head[156]);
+    if (std::all_of(buffer.begin(), buffer.begin() + tar_block, [](u8 byte) { return byte == 0; })) break;
+    const auto& head = *reinterpret_cast<const TarHead*>(buffer.data());
+    if (!head.is_one()) return refuse(std::errc::bad_message, where + " is damaged: a file of its tar has no head");
+    const std::string name = name_of(head), path = dir + "/" + name;
     u64 left = size_of(head);
-    const bool is_file = type == '0' || type == 0;
+    const bool is_file = head.type == '0' || head.type == 0;
     // Links and devices are no part of a recording.
     if (is_file && (!stays_below(name) || ++files > most_files))
       return refuse(std::errc::bad_message, where + " is no recording: its tar has a file " + sys::printable(name));
@@ -169,7 +150,7 @@ result<void> Unpacked::take_tar(ByteStream& from, const std::string& where, cons
       std::error_code none;
       fs::create_directories(fs::path(path).parent_path(), none);
       out = sys::Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-      if (!out) return fail(errno, "cannot unpack " + where + " into " + dir_);
+      if (!out) return fail(errno, "cannot unpack " + where + " into " + dir);
     }
     if (left > u64{1} << 60) return refuse(std::errc::bad_message, where + " is damaged: a file of its tar has no size");
     for (u64 padded = (left + tar_block - 1) / tar_block * tar_block; padded != 0;) {
@@ -192,8 +173,8 @@ result<void> Unpacked::take_tar(ByteStream& from, const std::string& where, cons
   }
   // The recording is the whole, or a directory in it.
   std::error_code none;
-  path_ = ringside::is_recording(dir_) ? dir_ : "";
-  for (fs::directory_iterator at(dir_, none), end; !none && path_.empty() && at != end; at.increment(none)) {
+  path_ = ringside::is_recording(dir) ? dir : "";
+  for (fs::directory_iterator at(dir, none), end; !none && path_.empty() && at != end; at.increment(none)) {
     if (ringside::is_recording(at->path())) path_ = at->path();
   }
   if (path_.empty())

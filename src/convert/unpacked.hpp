@@ -5,6 +5,7 @@
 #include <ringside/base/result.hpp>
 #include <string>
 
+#include "source/temporary_directory.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -19,10 +20,7 @@ class Unpacked {
   // - and /dev/stdin, /dev/fd/N of <(COMMAND), /proc/self/fd/N, if they are pipes or files.
   static bool is_given_open(const std::string& where);
 
-  ~Unpacked();
-  Unpacked(const Unpacked&) = delete;
-  Unpacked& operator=(const Unpacked&) = delete;
-  bool is_recording() const { return !dir_.empty(); }
+  bool is_recording() const { return static_cast<bool>(dir_); }
   const std::string& path() const { return path_; }
 
  private:
@@ -30,8 +28,9 @@ class Unpacked {
   result<void> take(ByteStream& from, const std::string& where);
   result<void> take_tar(ByteStream& from, const std::string& where, const u8* first);
 
-  std::string dir_, path_;  // dir_: of a recording
-  sys::Fd file_;
+  std::string path_;
+  TemporaryDirectory dir_;  // of a recording
+  sys::Fd file_;            // of a trace.dat
 };
 
 }  // namespace ringside

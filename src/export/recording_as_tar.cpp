@@ -5,12 +5,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
+#include <cstring>
 #include <filesystem>
 #include <vector>
 
 #include "source/packed_stream.hpp"
 #include "source/recording.hpp"
+#include "source/tar.hpp"
 #include "sys/beneath.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
@@ -20,35 +21,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t tar_block = 512;
-using TarHead = std::array<char, tar_block>;
-
-void put(TarHead& head, size_t at, std::string_view text) { std::copy(text.begin(), text.end(), head.begin() + at); }
+template <size_t n>
+void put(char (&field)[n], std::string_view text) {
+  std::memcpy(field, text.data(), std::min(n, text.size()));
+}
 
 TarHead tar_head(const std::string& name, u64 size, i64 modified) {
   constexpr u64 largest = u64{1} << 33;
   TarHead head{};
-  put(head, 0, name);
-  put(head, 100, "0000600");
-  put(head, 108, "0000000");  // root's, as nobody's name is told
-  put(head, 116, "0000000");
+  put(head.name, name);
+  put(head.mode, "0000600");
+  put(head.user, "0000000");  // root's, as nobody's name is told
+  put(head.group, "0000000");
   if (size < largest) {
-    put(head, 124, fmt::format("{:011o}", size));
+    put(head.size, fmt::format("{:011o}", size));
   } else {
-    head[124] = static_cast<char>(0x80);
-    for (size_t n = 0; n < 8; ++n) head[135 - n] = static_cast<char>(size >> 8 * n);
+    head.size[0] = static_cast<char>(0x80);
+    for (size_t n = 0; n < 8; ++n) head.size[11 - n] = static_cast<char>(size >> 8 * n);
   }
-  put(head, 136, fmt::format("{:011o}", std::max<i64>(modified, 0)));
-  put(head, 148, "        ");  // the sum counts itself as blanks
-  head[156] = '0';
-  put(head, 257,
-      std::string_view("ustar\0"
-                       "00",
-                       8));
+  put(head.modified, fmt::format("{:011o}", std::max<i64>(modified, 0)));
+  head.type = '0';
+  put(head.magic, "ustar");
+  put(head.version, "00");
+  put(head.sum, "        ");  // the sum counts itself as blanks
   u32 sum = 0;
-  for (const char c : head) sum += static_cast<u8>(c);
-  put(head, 148, fmt::format("{:06o}", sum));
-  head[154] = 0;
+  for (size_t n = 0; n < sizeof head; ++n) sum += reinterpret_cast<const u8*>(&head)[n];
+  put(head.sum, fmt::format("{:06o}", sum));
+  head.sum[6] = 0;
   return head;
 }
 
@@ -77,7 +76,7 @@ result<void> recording_as_tar(const std::string& dir, std::string folder,
     const std::string name = folder + "/" + file.filename().string();
     if (name.size() >= 100) return refuse(std::errc::filename_too_long, file.string() + " is no file of a recording");
     const TarHead head = tar_head(name, size, st.st_mtim.tv_sec);
-    RS_TRY(write({head.data(), head.size()}));
+    RS_TRY(write({reinterpret_cast<const char*>(&head), sizeof head}));
     const auto bytes = plain_stream(fd.get(), file);
     for (u64 left = size; left != 0;) {  // a recorder may be at work: what it adds is not taken
       const size_t n = RS_TRY(bytes->read(buffer.data(), std::min<u64>(left, buffer.size())));

@@ -188,24 +188,15 @@ class Maker {
 
 result<std::unique_ptr<ShippedAsRecording>> ShippedAsRecording::read(const Place& place, const Machine& machine, Times times,
                                                                      const Tallied* tallied) {
-  const char* const tmp = std::getenv("TMPDIR");
-  std::string dir = std::string(tmp != nullptr && *tmp != 0 ? tmp : "/tmp") + "/ringside-shipped-XXXXXX";
-  if (mkdtemp(dir.data()) == nullptr)
-    return fail(errno,
-                "cannot make a directory for the events of " + machine.host + " (" + dir + "; TMPDIR names another place)");
-  std::unique_ptr<ShippedAsRecording> made(new ShippedAsRecording(dir));
+  std::unique_ptr<ShippedAsRecording> made(
+      new ShippedAsRecording(RS_TRY(TemporaryDirectory::make("shipped", "the events of " + machine.host))));
   const auto server = RS_TRY(clickhouse::Server::open(place.address, place.login));
   server->most_answer(u64{4} << 30);
   shipped::Maker maker(place, machine, times, tallied, *server);
   made->tallied_ = tallied != nullptr;
-  RS_TRY(maker.make(dir));
+  RS_TRY(maker.make(made->dir_.path()));
   made->remarks_ = maker.remarks();
   return made;
-}
-
-ShippedAsRecording::~ShippedAsRecording() {
-  std::error_code none;
-  std::filesystem::remove_all(dir_, none);
 }
 
 }  // namespace ringside

@@ -17,6 +17,7 @@
 #include "clickhouse/server.hpp"
 #include "schema/event_pattern.hpp"
 #include "source/source.hpp"
+#include "source/temporary_directory.hpp"
 
 namespace ringside {
 
@@ -57,16 +58,13 @@ class ShippedAsRecording {
     return times;
   }
 
-  ~ShippedAsRecording();
-  ShippedAsRecording(const ShippedAsRecording&) = delete;
-  ShippedAsRecording& operator=(const ShippedAsRecording&) = delete;
-  std::string recording() const { return dir_ + "/recording"; }
+  std::string recording() const { return dir_.path() + "/recording"; }
   bool tallied() const { return tallied_; }
   const std::vector<std::string>& remarks() const { return remarks_; }  // sentences about what is not in it
 
  private:
-  explicit ShippedAsRecording(std::string dir) : dir_(std::move(dir)) {}
-  std::string dir_;
+  explicit ShippedAsRecording(TemporaryDirectory dir) : dir_(std::move(dir)) {}
+  TemporaryDirectory dir_;
   std::vector<std::string> remarks_;
   bool tallied_ = false;
 };
