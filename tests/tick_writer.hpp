@@ -13,7 +13,7 @@ namespace ringside::test {
                               "tick",
                               "\tfield:u64 number;\toffset:8;\tsize:8;\tsigned:0;\n",
                               "\"number=%llu\", REC->number",
-                              ringside_gate_of("app", "tick"),
+                              nullptr,
                               0,
                               nullptr,
                               nullptr};

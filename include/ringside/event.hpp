@@ -1,5 +1,6 @@
-// An event as the library and the call site see it: the binary interface (ringside.h) and, for C++, the event's layout and
-// texts, which are computed at compile time from its declaration.
+// An event as the call site sees it, over the binary interface (ringside.h): the event's layout, computed at compile time from
+// its declaration. A call hands its values to the library, whose code is there once; so an event costs little to compile, and
+// little space.
 //
 //   payload:  | u16 type | u8 flags | u8 preempt | s32 pid |  fixed fields, naturally aligned  |  strings, each with its NUL |
 //             0          2          3            4         8                                   fixed
@@ -7,7 +8,7 @@
 #include <ringside/ringside.h>
 
 #include <array>
-#include <ringside/thread.hpp>
+#include <ringside/base/types.hpp>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -36,10 +37,78 @@ using ringside::u64;
 using ringside::u8;
 }  // namespace field_types
 
+// How values of a type of the program become a field: get() gives the value that is written, of one of the types that a field
+// may have. Before its first use as a field:
+//
+//   template <> struct ringside::field<leveldb::Slice> {
+//     static std::string_view get(const leveldb::Slice& s) noexcept { return {s.data(), s.size()}; }
+//   };
+//
+// Durations and time points of <chrono> have one: nanoseconds, since the clock's epoch for a time point.
+namespace detail {
+template <class T, class = void>
+inline constexpr bool is_duration = false;
+template <class T>
+inline constexpr bool is_duration<T, decltype(void(std::declval<const T&>().count() * T::period::num))> = true;
+template <class T, class = void>
+inline constexpr bool is_time_point = false;
+template <class T>
+inline constexpr bool is_time_point<T, decltype(void(std::declval<const T&>().time_since_epoch().count()))> = true;
+}  // namespace detail
+
+template <class T, class = void>
+struct field {};
+template <class T>
+struct field<T, std::enable_if_t<detail::is_duration<T>>> {
+  static constexpr i64 get(const T& d) noexcept {
+    using P = typename T::period;
+    if constexpr (std::is_floating_point_v<typename T::rep>)
+      return static_cast<i64>(d.count() * (1e9 * P::num / P::den));
+    else if constexpr (P::den <= 1'000'000'000 && 1'000'000'000 % P::den == 0)
+      return static_cast<i64>(d.count()) * (P::num * (1'000'000'000 / P::den));
+    else
+      return static_cast<i64>(static_cast<long double>(d.count()) * P::num * 1'000'000'000 / P::den);
+  }
+};
+template <class T>
+struct field<T, std::enable_if_t<detail::is_time_point<T>>> {
+  static constexpr i64 get(const T& t) noexcept { return field<typename T::duration>::get(t.time_since_epoch()); }
+};
+
+// The names of an enum's values, which readers show: RINGSIDE_ENUM.
+template <class T>
+struct enum_names {
+  static constexpr const ringside_symbol* list = nullptr;
+};
+
 namespace detail {
 
 template <class... T>
 struct Types {};
+
+template <class T, class = void>
+inline constexpr bool has_field = false;
+template <class T>
+inline constexpr bool has_field<T, std::void_t<decltype(ringside::field<T>::get(std::declval<const T&>()))>> = true;
+
+template <class T, class = void>
+struct Written {
+  using Type = T;
+};
+template <class T>
+struct Written<T, std::enable_if_t<has_field<T>>> {
+  using Type = std::decay_t<decltype(ringside::field<T>::get(std::declval<const T&>()))>;
+};
+// What the event holds for a field of type T, and that value.
+template <class T>
+using WrittenAs = typename Written<T>::Type;
+template <class T>
+RINGSIDE_INLINE decltype(auto) written(const T& value) noexcept {
+  if constexpr (has_field<T>)
+    return ringside::field<T>::get(value);
+  else
+    return (value);
+}
 
 template <class T>
 inline constexpr bool is_array = false;
@@ -61,7 +130,11 @@ inline constexpr bool is_pointer = std::is_same_v<T, void*> || std::is_same_v<T,
 
 // How a field is passed to the call.
 template <class T>
-using Param = std::conditional_t<is_array<T> || (is_text<T> && !std::is_same_v<T, std::string_view>), const T&, T>;
+using Param =
+    std::conditional_t<is_array<T> || has_field<T> || (is_text<T> && !std::is_same_v<T, std::string_view>), const T&, T>;
+// How a span keeps it.
+template <class T>
+using Kept = std::conditional_t<is_text<T>, std::string_view, T>;
 
 template <class T>
 constexpr u32 kind_of() {
@@ -76,7 +149,7 @@ constexpr u32 kind_of() {
   } else {
     static_assert(std::is_arithmetic_v<T> && sizeof(T) <= 8,
                   "ringside: a field is an integer, bool, float, double, enum, ringside::array of these, void*, "
-                  "ringside::cstring, std::string, std::string_view or ringside::stack");
+                  "ringside::cstring, std::string, std::string_view, ringside::stack or a type with a ringside::field<T>");
     return std::is_same_v<T, bool>       ? RINGSIDE_BOOL
            : std::is_same_v<T, char>     ? RINGSIDE_CHAR
            : std::is_floating_point_v<T> ? RINGSIDE_FLOAT
@@ -85,92 +158,132 @@ constexpr u32 kind_of() {
   }
 }
 
+// Is it (type, name), (type, name), ... to the end? The text of a macro's arguments.
+constexpr bool in_parentheses(const char* text) {
+  int depth = 0;
+  bool two = false;
+  for (bool quoted = false; *text != 0; ++text) {
+    const char c = *text;
+    if (c == '"')
+      quoted = !quoted;
+    else if (quoted && c == '\\' && text[1] != 0)
+      ++text;
+    else if (quoted)
+      continue;
+    else if (c == '(')
+      ++depth;
+    else if (c == ',')
+      two = depth != 0;
+    else if (depth == 0 && c != ' ')
+      return false;
+    else if (c == ')' && --depth == 0 && !two)
+      return false;
+  }
+  return true;
+}
+
 template <class T>
 constexpr ringside_field field_of(const char* name) {
-  if constexpr (is_array<T>) {
+  if constexpr (has_field<T>) {
+    return field_of<WrittenAs<T>>(name);
+  } else if constexpr (is_array<T>) {
     using E = typename T::value_type;
     static_assert(!is_array<E> && !is_string<E> && !is_pointer<E>, "ringside: arrays are of numbers, bool, char or enums");
     static_assert(std::tuple_size_v<T> > 0, "ringside: an array has at least one element");
-    return {name, kind_of<E>(), sizeof(E), std::tuple_size_v<T>, 0};
+    return {name, kind_of<E>(), sizeof(E), std::tuple_size_v<T>, 0, nullptr};
   } else {
-    return {name, kind_of<T>(), is_string<T> ? u32{4} : is_stack<T> ? u32{8} : u32{sizeof(T)}, 0, 0};
+    return {name, kind_of<T>(), is_string<T> ? u32{4} : is_stack<T> ? u32{8} : u32{sizeof(T)}, 0, 0, enum_names<T>::list};
   }
 }
 
-// A name as the trace has it: without an underscore at its end.
+// An event's fields with their places, behind the one that tells of all (ringside_event).
+template <u32 n>
+struct FieldTable {
+  ringside_field field[1 + n];
+  constexpr u32 fixed() const { return field[0].offset; }
+  constexpr u32 strings() const { return field[0].count; }
+};
+template <u32 n>
+constexpr FieldTable<n> laid_out(FieldTable<n> t) {
+  ringside_field& all = t.field[0];
+  all = {nullptr, 0, n, 0, RINGSIDE_COMMON_SIZE, nullptr};
+  for (u32 i = 1; i <= n; ++i) {
+    ringside_field& f = t.field[i];
+    f.offset = align_up(all.offset, f.size);
+    all.offset = f.offset + f.size * (f.count != 0 ? f.count : 1);
+    all.count += f.kind == RINGSIDE_STRING;
+    if (f.kind == RINGSIDE_STACK) all.kind = RINGSIDE_STACK;
+  }
+  return t;
+}
+
+constexpr bool same_name(const char* a, const char* b) {
+  const size_t size = ringside_plain_length(a);
+  if (size != ringside_plain_length(b)) return false;
+  for (size_t i = 0; i < size; ++i)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+constexpr bool names_differ(const ringside_field* all) {
+  for (u32 i = 1; i <= all->size; ++i)
+    for (u32 k = 1; k < i; ++k)
+      if (same_name(all[i].name, all[k].name)) return false;
+  return true;
+}
+constexpr bool names_are_free(const ringside_field* all) {
+  for (u32 i = 1; i <= all->size; ++i) {
+    u32 same = 0;
+    while (same < 7 && all[i].name[same] == "common_"[same]) ++same;
+    if (same == 7) return false;
+  }
+  return true;
+}
+
+// Where a value is, and how long a text is (ringside_write_fields).
+template <class V>
+RINGSIDE_INLINE const void* source_of(const V& value) noexcept {
+  if constexpr (std::is_same_v<V, cstring>)
+    return value;
+  else if constexpr (is_text<V>)
+    return std::string_view(value).data();
+  else
+    return &value;
+}
+template <class V>
+RINGSIDE_INLINE u32 length_of([[maybe_unused]] const V& value) noexcept {
+  if constexpr (is_text<V>) {
+    const size_t size = std::string_view(value).size();
+    return size < RINGSIDE_PAYLOAD_MAX ? static_cast<u32>(size) : u32{RINGSIDE_PAYLOAD_MAX};
+  } else {
+    return RINGSIDE_TO_ITS_NUL;
+  }
+}
+
 constexpr std::string_view plain(const char* name) noexcept { return {name, ringside_plain_length(name)}; }
 
-template <class D, class List = typename D::Fields>
-struct Layout;
-
-// The layout of the event that D declares.
-template <class D, class... T>
-struct Layout<D, Types<T...>> {
-  static constexpr u32 count = sizeof...(T);
-  static constexpr u32 strings = (u32{is_string<T>} + ... + 0);
-
-  struct Table {
-    ringside_field field[count + 1];
-    u32 fixed;  // bytes in front of the strings
-  };
-  static constexpr Table table = [] {
-    u32 i = 0;
-    Table t{{field_of<T>(D::names[i++])..., {}}, RINGSIDE_COMMON_SIZE};
-    for (i = 0; i < count; ++i) {
-      ringside_field& f = t.field[i];
-      f.offset = align_up(t.fixed, f.size);
-      t.fixed = f.offset + f.size * (f.count != 0 ? f.count : 1);
-    }
-    return t;
-  }();
-
-  static constexpr bool names_differ() {
-    for (u32 i = 0; i < count; ++i)
-      for (u32 k = 0; k < i; ++k)
-        if (plain(D::names[i]) == plain(D::names[k])) return false;
-    return true;
+// Of a __PRETTY_FUNCTION__: Class::function, from behind its return type up to its parameters. plain: its __func__.
+constexpr std::string_view function_name(std::string_view pretty, std::string_view plain) noexcept {
+  size_t end = pretty.find(plain);
+  while (end != std::string_view::npos && (end + plain.size() >= pretty.size() || pretty[end + plain.size()] != '('))
+    end = pretty.find(plain, end + 1);
+  if (end == std::string_view::npos) return plain;
+  size_t begin = end;
+  for (int depth = 0; begin > 0; --begin) {
+    const char c = pretty[begin - 1];
+    if (depth == 0 && (c == ' ' || c == '*' || c == '&')) break;
+    depth += c == ')' || c == '>' ? 1 : c == '(' || c == '<' ? -1 : 0;
+    if (depth < 0) break;
   }
-  static constexpr bool names_are_free() {
-    for (u32 i = 0; i < count; ++i)
-      if (std::string_view(D::names[i]).substr(0, 7) == "common_") return false;
-    return true;
-  }
-  static_assert(count <= RINGSIDE_FIELDS_MAX, "ringside: an event has at most 32 fields");
-  static_assert(names_differ(), "ringside: two fields of an event have the same name");
-  static_assert(names_are_free(), "ringside: names that start with common_ are the format's own");
-  static_assert(table.fixed + strings <= RINGSIDE_PAYLOAD_MAX, "ringside: the fields of an event take at most 4,000 bytes");
-
-  template <auto Put>
-  static constexpr auto text() {
-    constexpr u32 size = [] {
-      ringside_text measure{nullptr, 0};
-      Put(&measure, table.field, count);
-      return measure.size;
-    }();
-    std::array<char, size + 1> out{};
-    ringside_text write{out.data(), 0};
-    Put(&write, table.field, count);
-    return out;
-  }
-  static constexpr auto fields_text = text<ringside_put_fields>();
-  static constexpr auto print_text = text<ringside_put_print>();
-};
-
-// A string on its way into the ring. Strings share the room: each takes as much of the rest as it needs.
-struct Text {
-  const char* data;
-  u32 size;
-};
-inline Text take(cstring s, u32& room) noexcept {
-  if (!s) s = "(null)";
-  Text t{s, ringside_length(s, room)};
-  room -= t.size;
-  return t;
+  return pretty.substr(begin, end + plain.size() - begin);
 }
-inline Text take(std::string_view s, u32& room) noexcept {
-  Text t{s.data(), s.size() < room ? static_cast<u32>(s.size()) : room};
-  room -= t.size;
-  return t;
+
+// A value on its way into a payload, or into the list of its texts.
+template <class V>
+RINGSIDE_INLINE void put(u8* payload, u32 at, const V& value, [[maybe_unused]] ringside_text*& text) noexcept {
+  if constexpr (is_string<V>)
+    *text++ = {static_cast<const char*>(source_of(value)), length_of(value), at};
+  else
+    __builtin_memcpy(payload + at, &value, sizeof value);
 }
 
 template <class D, class List = typename D::Fields>
@@ -179,20 +292,21 @@ struct Event;
 // The event that D declares by D::system_name, D::event_name, D::names, D::Fields and D::print (null: made from the fields).
 template <class D, class... T>
 struct Event<D, Types<T...>> {
-  using L = Layout<D>;
   static constexpr u32 gate = ringside_gate_of(D::system_name, D::event_name);
 
-  template <size_t size>
-  static constexpr auto copy(const char* from) {
-    std::array<char, size + 1> out{};
-    for (size_t i = 0; i < size; ++i) out[i] = from[i];
-    return out;
-  }
-  static constexpr auto system = copy<plain(D::system_name).size()>(D::system_name);
-  static constexpr auto name = copy<plain(D::event_name).size()>(D::event_name);
+  static constexpr FieldTable<sizeof...(T)> table = [] {
+    [[maybe_unused]] u32 i = 0;
+    return laid_out(FieldTable<sizeof...(T)>{{{}, field_of<T>(D::names[i++])...}});
+  }();
+  static constexpr bool of_numbers = table.strings() == 0 && table.field[0].kind == 0;
+  static_assert(sizeof...(T) <= RINGSIDE_FIELDS_MAX, "ringside: an event has at most 32 fields");
+  static_assert(names_differ(table.field), "ringside: two fields of an event have the same name");
+  static_assert(names_are_free(table.field), "ringside: names that start with common_ are the format's own");
+  static_assert(table.fixed() + table.strings() <= RINGSIDE_PAYLOAD_MAX,
+                "ringside: the fields of an event take at most 4,000 bytes");
 
-  RINGSIDE_CONSTINIT static inline ringside_event event = {
-      system.data(), name.data(), L::fields_text.data(), D::print ? D::print : L::print_text.data(), gate, 0, nullptr, nullptr};
+  RINGSIDE_CONSTINIT static inline ringside_event event = {D::system_name, D::event_name, nullptr, D::print, table.field, 0,
+                                                           nullptr,        nullptr};
 
   // False: certainly disabled. One load.
   RINGSIDE_INLINE static bool gate_open() noexcept { return ringside_gate_open(gate); }
@@ -200,87 +314,55 @@ struct Event<D, Types<T...>> {
   // Is it enabled now? Costs one load while its enable byte is 0.
   RINGSIDE_INLINE static bool enabled() noexcept { return gate_open() && ringside_wanted(&event); }
 
-  // Writes the event if its own word says that it is enabled. Out of line, so that a call site is a load, a branch and a call.
-  [[gnu::noinline]] static void write(Param<T>... value) noexcept {
-    if (!ringside_wanted(&event)) return;
-    if (__atomic_load_n(&event.id, __ATOMIC_RELAXED) >> 16 != 0) [[unlikely]]
-      return put_large(__builtin_return_address(0), value...);
-    put(__builtin_return_address(0), value...);
-  }
+  static constexpr u32 most_on_stack = 48;  // a larger payload is put together elsewhere
 
-  // Puts the payload together on the stack; if it is larger than this, or has the caller's stack behind its fixed fields
-  // (ringside_event::id), the library does so beside the caller's stack.
-  static constexpr u32 most_on_stack = 48;
-  RINGSIDE_INLINE static void put([[maybe_unused]] const void* caller, Param<T>... value) noexcept {
-    constexpr u32 fixed = L::table.fixed;
-    if constexpr (fixed + L::strings > most_on_stack) {
-      put_large(caller, value...);
-    } else {
-      [[maybe_unused]] u32 room = RINGSIDE_PAYLOAD_MAX - fixed - L::strings;
-      Text text[L::strings != 0 ? L::strings : 1];
-      u32 next = 0;
-      (measure(value, text, next, room), ...);
-      u32 size = fixed;
-      for (u32 i = 0; i < next; ++i) size += text[i].size + 1;
-      if constexpr (L::strings != 0) {
-        if (size > most_on_stack) [[unlikely]]
-          return put_large(caller, value...);
-      }
-      u8* const payload = static_cast<u8*>(__builtin_alloca_with_align(align_up(size, 8u), 64));
-      __builtin_memset(payload, 0, L::strings == 0 ? align_up(fixed, 4u) : fixed);  // the bytes between the fields, and behind them
-      store_all(payload, text, fixed, caller, value...);
-      write_event<L::strings == 0 ? known_size(fixed) : 0>(this_thread, event, payload, size);
-    }
-  }
-
-  [[gnu::noinline, gnu::cold]] static void put_large(const void* caller, Param<T>... value) noexcept {
-    const void* const sources[] = {source_of(value)..., nullptr};
-    const u32 lengths[] = {length_of(value)..., 0};
-    ringside_write_fields(&event, L::table.field, L::count, L::table.fixed, sources, lengths, caller);
-  }
-  template <class V>
-  static const void* source_of(const V& value) noexcept {
-    if constexpr (std::is_same_v<V, cstring>)
-      return value != nullptr ? value : "(null)";
-    else if constexpr (is_string<V>)
-      return std::string_view(value).data();
+  // Writes the event if its own word says that it is enabled. Few numbers go to the library from here, in registers; other
+  // fields from a function, so that a call site is a load, a branch and a call.
+  RINGSIDE_INLINE static void write(Param<T>... value) noexcept {
+    if constexpr (of_numbers && table.fixed() <= most_on_stack)
+      write_numbers(written(value)...);
     else
-      return &value;
-  }
-  template <class V>
-  static u32 length_of([[maybe_unused]] const V& value) noexcept {
-    u32 room = RINGSIDE_PAYLOAD_MAX;
-    if constexpr (is_string<V>) return take(value, room).size;
-    return 0;
+      write_out_of_line(value...);
   }
 
-  RINGSIDE_INLINE static void store_all([[maybe_unused]] u8* payload, [[maybe_unused]] Text* text,
-                                        [[maybe_unused]] u32 end_of_text, [[maybe_unused]] const void* caller,
-                                        Param<T>... value) noexcept {
+ private:
+  [[gnu::noinline]] static void write_out_of_line(Param<T>... value) noexcept {
+    write_fields(__builtin_return_address(0), written(value)...);
+  }
+
+  template <class... V>
+  RINGSIDE_INLINE static void write_numbers(const V&... value) noexcept {
+    constexpr u32 size = align_up(table.fixed(), 4u), words = (size + 7) / 8;
+    u64 word[words] = {};  // also the bytes between the fields, and behind them
     [[maybe_unused]] u32 i = 0;
-    (store(payload, L::table.field[i++].offset, value, text, end_of_text, caller), ...);
+    (static_cast<void>(__builtin_memcpy(reinterpret_cast<u8*>(word) + table.field[++i].offset, &value, sizeof value)), ...);
+    if constexpr (words == 2)
+      ringside_write_word(&event, size, word[1]);
+    else if constexpr (words == 3)
+      ringside_write_2_words(&event, size, word[1], word[2]);
+    else if constexpr (words == 4)
+      ringside_write_3_words(&event, size, word[1], word[2], word[3]);
+    else
+      ringside_write_numbers(&event, size, word);
   }
 
-  template <class V>
-  RINGSIDE_INLINE static void measure(const V& value, Text* text, u32& next, u32& room) noexcept {
-    if constexpr (is_string<V>) text[next++] = take(value, room);
-  }
-
-  template <class V>
-  RINGSIDE_INLINE static void store(u8* payload, u32 offset, [[maybe_unused]] const V& value,
-                                    [[maybe_unused]] Text*& from, [[maybe_unused]] u32& at,
-                                    [[maybe_unused]] const void* caller) noexcept {
-    if constexpr (is_string<V>) {
-      u32 place = at | (from->size + 1) << 16;
-      __builtin_memcpy(payload + offset, &place, sizeof place);
-      if (from->size != 0) __builtin_memcpy(payload + at, from->data, from->size);
-      payload[at + from->size] = 0;
-      at += from++->size + 1;
-    } else if constexpr (is_stack<V>) {
-      const u64 id = ringside_stack_of(caller);
-      __builtin_memcpy(payload + offset, &id, sizeof id);
+  template <class... V>
+  RINGSIDE_INLINE static void write_fields(const void* caller, const V&... value) noexcept {
+    if constexpr (table.field[0].kind == 0 && table.strings() != 0 && table.fixed() + table.strings() <= most_on_stack) {
+      alignas(8) u8 payload[most_on_stack];
+      __builtin_memset(payload, 0, table.fixed());
+      ringside_text texts[table.strings()], *next = texts;
+      u32 i = 0;
+      (put(payload, table.field[++i].offset, value, next), ...);
+      ringside_write_texts(&event, payload, table.fixed(), texts, table.strings(), caller);
+      return;
+    }
+    const void* const sources[] = {source_of(value)...};
+    if constexpr ((is_text<V> || ...)) {
+      const u32 lengths[] = {length_of(value)...};
+      ringside_write_fields(&event, sources, lengths, caller);
     } else {
-      __builtin_memcpy(payload + offset, &value, sizeof value);
+      ringside_write_fields(&event, sources, nullptr, caller);
     }
   }
 };
@@ -305,11 +387,14 @@ struct EventHere : Event<DeclaredHere<Here, T...>> {
   RINGSIDE_CONSTRUCTOR_END
 };
 
-// The type of the field that holds such a value.
+// The type of the field that holds such a value. All integers have one, so that an int here and a size_t there are one layout.
 template <class T>
-using FieldFor = std::conditional_t<
-    std::is_same_v<T, char*>, cstring,
-    std::conditional_t<(std::is_pointer_v<T> && !std::is_same_v<T, cstring>) || std::is_null_pointer_v<T>, const void*, T>>;
+inline constexpr bool is_integer = std::is_integral_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, char>;
+template <class T>
+using FieldFor =
+    std::conditional_t<std::is_same_v<T, char*>, cstring,
+                       std::conditional_t<(std::is_pointer_v<T> && !std::is_same_v<T, cstring>) || std::is_null_pointer_v<T>,
+                                          const void*, std::conditional_t<is_integer<T>, i64, T>>>;
 template <class Here, class... V>
 EventHere<Here, FieldFor<std::decay_t<V>>...> event_here(const V&...);  // names the type, never called
 

@@ -63,11 +63,13 @@ extern unsigned char ringside_gate[RINGSIDE_GATE_BYTES];
 // A declared event. It lives as long as its program or shared object; several may have one name (a header used by two shared
 // objects, or from C and C++): the library gives them one id as long as their format is the same.
 struct ringside_event {
-  const char* system;
+  const char* system;                // with `fields`, both may end in an underscore, which the library takes off
   const char* name;
-  const char* format_fields;         // the lines of the fields, as in a tracefs format file; each ends in a newline
-  const char* print_fmt;             // what follows "print fmt: "
-  uint32_t gate;                     // ringside_gate_of(system, name)
+  const char* format_fields;         // the lines of the fields, as in a tracefs format file, each with its newline; NULL: `fields`
+  const char* print_fmt;             // what follows "print fmt: "; NULL: name=value of each of `fields`
+  const struct ringside_field* fields;  // in their order; in front of them, one without a name that tells of all: its size is
+                                        // their number, its count that of strings, its offset where those begin, its kind
+                                        // RINGSIDE_STACK if one of them is; NULL: the event is written by ringside_write alone
   uint32_t id;                       // atomic; 0: not registered yet; high half: where in the payload, behind the fixed fields,
                                      // the number of the caller's stack stands; 0: nowhere
   const volatile uint32_t* enabled;  // atomic; the exact word: 0 disabled; null until registered
@@ -95,14 +97,31 @@ int ringside_register(struct ringside_event* event);
 // not at all; false: refused, and counted, as is a size below 8 or above 4,000. From any thread and any signal handler.
 bool ringside_write(struct ringside_event* event, void* payload, uint32_t size);
 
-struct ringside_field;
-// Writes the event from its parts: field i of `n` from where sources[i] points, in the fixed part of `fixed` bytes, and the
-// strings behind it. A string's source is the text itself, of lengths[i] bytes; lengths NULL: each ends in a NUL, and NULL reads
-// "(null)". Strings take the room that they need in order, and leave one byte for the NUL of each string after them.
-// caller: where the calls of a stack begin. The payload is put together beside the caller's stack if it is large. False:
-// refused, and counted. For call sites; from any thread and any signal handler.
-bool ringside_write_fields(struct ringside_event* event, const struct ringside_field* field, uint32_t n, uint32_t fixed,
-                           const void* const* sources, const uint32_t* lengths, const void* caller);
+// What a declared event's call is made of. All write the event if it is enabled; false: it is not, or it was refused, and
+// counted. From any thread and any signal handler.
+//
+// An event whose fields are all numbers: `size` bytes, of which the first 8 are the library's to fill in, and then those of the
+// words, up to 3, which registers hold; or all from `payload`, up to 48. The calls of a stack begin where this is called.
+bool ringside_write_word(struct ringside_event* event, uint32_t size, uint64_t first);
+bool ringside_write_2_words(struct ringside_event* event, uint32_t size, uint64_t first, uint64_t second);
+bool ringside_write_3_words(struct ringside_event* event, uint32_t size, uint64_t first, uint64_t second, uint64_t third);
+bool ringside_write_numbers(struct ringside_event* event, uint32_t size, void* payload);
+// An event with texts, and at most 48 bytes with empty ones: `payload` has room for 48 bytes, and the first `fixed` are those of
+// ringside_write with zeros for the texts. caller: where the calls of a stack begin.
+struct ringside_text {
+  const char* text;
+  uint32_t size;  // RINGSIDE_TO_ITS_NUL: it ends in a NUL; then NULL reads "(null)"
+  uint32_t at;    // its field's offset
+};
+#define RINGSIDE_TO_ITS_NUL 0xffffffffu
+bool ringside_write_texts(struct ringside_event* event, void* payload, uint32_t fixed, const struct ringside_text* texts,
+                          uint32_t n, const void* caller);
+// Any event, from its parts: sources[i] points to the value of event->fields[1 + i]. A string's source is the text itself, of
+// lengths[i] bytes, or one that ends in a NUL: lengths NULL, or RINGSIDE_TO_ITS_NUL; then NULL reads "(null)". Strings take the
+// room that they need in order, and leave one byte for the NUL of each string after them. The payload is put together beside
+// the caller's stack if it is large. caller: where the calls of a stack begin.
+bool ringside_write_fields(struct ringside_event* event, const void* const* sources, const uint32_t* lengths,
+                           const void* caller);
 
 // The number of the stack of calls that led to `caller`, a return address of this thread, written to the ring as ringside:stack
 // unless it holds that stack already. 0: it could not be taken, which is counted. For call sites; from any thread and any
@@ -136,7 +155,7 @@ void ringside_close(void);
 int ringside_prepare_sandbox(size_t bytes);
 
 // ---------------------------------------------------------------------------------------------------------------------------
-// What an event looks like: shared by C (at start-up) and C++ (at compile time)
+// What an event looks like
 
 enum { RINGSIDE_FIELDS_MAX = 32, RINGSIDE_PAYLOAD_MAX = 4000, RINGSIDE_COMMON_SIZE = 8, RINGSIDE_MARKER_MAX = 1024 };
 
@@ -159,12 +178,19 @@ typedef struct {
 #define ringside_here ((ringside_stack){0})
 #endif
 
+// A value of an enum, and its name. A list ends in one without a name.
+struct ringside_symbol {
+  const char* name;
+  int64_t value;
+};
+
 struct ringside_field {
   const char* name;
   uint32_t kind;    // enum ringside_kind
   uint32_t size;    // bytes of one element
   uint32_t count;   // elements of an array; 0: not an array
   uint32_t offset;  // from the payload's start
+  const struct ringside_symbol* symbols;  // the names of its values; NULL: they have none
 };
 
 // A name's length in the trace, which does not show an underscore at its end: declarations need it where the name stands for
@@ -190,112 +216,6 @@ __attribute__((always_inline)) RINGSIDE_SHARED uint32_t ringside_gate_of(const c
   return ringside_hash(ringside_hash(ringside_hash(2166136261u, system), ":"), name) & 4095;
 }
 
-// The type's name in a format file. Enums have their underlying type's.
-RINGSIDE_SHARED const char* ringside_type_name(uint32_t kind, uint32_t size) {
-  switch (kind) {
-    case RINGSIDE_BOOL:
-      return "bool";
-    case RINGSIDE_CHAR:
-      return "char";
-    case RINGSIDE_UNSIGNED:
-      return size == 1 ? "u8" : size == 2 ? "u16" : size == 4 ? "u32" : "u64";
-    case RINGSIDE_SIGNED:
-      return size == 1 ? "s8" : size == 2 ? "s16" : size == 4 ? "s32" : "s64";
-    case RINGSIDE_FLOAT:
-      return size == 4 ? "float" : "double";
-    case RINGSIDE_POINTER:
-      return "void *";
-    case RINGSIDE_STACK:
-      return "ringside_stack";
-    default:
-      return "__data_loc char[]";
-  }
-}
-
-// The conversion in the print format, as libtraceevent 1.7 understands it. It extends no sign by itself, hence the h. It knows
-// no %c, but takes a char for a string of one. It knows no floating point: float and double print as their bits in
-// hexadecimal, arrays as unsigned numbers; a reader that knows the type's name can do better.
-RINGSIDE_SHARED const char* ringside_conversion(const struct ringside_field* f) {
-  if (f->count != 0 || f->kind == RINGSIDE_STRING) return "%s";
-  switch (f->kind) {
-    case RINGSIDE_CHAR:
-      return "%s";
-    case RINGSIDE_SIGNED:
-      return f->size == 8 ? "%lld" : f->size == 4 ? "%d" : f->size == 2 ? "%hd" : "%hhd";
-    case RINGSIDE_FLOAT:
-    case RINGSIDE_POINTER:
-    case RINGSIDE_STACK:
-      return f->size == 8 ? "0x%llx" : "0x%x";
-    default:
-      return f->size == 8 ? "%llu" : "%u";
-  }
-}
-
-// A text, or only its length (to == null). There is always room for a text that was measured before.
-struct ringside_text {
-  char* to;
-  uint32_t size;
-};
-
-RINGSIDE_SHARED void ringside_put(struct ringside_text* out, const char* text) {
-  for (; *text != 0; ++text, ++out->size)
-    if (out->to) out->to[out->size] = *text;
-}
-
-RINGSIDE_SHARED void ringside_put_name(struct ringside_text* out, const char* name) {
-  size_t n = ringside_plain_length(name);
-  for (size_t i = 0; i < n; ++i, ++out->size)
-    if (out->to) out->to[out->size] = name[i];
-}
-
-RINGSIDE_SHARED void ringside_put_number(struct ringside_text* out, uint32_t value) {
-  char c[2] = {(char)('0' + value % 10), 0};
-  if (value >= 10) ringside_put_number(out, value / 10);
-  ringside_put(out, c);
-}
-
-// The field lines of a format file.
-RINGSIDE_SHARED void ringside_put_fields(struct ringside_text* out, const struct ringside_field* field, uint32_t n) {
-  for (const struct ringside_field* f = field; f != field + n; ++f) {
-    ringside_put(out, "\tfield:");
-    ringside_put(out, ringside_type_name(f->kind, f->size));
-    ringside_put(out, " ");
-    ringside_put_name(out, f->name);
-    if (f->count != 0) ringside_put(out, "["), ringside_put_number(out, f->count), ringside_put(out, "]");
-    ringside_put(out, ";\toffset:");
-    ringside_put_number(out, f->offset);
-    ringside_put(out, ";\tsize:");
-    ringside_put_number(out, f->count != 0 ? f->size * f->count : f->size);
-    ringside_put(out, ";\tsigned:");
-    ringside_put_number(out, f->kind == RINGSIDE_SIGNED || (f->kind == RINGSIDE_CHAR && (char)-1 < 0));
-    ringside_put(out, ";\n");
-  }
-}
-
-// The print format: "length=%u path=%s", REC->length, __get_str(path)
-RINGSIDE_SHARED void ringside_put_print(struct ringside_text* out, const struct ringside_field* field, uint32_t n) {
-  ringside_put(out, "\"");
-  for (const struct ringside_field* f = field; f != field + n; ++f) {
-    if (f != field) ringside_put(out, " ");
-    ringside_put_name(out, f->name);
-    ringside_put(out, "=");
-    ringside_put(out, ringside_conversion(f));
-  }
-  ringside_put(out, "\"");
-  for (const struct ringside_field* f = field; f != field + n; ++f) {
-    bool bytes = f->count != 0 && f->kind == RINGSIDE_UNSIGNED && f->size == 1;
-    bool numbers = f->count != 0 && f->kind != RINGSIDE_CHAR && !bytes;
-    ringside_put(out, f->kind == RINGSIDE_STRING ? ", __get_str("
-                      : bytes                    ? ", __print_hex(REC->"
-                      : numbers                  ? ", __print_array(REC->"
-                                                 : ", REC->");
-    ringside_put_name(out, f->name);
-    if (bytes || numbers) ringside_put(out, ", "), ringside_put_number(out, f->count);
-    if (numbers) ringside_put(out, ", "), ringside_put_number(out, f->size);
-    if (bytes || numbers || f->kind == RINGSIDE_STRING) ringside_put(out, ")");
-  }
-}
-
 // False: every event with this index is certainly disabled.
 __attribute__((always_inline)) static inline bool ringside_gate_open(uint32_t gate) {
   return __builtin_expect(__atomic_load_n(&ringside_gate[gate], __ATOMIC_RELAXED) != 0, 0);
@@ -305,12 +225,6 @@ __attribute__((always_inline)) static inline bool ringside_gate_open(uint32_t ga
 static inline bool ringside_wanted(struct ringside_event* event) {
   const volatile uint32_t* word = __atomic_load_n(&event->enabled, __ATOMIC_ACQUIRE);
   return word && __atomic_load_n(word, __ATOMIC_RELAXED) != 0;
-}
-
-// Length of a string, or `room` if it is longer.
-static inline uint32_t ringside_length(const char* text, uint32_t room) {
-  size_t size = strlen(text);
-  return size < room ? (uint32_t)size : room;
 }
 
 #ifdef __cplusplus
@@ -378,7 +292,7 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
 #define RINGSIDE_FIELD(T, name)                                                                     \
   {#name, RINGSIDE_CODE(T) >> 8 & 255, RINGSIDE_CODE(T) & 255,                                      \
    RINGSIDE_IS_ARRAY(T) ? (uint32_t)(sizeof(__typeof__(T)) / (size_t)(RINGSIDE_CODE(T) & 255)) : 0, \
-   (uint32_t)offsetof(ringside_layout, name)},
+   (uint32_t)offsetof(ringside_layout, name), NULL},
 #define RINGSIDE_PARAMETER(T, name) __typeof__(T) name
 // A function's parameters, in parentheses: (void) without any, as empty ones are no prototype in C.
 #define RINGSIDE_PARAMETERS(...) RINGSIDE_FIRST(__VA_OPT__((RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)), )(void), )
@@ -386,33 +300,8 @@ static inline uint32_t ringside_length(const char* text, uint32_t room) {
 #define RINGSIDE_SOURCE(T, name) \
   (RINGSIDE_IS_ARRAY(T) || RINGSIDE_IS_STRING(T) ? (const void*)(uintptr_t)name : (const void*)&name),
 #define RINGSIDE_ONE(T, name) +1
-#define RINGSIDE_ROOM(T, name) +160 + 3 * sizeof #name
 #define RINGSIDE_NUL(T, name) +RINGSIDE_IS_STRING(T)
-
-static inline void ringside_prepare(struct ringside_event* event, const struct ringside_field* field, uint32_t n,
-                                    const char* print, char* room) {
-  struct ringside_text text = {room, 0};
-  if (!event->format_fields) {
-    const char** plain[2] = {&event->system, &event->name};
-    for (int i = 0; i < 2; ++i) {
-      const char* declared = *plain[i];
-      *plain[i] = room + text.size;
-      ringside_put_name(&text, declared);
-      text.to[text.size++] = 0;
-    }
-    room += text.size;
-    text.to = room;
-    text.size = 0;
-    event->gate = ringside_gate_of(event->system, event->name);
-    ringside_put_fields(&text, field, n);
-    text.to[text.size++] = 0;
-    event->print_fmt = print ? print : room + text.size;
-    if (!print) ringside_put_print(&text, field, n);
-    text.to[text.size] = 0;
-    event->format_fields = room;
-  }
-  ringside_register(event);
-}
+#define RINGSIDE_TAKES_STACK(T, name) +((RINGSIDE_CODE(T) >> 8) == RINGSIDE_STACK)
 
 #ifdef RINGSIDE_USDT  // each call is a USDT probe, too
 #include <ringside/usdt.h>
@@ -448,23 +337,20 @@ static inline void ringside_prepare(struct ringside_event* event, const struct r
   };                                                                                                                         \
   __extension__ _Static_assert(RINGSIDE_FIXED(id) RINGSIDE_EACH(RINGSIDE_NUL, __VA_ARGS__) <= RINGSIDE_PAYLOAD_MAX,          \
                                "ringside: the fields of an event take at most 4,000 bytes");                                 \
-  __attribute__((weak)) struct ringside_event ringside_event_##id = {#system_, #name_, NULL, NULL, 0, 0, NULL, NULL};        \
-  static inline const struct ringside_field* ringside_fields_##id(void) {                                                    \
+  __attribute__((weak)) struct ringside_event ringside_event_##id = {#system_, #name_, NULL, print, NULL, 0, NULL, NULL};    \
+  RINGSIDE_CONSTRUCTOR(100) static void ringside_register_##id(void) {                                                       \
     typedef struct ringside_layout_##id ringside_layout __attribute__((unused));                                             \
     static const struct ringside_field fields[] = {                                                                          \
-        RINGSIDE_EACH(RINGSIDE_FIELD, __VA_ARGS__){NULL, 0, 0, 0, RINGSIDE_FIXED(id)}};                                      \
-    return fields;                                                                                                           \
-  }                                                                                                                          \
-  RINGSIDE_CONSTRUCTOR(100) static void ringside_register_##id(void) {                                                       \
-    static char room[64 + sizeof #system_ + sizeof #name_ RINGSIDE_EACH(RINGSIDE_ROOM, __VA_ARGS__)];                        \
-    ringside_prepare(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__), print, room); \
+        {NULL, (0 RINGSIDE_EACH(RINGSIDE_TAKES_STACK, __VA_ARGS__)) != 0 ? RINGSIDE_STACK : 0,                               \
+         0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__), 0 RINGSIDE_EACH(RINGSIDE_NUL, __VA_ARGS__), RINGSIDE_FIXED(id), NULL},  \
+        RINGSIDE_EACH(RINGSIDE_FIELD, __VA_ARGS__)};                                                                         \
+    ringside_event_##id.fields = fields;                                                                                     \
+    ringside_register(&ringside_event_##id);                                                                                 \
   }                                                                                                                          \
   RINGSIDE_CONSTRUCTOR_END                                                                                                   \
   __attribute__((noinline, unused)) static void ringside_write_##id RINGSIDE_PARAMETERS(__VA_ARGS__) {                       \
     const void* const ringside_sources[] = {RINGSIDE_EACH(RINGSIDE_SOURCE, __VA_ARGS__) NULL};                               \
-    if (ringside_wanted(&ringside_event_##id))                                                                               \
-      ringside_write_fields(&ringside_event_##id, ringside_fields_##id(), 0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__),        \
-                            RINGSIDE_FIXED(id), ringside_sources, NULL, __builtin_return_address(0));                        \
+    ringside_write_fields(&ringside_event_##id, ringside_sources, NULL, __builtin_return_address(0));                        \
   }                                                                                                                          \
   __attribute__((always_inline, unused)) static inline bool id##_enabled(void) {                                             \
     return ringside_gate_open(ringside_gate_of(#system_, #name_)) && ringside_wanted(&ringside_event_##id);                  \

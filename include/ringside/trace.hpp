@@ -48,15 +48,24 @@
 //   std::string                     the same; <string> is yours to include
 //   void*, const void*              the address
 //   ringside::stack                 the calls that led to the event: pass ringside::stack{}
+//   durations, time points          of <chrono>: nanoseconds
+//   other types                     what their ringside::field<T> says (event.hpp)
 //
-// u8 to u64, i8 to i64 and cstring need no prefix. At most 32 fields, and 4,000 bytes with the 8 common ones: strings share the
-// room in order, and are shortened to fit. `ringside list` knows an event before its first call. Two declarations of one name
-// must have the same fields.
+// RINGSIDE_ENUM gives an enum's values names. u8 to u64, i8 to i64 and cstring need no prefix. At most 32 fields, and 4,000
+// bytes with the 8 common ones: strings share the room in order, and are shortened to fit. `ringside list` knows an event before
+// its first call. Two declarations of one name should have the same fields: others are another layout beside it.
 //
 // The system becomes a namespace, the event an object in it, the fields parameters. A name that the program or C++ has for
 // something else takes an underscore behind it, which the trace does not show: RINGSIDE_EVENT(socket_, delete_, (u32, class_))
 // is socket:delete, and called by socket_::delete_(1).
-#define RINGSIDE_EVENT(system, ...) RINGSIDE_EVENT_FIELDS(system, __VA_ARGS__, )
+#define RINGSIDE_EVENT(system, ...)                                                                                        \
+  RINGSIDE_SPELLED(RINGSIDE_EVENT, system, __VA_ARGS__, )                                                                  \
+  RINGSIDE_EVENT_FIELDS(system, __VA_ARGS__, )
+#define RINGSIDE_SPELLED(macro, system, name, ...)                                                                         \
+  static_assert((#system)[0] != '"' && (#name)[0] != '"',                                                                  \
+                "ringside: write the names without quotes: " #macro "(shop, order, (u32, id))");                           \
+  static_assert(::ringside::detail::in_parentheses(#__VA_ARGS__),                                                          \
+                "ringside: write each field as (type, name): " #macro "(shop, order, (u32, id))");
 #define RINGSIDE_EVENT_FIELDS(system, name, ...)             \
   namespace system {                                         \
   RINGSIDE_EVENT_PRINT(#system, name, nullptr, __VA_ARGS__)  \
@@ -65,7 +74,10 @@
 
 // The same inside a namespace of any name, with the print format of a tracefs format file (null: name=value of each field).
 #define RINGSIDE_EVENT_AS(system, name, ...) RINGSIDE_EVENT_PRINT(system, name, __VA_ARGS__, )
-#define RINGSIDE_EVENT_PRINT(system, name, print_, ...)                                                          \
+#define RINGSIDE_EVENT_PRINT(system, name, print_, ...)                 \
+  RINGSIDE_EVENT_CALL(system, name, print_, RINGSIDE_TYPE, __VA_ARGS__) \
+  inline constexpr ringside_##name::Call name{};
+#define RINGSIDE_EVENT_CALL(system, name, print_, type, ...)                                                     \
   namespace ringside_##name {                                                                                    \
     using namespace ::ringside::field_types;                                                                     \
     struct Declared {                                                                                            \
@@ -73,19 +85,83 @@
       static constexpr const char* event_name = #name;                                                           \
       static constexpr const char* print = print_;                                                               \
       static constexpr const char* names[] = {RINGSIDE_LIST(RINGSIDE_NAME, __VA_ARGS__) __VA_OPT__(, ) nullptr}; \
-      using Fields = ::ringside::detail::Types<RINGSIDE_LIST(RINGSIDE_TYPE, __VA_ARGS__)>;                       \
+      using Fields = ::ringside::detail::Types<RINGSIDE_LIST(type, __VA_ARGS__)>;                                \
     };                                                                                                           \
     struct Call : ::ringside::detail::Event<Declared> {                                                          \
-      RINGSIDE_INLINE void operator()(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) const noexcept {                 \
+      RINGSIDE_INLINE void operator()(RINGSIDE_LIST(RINGSIDE_PARAMETER, __VA_ARGS__)) const noexcept {           \
         RINGSIDE_PROBE(system, #name, __VA_ARGS__)                                                               \
-        if (RINGSIDE_UNLIKELY(this->gate_open()))                                                                      \
+        if (RINGSIDE_UNLIKELY(this->gate_open()))                                                                \
           this->write(RINGSIDE_LIST(RINGSIDE_NAME_ONLY, __VA_ARGS__));                                           \
       }                                                                                                          \
     };                                                                                                           \
     RINGSIDE_CONSTRUCTOR(100) static void declare() { ::ringside_register(&Call::event); }                       \
     RINGSIDE_CONSTRUCTOR_END                                                                                     \
-  }                                                                                                              \
-  inline constexpr ringside_##name::Call name{};
+  }
+
+// Names for an enum's values, at namespace scope, before the first event that has it: RINGSIDE_ENUM(shop::State, open, paid).
+// Events that have such a field show the name, and filters know it: state == "paid". Other values stay numbers. At most 32.
+#define RINGSIDE_ENUM(type, ...)                                                       \
+  template <>                                                                          \
+  struct ringside::enum_names<type> {                                                  \
+    using Enum = type;                                                                 \
+    static constexpr ringside_symbol list[] = {                                        \
+        RINGSIDE_AGAIN_1(RINGSIDE_ENUM_STEP(__VA_ARGS__)){nullptr, 0}};                \
+  }
+#define RINGSIDE_ENUM_STEP(value, ...) \
+  {#value, static_cast<int64_t>(Enum::value)}, __VA_OPT__(RINGSIDE_ENUM_NEXT RINGSIDE_PARENTHESES(__VA_ARGS__))
+#define RINGSIDE_ENUM_NEXT() RINGSIDE_ENUM_STEP
+
+// Spans of a category, each with its arguments, at namespace scope:
+//
+//   RINGSIDE_SPAN(db, query, (cstring, sql), (u32, rows));
+//   db::query span{"SELECT 1", 0};   // a slice `query` from here to the end of the block
+//   span.rows = 17;                  // what its end says
+//
+// It is the event db:query, enabled by itself, with the fields track_event_type and slice_name in front of its own ones. The
+// begin has the values that the span is made with, the end those that its members have then; a text must outlive it.
+#define RINGSIDE_SPAN(category, ...)                                                                                       \
+  RINGSIDE_SPELLED(RINGSIDE_SPAN, category, __VA_ARGS__, )                                                                 \
+  RINGSIDE_SPAN_FIELDS(category, __VA_ARGS__, )
+#define RINGSIDE_SPAN_FIELDS(category, name, ...)                                                                  \
+  namespace category {                                                                                             \
+  RINGSIDE_EVENT_CALL(#category, name, nullptr, RINGSIDE_KEPT_TYPE, (char, track_event_type),                      \
+                      (::std::string_view, slice_name), __VA_ARGS__)                                               \
+  namespace ringside_##name {                                                                                      \
+    class [[nodiscard]] Span {                                                                                     \
+      bool ringside_begun_;                                                                                        \
+      RINGSIDE_INLINE void ringside_write(char type) const noexcept {                                              \
+        Call::write(type, ::ringside::detail::plain(#name) RINGSIDE_EACH(RINGSIDE_AND_NAME, __VA_ARGS__));         \
+      }                                                                                                            \
+                                                                                                                   \
+     public:                                                                                                       \
+      RINGSIDE_EACH(RINGSIDE_KEPT, __VA_ARGS__)                                                                    \
+      RINGSIDE_INLINE explicit Span(RINGSIDE_LIST(RINGSIDE_GIVEN, __VA_ARGS__)) noexcept                           \
+          : ringside_begun_(Call::enabled()) RINGSIDE_EACH(RINGSIDE_KEEP, __VA_ARGS__) {                           \
+        if (RINGSIDE_UNLIKELY(ringside_begun_)) ringside_write('B');                                               \
+      }                                                                                                            \
+      RINGSIDE_INLINE ~Span() {                                                                                    \
+        if (RINGSIDE_UNLIKELY(ringside_begun_)) ringside_write('E');                                               \
+      }                                                                                                            \
+      Span(const Span&) = delete;                                                                                  \
+      Span& operator=(const Span&) = delete;                                                                       \
+    };                                                                                                             \
+  }                                                                                                                \
+  using name = ringside_##name::Span;                                                                              \
+  }                                                                                                                \
+  static_assert(true)
+#define RINGSIDE_KEPT_TYPE(...) ::ringside::detail::Kept<RINGSIDE_TYPE(__VA_ARGS__)>
+#define RINGSIDE_KEPT(...) RINGSIDE_KEPT_TYPE(__VA_ARGS__) RINGSIDE_NAME_ONLY(__VA_ARGS__);
+#define RINGSIDE_GLUE(a, b) RINGSIDE_GLUE_(a, b)
+#define RINGSIDE_GLUE_(a, b) a##b
+#define RINGSIDE_GIVEN_NAME(...) RINGSIDE_GLUE(ringside_, RINGSIDE_NAME_ONLY(__VA_ARGS__))
+#define RINGSIDE_GIVEN(...) ::ringside::detail::Param<RINGSIDE_TYPE(__VA_ARGS__)> RINGSIDE_GIVEN_NAME(__VA_ARGS__)
+#define RINGSIDE_KEEP(...) , RINGSIDE_NAME_ONLY(__VA_ARGS__)(RINGSIDE_GIVEN_NAME(__VA_ARGS__))
+#define RINGSIDE_AND_NAME(...) , RINGSIDE_NAME_ONLY(__VA_ARGS__)
+
+// A span `Class::function` from here to the end of the function.
+#define RINGSIDE_FUNCTION()                                                                                    \
+  static constexpr ::std::string_view ringside_function = ::ringside::detail::function_name(__PRETTY_FUNCTION__, __func__); \
+  const ::ringside::scope ringside_function_scope { ringside_function }
 
 // Declares an event in place, and writes it: RINGSIDE_TRACE("net", "packet_in", ("length", n), ("flow", id)), a statement. The
 // fields' types are those of the values: as above, with texts of any kind, and the address for other pointers. The values are
@@ -93,6 +169,8 @@
 #define RINGSIDE_TRACE(system, ...) RINGSIDE_TRACE_FIELDS(system, __VA_ARGS__, )
 #define RINGSIDE_TRACE_FIELDS(system_, event_, ...)                                                                   \
   do {                                                                                                                \
+    static_assert(::ringside::detail::in_parentheses(#__VA_ARGS__),                                                   \
+                  "ringside: write each field as (name, value): RINGSIDE_TRACE(\"net\", \"dropped\", (\"length\", n))"); \
     struct RingsideHere {                                                                                             \
       static constexpr const char* system() { return system_; }                                                       \
       static constexpr const char* event() { return event_; }                                                         \
@@ -137,6 +215,8 @@
 //   ringside:span         char track_event_type: 'B' begins a slice on this thread's track, 'E' ends the last one that began,
 //                         'I' is an instant · slice_name: its name (repeated at 'E' for readers of text)
 //   ringside:track_span   the same on the track `track_name` of this thread
+//   ringside:async_span   the same fields and u64 async_id: begin and end of one name and id belong together, whichever thread of
+//                         the process writes them
 //   ringside:counter      s64 counter_value: the value from now on · track_name: the counter's name (one per thread)
 namespace ringside {
 namespace events {
@@ -144,6 +224,7 @@ RINGSIDE_EVENT_AS("ringside", marker, "\"%s\", __get_str(buf)", (const void*, ip
 RINGSIDE_EVENT_AS("ringside", span, nullptr, (char, track_event_type), (std::string_view, slice_name))
 RINGSIDE_EVENT_AS("ringside", track_span, nullptr, (char, track_event_type), (std::string_view, slice_name),
                   (std::string_view, track_name))
+RINGSIDE_EVENT_AS("ringside", async_span, nullptr, (char, track_event_type), (std::string_view, slice_name), (u64, async_id))
 RINGSIDE_EVENT_AS("ringside", counter, nullptr, (i64, counter_value), (std::string_view, track_name))
 }  // namespace events
 
@@ -211,6 +292,45 @@ class [[nodiscard]] scope {
  private:
   std::string_view name_;
   bool begun_;
+};
+
+// A span that may end on another thread than it began on: a request, a coroutine, a job of a pool. `id` tells it from others of
+// its name that are open at the same time in this process; an address will do.
+RINGSIDE_INLINE void async_begin(Name name, u64 id) noexcept { events::async_span('B', name, id); }
+RINGSIDE_INLINE void async_end(Name name, u64 id) noexcept { events::async_span('E', name, id); }
+RINGSIDE_INLINE void async_instant(Name name, u64 id) noexcept { events::async_span('I', name, id); }
+
+// The same as an object, which can be moved to where the work goes on. It ends with end(), or with the object that holds it
+// then; not thread-safe in itself. The name must outlive it.
+class [[nodiscard]] async_span {
+ public:
+  async_span() noexcept = default;
+  RINGSIDE_INLINE async_span(Name name, u64 id) noexcept : name_(name), id_(id), open_(events::async_span.enabled()) {
+    if (RINGSIDE_UNLIKELY(open_)) events::async_span.write('B', name_, id_);
+  }
+  template <class Owner, std::enable_if_t<is_owner_that_goes<Owner>, int> = 0>
+  async_span(Owner&& name, u64 id) = delete;
+  RINGSIDE_INLINE async_span(async_span&& from) noexcept
+      : name_(from.name_), id_(from.id_), open_(std::exchange(from.open_, false)) {}
+  RINGSIDE_INLINE async_span& operator=(async_span&& from) noexcept {
+    if (this != &from) {
+      end();
+      name_ = from.name_;
+      id_ = from.id_;
+      open_ = std::exchange(from.open_, false);
+    }
+    return *this;
+  }
+  RINGSIDE_INLINE ~async_span() { end(); }
+  RINGSIDE_INLINE void end() noexcept {
+    if (RINGSIDE_UNLIKELY(std::exchange(open_, false))) async_end(name_, id_);
+  }
+  u64 id() const noexcept { return id_; }
+
+ private:
+  std::string_view name_{};
+  u64 id_ = 0;
+  bool open_ = false;
 };
 
 }  // namespace ringside

@@ -6,6 +6,7 @@
 
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
+#include "decode/role.hpp"
 #include "export/json.hpp"
 #include "sys/try.hpp"
 
@@ -102,6 +103,16 @@ result<Pairs> Pairs::part(const Formats& formats, const Tasks& tasks) const {
   return part;
 }
 
+// The spans of a program's categories are as ringside:span, and nest with it.
+std::string Pairs::all_spans(const Formats& formats) {
+  std::string all = "ringside:span";
+  for (const auto& type : formats.all()) {
+    const EventRole known = role_of(*type);
+    if (known.role == ringside::Role::span && known.async == nullptr && type->full != "ringside:span") all += "," + type->full;
+  }
+  return all;
+}
+
 result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   formats_ = &formats;
   tasks_ = &tasks;
@@ -115,6 +126,7 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     if (events.empty())
       return mistyped(std::errc::invalid_argument,
                       "a pair needs a start and an end: SYSTEM:EVENT, or \"SYSTEM:EVENT if CONDITION\"");
+    if (events == "ringside:span") events = all_spans(formats);
     patterns = RS_TRY(EventPatterns::parse(events));
     if (!any_matches(formats, patterns))
       return mistyped(std::errc::no_such_file_or_directory, none_matches(events, formats));
@@ -180,7 +192,9 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
 bool Pairs::are_calls() const {
   const auto& all = formats_->all();
   const auto returns = [&](const EventType& start, const EventType& end) {
-    if (&start == &end) return start.field("track_event_type") != nullptr && start_if_ && end_if_;
+    if (start_if_ && end_if_ && start.field("track_event_type") != nullptr && end.field("track_event_type") != nullptr)
+      return true;
+    if (&start == &end) return false;
     if (start.system != end.system || start.of_syscalls) return false;
     const std::string &name = start.name, &back = end.name;
     if (back.starts_with(name)) return back.substr(name.size()) == "__return" || back.substr(name.size()) == "_return";

@@ -247,6 +247,7 @@ class Pairs {
 
   explicit Pairs(const Options& options) : options_(options), waiting_(options.most_waiting), groups_(options.most_groups) {}
   result<void> compile(const Formats& formats, const Tasks& tasks);
+  static std::string all_spans(const Formats& formats);
   result<void> compile_by(const Formats& formats, const Tasks& tasks);
   bool are_calls() const;
   const Role& of(u32 id) {

@@ -32,6 +32,8 @@ const std::vector<Preset> presets{
      "dev,sector", "start/rwbs"},
     {"span", "spans of a program, from begin to end", "ringside:span if track_event_type == 'B'",
      "ringside:span if track_event_type == 'E'", "common_pid,slice_name", "start/slice_name"},
+    {"async", "spans of a program that may end on another thread", "ringside:async_span if track_event_type == 'B'",
+     "ringside:async_span if track_event_type == 'E'", "slice_name,async_id", "start/slice_name"},
     {"malloc", "memory, from malloc to free (record --libc malloc)", "libc:malloc,libc:calloc,libc:realloc", "libc:free",
      "ptr.hex", "start/event"},
 };

@@ -47,6 +47,8 @@ EventRole role_of(const EventType& type) {
   r.name = type.field("slice_name");
   if (is_integer(r.value) && is_text(r.name)) {
     r.role = Role::span;
+    const Field* const async = type.field("async_id");
+    r.async = is_integer(async) ? async : nullptr;
     return r;
   }
   r.value = type.field("counter_value");

@@ -1,6 +1,7 @@
 // The part that an event plays on a timeline, by the names of its fields.
 //
-//   span      track_event_type ('B', 'E', 'I'), slice_name, perhaps track_name: Perfetto's convention for kernel track events
+//   span      track_event_type ('B', 'E', 'I'), slice_name, perhaps track_name: Perfetto's convention for kernel track events;
+//             with an integer async_id, begin and end of one name and id belong together in a process, on any thread
 //   counter   counter_value, perhaps track_name: the same
 //   duration  an integer NAME_ns: it ended at its time, and lasted that long
 //   instant   all others
@@ -18,6 +19,7 @@ struct EventRole {
   const Field* value = nullptr;  // duration: the ns; span: the type; counter: the value
   const Field* name = nullptr;   // span: slice_name
   const Field* track = nullptr;  // span, counter: track_name; null: there is none
+  const Field* async = nullptr;  // span: async_id; null: it begins and ends on its thread
   const Field* weight = nullptr;  // what its stack weighs: the duration, else the first field of bytes; null: there is none
   const Field* flow = nullptr;    // flow_id; null: there is none
 };

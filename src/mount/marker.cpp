@@ -34,7 +34,7 @@ constinit ringside_event print_event{"ftrace",
                                      "\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n"
                                      "\tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n",
                                      "\"%ps: %s\", (void *)REC->ip, REC->buf",
-                                     ringside_gate_of("ftrace", "print"),
+                                     nullptr,
                                      0,
                                      nullptr,
                                      nullptr};
@@ -43,7 +43,7 @@ constinit ringside_event raw_event{"ftrace",
                                    "\tfield:unsigned int id;\toffset:8;\tsize:4;\tsigned:0;\n"
                                    "\tfield:char buf[];\toffset:12;\tsize:0;\tsigned:0;\n",
                                    "\"id:%04x %08x\", REC->id, (int)REC->buf[0]",
-                                   ringside_gate_of("ftrace", "raw_data"),
+                                   nullptr,
                                    0,
                                    nullptr,
                                    nullptr};

@@ -169,8 +169,14 @@ void Mounted::know_formats() {
 
 u64 Mounted::refresh() {
   if (const u64 made = instance_->words().nr_events(); std::exchange(events_seen_, made) != made) {
-    for (const EventInfo& e : instance_->events())
-      if (formats_.find(e.number()) == nullptr) formats_.add(e.number(), e.system, e.name, e.format);
+    for (const EventInfo& e : instance_->events()) {
+      if (!own_formats_.insert(e.number()).second) continue;
+      // A neighbour's event may have had the number before, and its instance is gone.
+      if (const EventType* const was = formats_.find(e.number());
+          was != nullptr && (was->system != e.system || was->name != e.name))
+        filters.erase(e.number());
+      formats_.add(e.number(), e.system, e.name, e.format);
+    }
     ++changes_;
   }
   struct stat st {};

@@ -138,6 +138,7 @@ class Mounted final : public RingSet {
     std::string folder;
   };
   std::map<u16, Elsewhere> elsewhere_;  // by id
+  std::set<u32> own_formats_;           // those of this instance's events that formats_ has
   u64 threads_seen_ = 0, changes_ = 0;
   std::set<i32> born_;  // the threads whose parents were looked for
   Marker marker_;

@@ -18,6 +18,7 @@ struct Plot::Event {
   const Field *first = nullptr, *second = nullptr;
   const Field *first_text = nullptr,
               *second_text = nullptr;  // run: prev_comm, next_comm; wake: comm; span, counter: track_name
+  const Field* async = nullptr;        // span: async_id
   const Field* state = nullptr;                               // run: prev_state
   u32 call = none;                                            // enter, exit: the name of the system call
   HeatMap* heat = nullptr;

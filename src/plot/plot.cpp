@@ -10,7 +10,7 @@
 namespace ringside::plot {
 namespace {
 
-constexpr size_t deepest_span = 64, longest_payload = 1024;
+constexpr size_t deepest_span = 64, longest_payload = 1024, most_async = 65'536;
 
 bool is_integer(const Field* f) { return f != nullptr && f->kind == FieldKind::integer; }
 bool is_text(const Field* f) { return f != nullptr && (f->kind == FieldKind::text || f->kind == FieldKind::loc_text); }
@@ -118,6 +118,7 @@ Plot::Event& Plot::event(u32 id, const EventType* type) {
     e.first = known.value;
     e.second = known.name;
     e.first_text = known.track;
+    e.async = known.async;
     return e;
   }
   if (known.role == ringside::Role::counter) {
@@ -378,6 +379,30 @@ void Plot::on_span(const ThreadEvent& at) {
   add_slice(at, record.time, what);
 }
 
+void Plot::on_async(const ThreadEvent& at, i32 process) {
+  const TraceRecord& record = at.record;
+  Event& e = at.event;
+  const auto kind = static_cast<char>(read_integer(record.payload, *e.first));
+  const u32 what = name(std::string(read_text(record.payload, *e.second)), e.index);
+  const std::tuple key{process, what, static_cast<u64>(read_integer(record.payload, *e.async))};
+  if (kind == 'B' && async_.size() < most_async && async_.try_emplace(key, AsyncOpen{record.time, lost_, at.number}).second)
+    return;
+  if (const auto open = async_.find(key); kind == 'E' && open != async_.end()) {
+    const AsyncOpen begun = open->second;
+    async_.erase(open);
+    if (begun.begin <= record.time && begun.lost == lost_) {
+      lanes_.add(lane(threads_[begun.thread].lane, {LaneKind::thread, begun.thread}),
+                 {.begin = begun.begin, .end = record.time, .what = what, .ring = record.source, .stack = record.stack},
+                 [&] { return text(at.type, record.payload); });
+      if (e.heat == nullptr) e.heat = &heat_of(e.full);
+      e.heat->add(record.time, record.time - begun.begin);
+      return;
+    }
+  }
+  if (kind == 'B' || kind == 'E') ++unpaired_;
+  add_slice(at, record.time, what);
+}
+
 void Plot::on_enter(const ThreadEvent& at) {
   const TraceRecord& record = at.record;
   drop_call(at.number);
@@ -428,7 +453,8 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
   const ThreadEvent at{record, e, type, t, number, ring.of_a_thread() ? rings_[record.source].gaps : shared_gaps_};
   u64 begin = record.time;
   switch (e.role) {
-    case Event::Role::span: return on_span(at);
+    case Event::Role::span:
+      return e.async != nullptr ? on_async(at, tasks_.seen_process(tid, ring)) : on_span(at);
     case Event::Role::enter: return on_enter(at);
     case Event::Role::exit: return on_exit(at);
     case Event::Role::duration:

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -84,6 +85,11 @@ class Plot {
   struct Counter;
   struct Heat;
   struct ThreadEvent;  // an event on its thread's lane
+  // A span that may end on another thread: it stands on the lane of the one that began it.
+  struct AsyncOpen {
+    u64 begin, lost;  // lost: lost_ then
+    u32 thread;
+  };
   enum class LaneKind { cpu, thread, loss };
   struct LaneName {
     LaneKind kind;
@@ -109,6 +115,7 @@ class Plot {
   void add_slice(const ThreadEvent& at, u64 begin, u32 what, MakeText make_text);
   void add_slice(const ThreadEvent& at, u64 begin, u32 what);
   void on_span(const ThreadEvent& at);
+  void on_async(const ThreadEvent& at, i32 process);
   void on_enter(const ThreadEvent& at);
   void on_exit(const ThreadEvent& at);
   u64 begin_of(const TraceRecord& record, Event& e);
@@ -146,6 +153,7 @@ class Plot {
   std::vector<Thread> threads_;
   std::unordered_map<Tasks::Key, u32> thread_numbers_;
   std::vector<Ring> rings_;
+  std::map<std::tuple<i32, u32, u64>, AsyncOpen> async_;  // by process, name and id
   std::vector<Heat> heat_maps_;
   std::vector<HeatMap*> call_heat_;  // of system calls, by name
   std::vector<std::string> notes_;

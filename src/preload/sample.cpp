@@ -40,8 +40,8 @@ constinit bool uncounted = false;
 constinit char tag = 0;  // its address marks the timers' signals
 
 constinit ringside_event sample_event{
-    "ringside", "sample", ringside::sample_fields, ringside::sample_print, ringside_gate_of("ringside", "sample"), 0,
-    nullptr,    nullptr};
+    "ringside", "sample", ringside::sample_fields, ringside::sample_print, nullptr, 0, nullptr, nullptr};
+constexpr u32 sample_gate = ringside_gate_of("ringside", "sample");
 
 constinit pthread_key_t timer_key = 0;
 
@@ -73,7 +73,7 @@ void on_signal(int number, siginfo_t* info, void* context) {
   const int left = errno;
   if (!has_room(context)) {
     count(&ringside::InstanceControl::samples_without_room);
-  } else if (ringside_gate_open(sample_event.gate) && ringside_wanted(&sample_event)) {
+  } else if (ringside_gate_open(sample_gate) && ringside_wanted(&sample_event)) {
     struct alignas(8) {
       u64 common, stack;
       u32 count, padding;

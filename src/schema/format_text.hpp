@@ -1,13 +1,27 @@
 // The texts of tracefs that describe bytes: events/header_page, events/header_event and an event's format file. A reader
 // of the kernel's texts can read these.
 #pragma once
-#include <ringside/event.hpp>
+#include <ringside/ringside.h>
+
+#include <ringside/base/types.hpp>
 #include <string>
 #include <string_view>
 
 namespace ringside {
 
-// An event's format file. `fields` and `print` as in ringside_event; id: 1 to 65,535.
+// A name as the trace has it: without an underscore at its end.
+inline std::string_view plain(const char* name) noexcept { return {name, ringside_plain_length(name)}; }
+
+// An event's texts: its own, or made from its fields. fields: the lines of a format file, each with its newline; print: what
+// follows "print fmt: ". As libtraceevent 1.7 understands it: it extends no sign by itself, knows no %c, but takes a char for a
+// string of one, and knows no floating point: float and double print as their bits in hexadecimal, arrays as unsigned numbers;
+// a reader that knows the type's name can do better.
+struct EventTexts {
+  std::string fields, print;
+};
+EventTexts texts_of(const ringside_event& event);
+
+// An event's format file; id: 1 to 65,535.
 std::string format_text(std::string_view name, u32 id, std::string_view fields, std::string_view print);
 std::string format_text(const ringside_event& event, u32 id);
 

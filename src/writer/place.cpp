@@ -77,15 +77,28 @@ result<std::string> instance_path(const std::string& wanted) {
   return instances_root() + "/" + wanted;
 }
 
-InstanceLock::InstanceLock(int dir, int patience_ms) noexcept : fd_(sys::open_owned(dir, "instance", O_RDWR)) {
+namespace {
+struct flock first_byte(short type) noexcept {
   struct flock lock {};
-  lock.l_type = F_WRLCK;
+  lock.l_type = type;
   lock.l_len = 1;
+  return lock;
+}
+}  // namespace
+
+InstanceLock::InstanceLock(int dir, int patience_ms) noexcept : fd_(sys::open_owned(dir, "instance", O_RDWR)) {
+  struct flock lock = first_byte(F_WRLCK);
   for (int ms = 0; fd_ && !late_ && fcntl(fd_.get(), F_OFD_SETLK, &lock) != 0; ++ms)
     if (ms < patience_ms)
       usleep(1000);
     else
       late_ = true;
+}
+
+// A child of fork that ran no handlers has the lock, too: it is given back for all.
+InstanceLock::~InstanceLock() {
+  struct flock lock = first_byte(F_UNLCK);
+  if (fd_ && !late_) fcntl(fd_.get(), F_OFD_SETLK, &lock);
 }
 
 result<InstancePlace> place_of_instance(const std::string& wanted, bool make) {

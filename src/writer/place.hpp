@@ -63,6 +63,8 @@ void apply_patterns(const std::vector<std::string>& patterns, const InstanceWord
 class InstanceLock {
  public:
   explicit InstanceLock(int dir, int patience_ms = 2000) noexcept;
+  ~InstanceLock();
+  InstanceLock(InstanceLock&&) noexcept = default;
   bool late() const noexcept { return late_; }  // another process has it
 
  private:

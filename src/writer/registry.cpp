@@ -87,9 +87,9 @@ StackChoice stacks_of(int dir) {
 }
 
 // Behind the event's fixed fields; 0: there is no room.
-u32 stack_place(const char* fields) {
+u32 stack_place(const std::string& fields) {
   u32 end = RINGSIDE_COMMON_SIZE;
-  for (const char* at = std::strstr(fields, "offset:"); at != nullptr; at = std::strstr(at + 1, "offset:")) {
+  for (const char* at = std::strstr(fields.c_str(), "offset:"); at != nullptr; at = std::strstr(at + 1, "offset:")) {
     const char* const size = std::strstr(at, "size:");
     if (size != nullptr)
       end = std::max(end, static_cast<u32>(std::strtoul(at + 7, nullptr, 10) + std::strtoul(size + 5, nullptr, 10)));
@@ -123,6 +123,15 @@ void pin(const ringside_event& event) {
 bool fits(const char* name) noexcept {
   const size_t n = std::strlen(name);
   return n > 0 && n < sizeof(EventEntry::name) && std::strchr(name, '/') == nullptr && name[0] != '.';
+}
+
+// Takes the underscore off a declared name's end; the copy stays, as its event does.
+bool make_plain(const char*& name) noexcept {
+  const size_t size = ringside_plain_length(name);
+  if (name[size] == 0) return true;
+  const char* const copy = strndup(name, size);
+  if (copy != nullptr) name = copy;
+  return copy != nullptr;
 }
 
 // To the program's user: no caller gets the error, and a recorder sees only a program that writes nothing.
@@ -161,7 +170,7 @@ class Entering {
   int enter_or_complain(ringside_event& e);
 
  private:
-  int make(const ringside_event& e, u64 hash, u32 stack_at, u32& id);
+  int make(const ringside_event& e, const EventTexts& texts, u64 hash, u32 stack_at, u32& id);
   sys::Fd make_folder(const ringside_event& e, const char* folder);  // events/SYSTEM/FOLDER; empty: errno has the reason
 
   const Opened& in_;
@@ -178,9 +187,10 @@ class Entering {
 int Entering::enter(ringside_event& e) {
   const InstanceWords& words = in_.words;
   const u32 last = words.last_event();
-  const bool has_stack = std::strstr(e.format_fields, "\tfield:ringside_stack ") != nullptr;
-  u32 stack_at = !has_stack && stacks_.events.on(e.system, e.name) && !is_about_stacks(e) ? stack_place(e.format_fields) : 0;
-  const auto hash_with = [&](u32 at) { return sys::hash(e.print_fmt, sys::hash(e.format_fields + stack_line(at))); };
+  const EventTexts texts = texts_of(e);
+  const bool has_stack = texts.fields.find("\tfield:ringside_stack ") != std::string::npos;
+  u32 stack_at = !has_stack && stacks_.events.on(e.system, e.name) && !is_about_stacks(e) ? stack_place(texts.fields) : 0;
+  const auto hash_with = [&](u32 at) { return sys::hash(texts.print, sys::hash(texts.fields + stack_line(at))); };
   const u64 hash = hash_with(stack_at);
   u32 id = 0;
   for (u32 i = 1; i <= last && id == 0; ++i) {
@@ -191,7 +201,7 @@ int Entering::enter(ringside_event& e) {
       continue;
     // Another program may have declared it when it was to have a stack, or when it was not. One with other fields is another
     // event of this name.
-    const u32 other_place = stack_at != 0 || has_stack ? 0 : stack_place(e.format_fields);
+    const u32 other_place = stack_at != 0 || has_stack ? 0 : stack_place(texts.fields);
     if (entry.format_hash == hash) id = i;
     else if (entry.format_hash == hash_with(other_place)) id = i, stack_at = other_place;
   }
@@ -202,7 +212,7 @@ int Entering::enter(ringside_event& e) {
     }
     ready_stacks(stacks_.depth);
   }
-  if (const int done = id == 0 ? make(e, hash, stack_at, id) : 0; done != 0) return done;
+  if (const int done = id == 0 ? make(e, texts, hash, stack_at, id) : 0; done != 0) return done;
   __atomic_store_n(&e.id, abi::event_id(id) | stack_at << 16, __ATOMIC_RELEASE);
   static const u32 always = 1;  // what events refer to is written whenever these are
   __atomic_store_n(&e.enabled, is_about_stacks(e) ? &always : &words.event(id).enabled, __ATOMIC_RELEASE);
@@ -210,7 +220,7 @@ int Entering::enter(ringside_event& e) {
 }
 
 // Makes the entry and the files of an event that the instance does not have.
-int Entering::make(const ringside_event& e, u64 hash, u32 stack_at, u32& id) {
+int Entering::make(const ringside_event& e, const EventTexts& texts, u64 hash, u32 stack_at, u32& id) {
   const InstanceWords& words = in_.words;
   if (!dir_) return -no_dir_;
   if (!patterns_) return -errno_of(patterns_.error());
@@ -218,7 +228,7 @@ int Entering::make(const ringside_event& e, u64 hash, u32 stack_at, u32& id) {
   std::strncpy(made.system, e.system, sizeof made.system - 1);
   std::strncpy(made.name, e.name, sizeof made.name - 1);
   made.format_hash = hash;
-  made.gate = e.gate;
+  made.gate = ringside_gate_of(e.system, e.name);
   words.each_event([&](u32, const EventEntry& other) {
     if (std::strcmp(other.name, made.name) == 0 && std::strcmp(other.system, made.system) == 0) made.namesake = 1;
   });
@@ -234,7 +244,7 @@ int Entering::make(const ringside_event& e, u64 hash, u32 stack_at, u32& id) {
   if (!folder) return -errno;
   for (const auto& [file, text] :
        {std::pair{"id", std::to_string(abi::event_id(id)) + "\n"},
-        {"format", format_text(e.name, abi::event_id(id), e.format_fields + stack_line(stack_at), e.print_fmt)}})
+        {"format", format_text(e.name, abi::event_id(id), texts.fields + stack_line(stack_at), texts.print)}})
     if (auto done = sys::write_owned(folder.get(), file, text); !done) return -errno_of(done.error());
   __atomic_store_n(&entry.known, 1u, __ATOMIC_RELEASE);
   __atomic_store_n(&words.control->events, (u64{words.nr_events()} + 1) << 32 | std::max(last, id), __ATOMIC_RELEASE);
@@ -342,7 +352,7 @@ bool has_thread_table(int dir) noexcept {
   return fd && fstat(fd.get(), &st) == 0 && static_cast<u64>(st.st_size) >= threads_file_size;
 }
 
-void register_all(const Opened& in) noexcept {
+void register_all(const Opened& in) {
   if (all_events == nullptr) return;
   Entering entering(in);
   for (ringside_event* e = all_events; e != nullptr; e = e->next)
@@ -598,11 +608,12 @@ alignas(largest_page) unsigned char ringside_gate[RINGSIDE_GATE_BYTES];
 static_assert(sizeof ringside_gate == largest_page);
 
 int ringside_register(ringside_event* event) {
-  if (!fits(event->system) || !fits(event->name)) return -EINVAL;
   if (no_system_calls()) return -EPERM;
   if (__atomic_load_n(&event->id, __ATOMIC_ACQUIRE) != 0) return 0;
   open_from_environment();
   return opening_step([&] {
+    if (event->fields != nullptr && (!make_plain(event->system) || !make_plain(event->name))) return -ENOMEM;
+    if (!fits(event->system) || !fits(event->name)) return -EINVAL;
     pin(*event);
     list(*event);
     return process.opened != nullptr ? Entering(*process.opened).enter_or_complain(*event) : 0;

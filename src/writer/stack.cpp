@@ -25,7 +25,7 @@ constinit ringside_event stack_event{
     "\"id=0x%llx frames=%s ended=%s\", REC->id, __print_array(__get_dynamic_array(frames), __get_dynamic_array_len(frames) / "
     "8, 8), "
     "__print_symbolic(REC->ended, { 0, \"complete\" }, { 1, \"depth\" }, { 2, \"no_table\" }, { 3, \"bad_frame\" })",
-    ringside_gate_of("ringside", "stack"),
+    nullptr,
     0,
     nullptr,
     nullptr};
@@ -42,7 +42,7 @@ constinit ringside_event code_map_event{"ringside",
                                         "\tfield:__data_loc char[] path;\toffset:44;\tsize:4;\tsigned:0;\n",
                                         "\"pid=%u start=0x%llx size=0x%llx file_offset=0x%llx build_id=%s path=%s\", REC->pid, "
                                         "REC->start, REC->size, REC->file_offset, __get_str(build_id), __get_str(path)",
-                                        ringside_gate_of("ringside", "code_map"),
+                                        nullptr,
                                         0,
                                         nullptr,
                                         nullptr};

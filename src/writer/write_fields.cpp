@@ -10,9 +10,22 @@ namespace {
 
 constexpr u32 most_on_stack = 48;
 
-[[gnu::noinline]] bool write_small(const ringside_event& event, const PayloadParts& parts, u32 size) noexcept {
-  auto* const payload = static_cast<u8*>(__builtin_alloca_with_align(align_up(size, 8u), 64));
-  return detail::write_event(detail::this_thread, event, payload, parts.put(payload, size));
+[[gnu::noinline]] u64 stack_for(const void* caller) noexcept {
+  // A function that asks for its frame keeps a frame pointer: in a static program, which has no tables, the walk goes by those.
+  asm volatile("" ::"r"(__builtin_frame_address(0)));
+  return ringside_stack_of(caller);
+}
+
+// Puts a small payload together; its own frame is gone when that is written. Answers its size; 0: it is not small.
+[[gnu::noinline]] u32 put_small(u8* payload, const ringside_event& event, const void* const* sources, const uint32_t* lengths,
+                                const void* caller) noexcept {
+  PayloadParts parts(event, sources, lengths);
+  if (parts.least > most_on_stack) return 0;
+  std::memset(payload, 0, most_on_stack);
+  if (RINGSIDE_UNLIKELY(parts.has_stack)) parts.stack = stack_for(caller);
+  bool full = false;
+  const u32 size = parts.put(payload, most_on_stack, full);
+  return full ? 0 : size;
 }
 
 // In a sandbox the step makes no system call, and goes as far as it can. Without a stack for it the event is refused.
@@ -23,22 +36,28 @@ void run_beside_caller(const Step& step) noexcept {
 }
 
 // Two calls with such memory are interrupted already, or there is none.
-[[gnu::noinline]] bool write_without_memory(const ringside_event& event, const PayloadParts& parts) noexcept {
+template <class Parts>
+[[gnu::noinline]] bool write_without_memory(const ringside_event& event, const Parts& parts) noexcept {
   bool written = false;
   const auto write = [&]() noexcept {
     alignas(8) u8 payload[RINGSIDE_PAYLOAD_MAX];
-    written = detail::write_event(detail::this_thread, event, payload, parts.put(payload, sizeof payload));
+    std::memset(payload, 0, parts.begin);
+    bool full = false;
+    written = detail::write_event(detail::this_thread, event, payload, parts.put(payload, sizeof payload, full));
   };
   run_beside_caller(write);
   return written;
 }
 
-[[gnu::noinline]] bool write_large(const ringside_event& event, const PayloadParts& parts) noexcept {
+template <class Parts>
+[[gnu::noinline]] bool write_large(const ringside_event& event, const Parts& parts) noexcept {
   const WalkMemory memory;
   StackWalk* const walk = memory.get();
   if (walk == nullptr) return write_without_memory(event, parts);
   u8* const payload = walk->payload;
-  const u32 size = parts.put(payload, sizeof walk->payload);
+  std::memset(payload, 0, parts.begin);
+  bool full = false;
+  const u32 size = parts.put(payload, sizeof walk->payload, full);
 #if RINGSIDE_RSEQ
   using detail::Way;
   if (detail::write_to_cpus<0, Way::usual>(detail::this_thread, event, 0, payload, size) == Refused::no) return true;
@@ -49,22 +68,99 @@ void run_beside_caller(const Step& step) noexcept {
   return written;
 }
 
+[[gnu::noinline]] bool write_large_fields(const ringside_event& event, const void* const* sources, const uint32_t* lengths,
+                                          const void* caller) noexcept {
+  PayloadParts parts(event, sources, lengths);
+  if (parts.least > RINGSIDE_PAYLOAD_MAX) return count_refused(), false;
+  if (parts.has_stack) parts.stack = stack_for(caller);
+  return write_large(event, parts);
+}
+
+[[gnu::noinline]] bool write_large_texts(const ringside_event& event, const void* numbers, u32 fixed,
+                                         const ringside_text* texts, u32 n, const void* caller) noexcept {
+  PayloadTexts parts(event, numbers, fixed, texts, n);
+  if (parts.stack_behind) parts.stack = stack_for(caller);
+  return write_large(event, parts);
+}
+
+// Puts small texts behind the numbers. Answers the size; 0: they are not small.
+u32 put_small_texts(u8* payload, u32 fixed, const ringside_text* texts, u32 n) noexcept {
+  u32 end = fixed, room = most_on_stack - fixed - n;
+  bool full = false;
+  for (u32 i = 0; i < n && !full; ++i) put_text(payload, texts[i], end, room, full);
+  return full ? 0 : end;
+}
+
 }  // namespace
 }  // namespace ringside
 
 using namespace ringside;
 
-extern "C" bool ringside_write_fields(ringside_event* event, const ringside_field* field, uint32_t n, uint32_t fixed,
-                                      const void* const* sources, const uint32_t* lengths, const void* caller) {
-  const PayloadNeeds needs = needs_of(*event, field, n, fixed);
-  if (needs.least > RINGSIDE_PAYLOAD_MAX || sandbox_now() == Sandbox::shut) {
-    count_refused();
-    return false;
-  }
-  // A function that asks for its frame keeps a frame pointer: in a static program, which has no tables, the walk goes by those.
-  asm volatile("" ::"r"(__builtin_frame_address(0)));
-  const u64 stack = needs.stack ? ringside_stack_of(caller) : 0;
-  const PayloadParts parts{field, n, fixed, needs.begin, sources, lengths, stack};
-  const u32 size = parts.put(nullptr, RINGSIDE_PAYLOAD_MAX);
-  return size <= most_on_stack ? write_small(*event, parts, size) : write_large(*event, parts);
+extern "C" bool ringside_write_fields(ringside_event* event, const void* const* sources, const uint32_t* lengths,
+                                      const void* caller) {
+  if (!ringside_wanted(event)) return false;
+  if (sandbox_now() == Sandbox::shut) return count_refused(), false;
+  alignas(8) u8 payload[most_on_stack];
+  const u32 size = put_small(payload, *event, sources, lengths, caller);
+  if (size == 0) return write_large_fields(*event, sources, lengths, caller);
+  return ringside_write(event, payload, size);  // whose frame is gone on the slow ways
 }
+
+extern "C" bool ringside_write_texts(ringside_event* event, void* payload, uint32_t fixed, const ringside_text* texts,
+                                     uint32_t n, const void* caller) {
+  if (RINGSIDE_UNLIKELY(!ringside_wanted(event))) return false;
+  if (RINGSIDE_UNLIKELY(sandbox_now() == Sandbox::shut)) return count_refused(), false;
+  const bool has_stack = __atomic_load_n(&event->id, __ATOMIC_RELAXED) >> 16 != 0;
+  const u32 size = has_stack ? 0 : put_small_texts(static_cast<u8*>(payload), fixed, texts, n);
+  if (RINGSIDE_LIKELY(size != 0)) return ringside_write(event, payload, size);  // whose frame is gone on the slow ways
+  return write_large_texts(*event, payload, fixed, texts, n, caller);
+}
+
+// With the number of the caller's stack behind the numbers.
+[[gnu::noinline]] static bool write_with_stack(const ringside_event& event, const void* numbers, u32 size,
+                                               const void* caller) noexcept {
+  asm volatile("" ::"r"(__builtin_frame_address(0)));
+  alignas(8) u8 payload[most_on_stack + 8] = {};
+  const u32 place = align_up(size, 8u);
+  if (place > most_on_stack) return count_refused(), false;
+  const u64 stack = ringside_stack_of(caller);
+  std::memcpy(payload, numbers, size);
+  std::memcpy(payload + place, &stack, sizeof stack);
+  return detail::write_event(detail::this_thread, event, payload, place + 8);
+}
+
+RINGSIDE_INLINE static bool has_stack(const ringside_event& event) noexcept {
+  return RINGSIDE_UNLIKELY(__atomic_load_n(&event.id, __ATOMIC_RELAXED) >> 16 != 0);
+}
+
+// A size has its own way, so that the words go from registers into the ring.
+template <class... Word>
+RINGSIDE_INLINE static bool write_words(ringside_event* event, const void* caller, u32 size, Word... word) noexcept {
+  constexpr u32 most = 8 + 8 * sizeof...(word);
+  if (RINGSIDE_UNLIKELY(!ringside_wanted(event))) return false;
+  u64 payload[] = {0, word...};
+  if (has_stack(*event)) return write_with_stack(*event, payload, size, caller);
+  if (RINGSIDE_LIKELY(size == most)) return detail::write_event<most>(detail::this_thread, *event, payload, most);
+  return ringside_write(event, payload, size);
+}
+
+extern "C" {
+
+// The fastest calls, each in lines of its own.
+[[gnu::aligned(64)]] bool ringside_write_word(ringside_event* event, uint32_t size, uint64_t first) {
+  return write_words(event, __builtin_return_address(0), size, first);
+}
+[[gnu::aligned(64)]] bool ringside_write_2_words(ringside_event* event, uint32_t size, uint64_t first, uint64_t second) {
+  return write_words(event, __builtin_return_address(0), size, first, second);
+}
+[[gnu::aligned(64)]] bool ringside_write_3_words(ringside_event* event, uint32_t size, uint64_t first, uint64_t second,
+                                                 uint64_t third) {
+  return write_words(event, __builtin_return_address(0), size, first, second, third);
+}
+bool ringside_write_numbers(ringside_event* event, uint32_t size, void* payload) {
+  if (!ringside_wanted(event)) return false;
+  return has_stack(*event) ? write_with_stack(*event, payload, size, __builtin_return_address(0))
+                           : ringside_write(event, payload, size);
+}
+
+}  // extern "C"

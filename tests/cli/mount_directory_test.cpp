@@ -33,7 +33,6 @@ struct MountDirectory : Mount {
         e->name = d.name;
         e->format_fields = strdup(("\tfield:u64 " + std::string(d.field) + ";\toffset:8;\tsize:8;\tsigned:0;\n").c_str());
         e->print_fmt = strdup(("\"" + std::string(d.field) + "=%llu\", REC->" + d.field).c_str());
-        e->gate = ringside_gate_of(d.system, d.name);
         if (done == 0) done = ringside_register(e);
       }
       _exit(done == 0 ? 0 : 1);

@@ -7,10 +7,9 @@
 namespace {
 
 constinit ringside_event versions[] = {
-    {"shop", "order", "\tfield:u32 id;\toffset:8;\tsize:4;\tsigned:0;\n", "\"id=%u\", REC->id", ringside_gate_of("shop", "order"), 0,
-     nullptr, nullptr},
+    {"shop", "order", "\tfield:u32 id;\toffset:8;\tsize:4;\tsigned:0;\n", "\"id=%u\", REC->id", nullptr, 0, nullptr, nullptr},
     {"shop", "order", "\tfield:u64 id;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:u64 price;\toffset:16;\tsize:8;\tsigned:0;\n",
-     "\"id=%llu price=%llu\", REC->id, REC->price", ringside_gate_of("shop", "order"), 0, nullptr, nullptr},
+     "\"id=%llu price=%llu\", REC->id, REC->price", nullptr, 0, nullptr, nullptr},
 };
 
 }  // namespace
@@ -24,7 +23,7 @@ int main(int argc, char** argv) {
     unsigned long payload[3] = {0, i, 100 * i};
     const auto id = static_cast<unsigned>(i);
     if (version == 0) std::memcpy(&payload[1], &id, sizeof id);
-    if (!ringside_gate_open(event.gate) || !ringside_wanted(&event)) return 4;
+    if (!ringside_gate_open(ringside_gate_of(event.system, event.name)) || !ringside_wanted(&event)) return 4;
     (void)ringside_write(&event, payload, version == 0 ? 12 : 24);
   }
   return 0;

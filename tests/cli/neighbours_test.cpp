@@ -31,14 +31,9 @@ constexpr uid_t victim = 65533, attacker = 65534;
 // Writes an event neighbour:number to the instance that this process opened; not declared for the whole program, because its
 // other tests list events.
 void put(u64 n) {
-  static ringside_event event{"neighbour",
-                              "number",
-                              "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n",
-                              "\"n=%llu\", REC->n",
-                              ringside_gate_of("neighbour", "number"),
-                              0,
-                              nullptr,
-                              nullptr};
+  static ringside_event event{
+      "neighbour", "number", "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n", "\"n=%llu\", REC->n", nullptr, 0,
+      nullptr,     nullptr};
   u64 payload[] = {0, n};
   if (ringside_register(&event) == 0 && ringside_wanted(&event)) ringside_write(&event, payload, sizeof payload);
 }

@@ -29,7 +29,7 @@ constinit ringside_event late_event{"maker",
                                     "late",
                                     "\tfield:unsigned long n;\toffset:8;\tsize:8;\tsigned:0;\n",
                                     "\"%lu\", REC->n",
-                                    ringside_gate_of("maker", "late"),
+                                    nullptr,
                                     0,
                                     nullptr,
                                     nullptr};

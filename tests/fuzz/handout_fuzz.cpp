@@ -31,7 +31,7 @@ struct World {
     // A ring with events, whose writer is gone.
     if (fork() == 0) {
       if (ringside_open(o.name.c_str()) == 0) {
-        ringside_event event{"fuzz", "event", "", "\"\"", ringside_gate_of("fuzz", "event"), 0, nullptr, nullptr};
+        ringside_event event{"fuzz", "event", "", "\"\"", nullptr, 0, nullptr, nullptr};
         ringside_register(&event);
         for (int i = 0; i < 500; ++i)
           if (u64 payload[2] = {}; !ringside_write(&event, payload, sizeof payload)) break;

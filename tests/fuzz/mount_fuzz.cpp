@@ -72,7 +72,7 @@ struct Subject {
     if (fork() == 0) {
       if (ringside_open("inst") == 0) {
         ringside_event event{"fuzz", "event", "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n", "\"n=%llu\", REC->n",
-                             ringside_gate_of("fuzz", "event"), 0, nullptr, nullptr};
+                             nullptr, 0, nullptr, nullptr};
         ringside_register(&event);
         for (u64 i = 0; i < 5000; ++i) {
           u64 payload[] = {0, i};

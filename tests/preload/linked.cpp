@@ -26,7 +26,7 @@ extern "C" {
 namespace {
 
 const char* const fields = "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n";
-constinit ringside_event event{"linked", "tick",  fields, "\"n=%llu\", REC->n", ringside_gate_of("linked", "tick"),
+constinit ringside_event event{"linked", "tick",  fields, "\"n=%llu\", REC->n", nullptr,
                                0,        nullptr, nullptr};
 [[gnu::constructor]] void declare() { ringside_register(&event); }
 
@@ -34,7 +34,7 @@ unsigned long written = 0, refused = 0;
 void write_events(unsigned long count) {
   static unsigned long n = 0;
   for (unsigned long i = 0; i < count; ++i) {
-    if (!ringside_gate_open(event.gate) || !ringside_wanted(&event)) continue;
+    if (!ringside_gate_open(ringside_gate_of(event.system, event.name)) || !ringside_wanted(&event)) continue;
     unsigned long payload[2] = {0, n++};
     ++(ringside_write(&event, payload, sizeof payload) ? written : refused);
   }

@@ -20,7 +20,7 @@ using namespace ringside::test::edges;
 constexpr const char* fields =
     "\tfield:u32 who;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u32 bytes;\toffset:12;\tsize:4;\tsigned:0;\n"
     "\tfield:u64 number;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 check;\toffset:24;\tsize:8;\tsigned:0;\n";
-ringside_event event{"edges", "tick",  fields, "\"%u %llu\", REC->who, REC->number", ringside_gate_of("edges", "tick"),
+ringside_event event{"edges", "tick",  fields, "\"%u %llu\", REC->who, REC->number", nullptr,
                      0,       nullptr, nullptr};
 
 const Ledger* ledger;

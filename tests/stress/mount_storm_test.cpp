@@ -53,7 +53,7 @@ ringside_event event{"storm",
                      "tick",
                      fields,
                      "\"%u %u %llu %llu\", REC->thread, REC->context, REC->sequence, REC->check",
-                     ringside_gate_of("storm", "tick"),
+                     nullptr,
                      0,
                      nullptr,
                      nullptr};

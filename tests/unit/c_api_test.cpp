@@ -11,20 +11,19 @@ struct CApi : fake::Test {};
 TEST_F(CApi, EventsAreKnownBeforeTheFirstCall) {
   auto* e = run.find("net", "packet_in");
   ASSERT_NE(e, nullptr);
-  EXPECT_STREQ(e->format_fields,
-               "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n"
-               "\tfield:u64 flow;\toffset:16;\tsize:8;\tsigned:0;\n"
-               "\tfield:__data_loc char[] device;\toffset:24;\tsize:4;\tsigned:0;\n"
-               "\tfield:double load;\toffset:32;\tsize:8;\tsigned:0;\n"
-               "\tfield:u32 verdict;\toffset:40;\tsize:4;\tsigned:0;\n"
-               "\tfield:u8 mac[6];\toffset:44;\tsize:6;\tsigned:0;\n");
-  EXPECT_STREQ(e->print_fmt,
-               "\"length=%u flow=%llu device=%s load=0x%llx verdict=%u mac=%s\", REC->length, REC->flow, __get_str(device), "
-               "REC->load, REC->verdict, __print_hex(REC->mac, 6)");
-  EXPECT_EQ(e->gate, ringside_gate_of("net", "packet_in"));
-  EXPECT_STREQ(run.find("net", "idle")->format_fields, "");
-  EXPECT_STREQ(run.find("net", "idle")->print_fmt, "\"\"");
-  EXPECT_STREQ(run.find("ringside", "marker")->print_fmt, "\"%s\", __get_str(buf)");
+  EXPECT_EQ(ringside::texts_of(*e).fields,
+            "\tfield:u32 length;\toffset:8;\tsize:4;\tsigned:0;\n"
+            "\tfield:u64 flow;\toffset:16;\tsize:8;\tsigned:0;\n"
+            "\tfield:__data_loc char[] device;\toffset:24;\tsize:4;\tsigned:0;\n"
+            "\tfield:double load;\toffset:32;\tsize:8;\tsigned:0;\n"
+            "\tfield:u32 verdict;\toffset:40;\tsize:4;\tsigned:0;\n"
+            "\tfield:u8 mac[6];\toffset:44;\tsize:6;\tsigned:0;\n");
+  EXPECT_EQ(ringside::texts_of(*e).print,
+            "\"length=%u flow=%llu device=%s load=0x%llx verdict=%u mac=%s\", REC->length, REC->flow, __get_str(device), "
+            "REC->load, REC->verdict, __print_hex(REC->mac, 6)");
+  EXPECT_EQ(ringside::texts_of(*run.find("net", "idle")).fields, "");
+  EXPECT_EQ(ringside::texts_of(*run.find("net", "idle")).print, "\"\"");
+  EXPECT_EQ(ringside::texts_of(*run.find("ringside", "marker")).print, "\"%s\", __get_str(buf)");
 }
 
 TEST_F(CApi, DisabledWritesNothing) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schema/format_text.hpp"
 #include "writer/payload_parts.hpp"
 
 namespace fake {
@@ -41,6 +42,9 @@ struct Runtime {
   bool refuse = false;
   uintptr_t caller = 0;  // of the last stack that was asked for
 
+  std::deque<std::string> names;
+
+  const char* plain(const char* declared) { return names.emplace_back(ringside::plain(declared)).c_str(); }
   ringside_event* find(std::string_view system, std::string_view name) {
     for (auto* e : events)
       if (e->system == system && e->name == name) return e;
@@ -50,7 +54,7 @@ struct Runtime {
     for (auto* e : events)
       if (e->system == system && e->name == name) {
         words[e->id - 1] = on;
-        ringside_gate[e->gate] = on;
+        ringside_gate[ringside_gate_of(e->system, e->name)] = on;
       }
   }
   void reset() {
@@ -81,6 +85,7 @@ __attribute__((weak, aligned(RINGSIDE_GATE_BYTES))) unsigned char ringside_gate[
 __attribute__((weak)) int ringside_register(ringside_event* event) {
   auto& r = fake::runtime();
   if (event->id != 0) return 0;
+  for (const char** name : {&event->system, &event->name}) *name = r.plain(*name);
   r.words.push_back(0);
   r.events.push_back(event);
   event->id = static_cast<uint32_t>(r.events.size());
@@ -103,28 +108,34 @@ __attribute__((weak)) bool ringside_write(ringside_event* event, void* payload, 
   std::memcpy(whole.data() + 4, &pid, 4);
   return true;
 }
-__attribute__((weak)) bool ringside_write_fields(ringside_event* event, const ringside_field* field, uint32_t n, uint32_t fixed,
-                                                 const void* const* sources, const uint32_t* lengths, const void* caller) {
-  const ringside::PayloadNeeds needs = ringside::needs_of(*event, field, n, fixed);
-  const ringside::u64 stack = needs.stack ? ringside_stack_of(caller) : 0;
-  alignas(8) ringside::u8 payload[RINGSIDE_PAYLOAD_MAX];
-  const ringside::PayloadParts parts{field, n, fixed, needs.begin, sources, lengths, stack};
-  return ringside_write(event, payload, parts.put(payload, sizeof payload));
+__attribute__((weak)) bool ringside_write_numbers(ringside_event* event, uint32_t size, void* payload) {
+  return ringside_wanted(event) && ringside_write(event, payload, size);
+}
+__attribute__((weak)) bool ringside_write_3_words(ringside_event* event, uint32_t size, uint64_t first, uint64_t second,
+                                                  uint64_t third) {
+  uint64_t payload[] = {0, first, second, third};
+  return ringside_write_numbers(event, size, payload);
+}
+__attribute__((weak)) bool ringside_write_2_words(ringside_event* event, uint32_t size, uint64_t first, uint64_t second) {
+  return ringside_write_3_words(event, size, first, second, 0);
+}
+__attribute__((weak)) bool ringside_write_word(ringside_event* event, uint32_t size, uint64_t first) {
+  return ringside_write_3_words(event, size, first, 0, 0);
+}
+__attribute__((weak)) bool ringside_write_texts(ringside_event* event, void* payload, uint32_t fixed,
+                                                const ringside_text* texts, uint32_t n, const void*) {
+  if (!ringside_wanted(event)) return false;
+  alignas(8) ringside::u8 whole[RINGSIDE_PAYLOAD_MAX] = {};
+  bool full = false;
+  return ringside_write(event, whole, ringside::PayloadTexts(*event, payload, fixed, texts, n).put(whole, sizeof whole, full));
+}
+__attribute__((weak)) bool ringside_write_fields(ringside_event* event, const void* const* sources, const uint32_t* lengths,
+                                                 const void* caller) {
+  if (!ringside_wanted(event)) return false;
+  ringside::PayloadParts parts(*event, sources, lengths);
+  if (parts.has_stack) parts.stack = ringside_stack_of(caller);
+  alignas(8) ringside::u8 payload[RINGSIDE_PAYLOAD_MAX] = {};
+  bool full = false;
+  return ringside_write(event, payload, parts.put(payload, sizeof payload, full));
 }
 }
-
-namespace ringside::detail {
-__attribute__((weak)) Epoch epoch = {};
-__attribute__((weak)) constinit thread_local ThisThread this_thread{};
-__attribute__((weak)) constinit const CpuSide* cpu_side = nullptr;
-__attribute__((weak)) bool write_slowly(const ringside_event& event, void* payload, u32 size, Refused, i32) noexcept {
-  return ringside_write(const_cast<ringside_event*>(&event), payload, size);
-}
-#if RINGSIDE_RSEQ
-__attribute__((weak)) Refused append_slowly(const CpuSide&, const void*, u32) noexcept { return Refused::no_ring; }
-#endif
-}  // namespace ringside::detail
-
-namespace ringside {
-__attribute__((weak)) u64 RingClockNow::slow() noexcept { return 1; }
-}  // namespace ringside

@@ -104,7 +104,7 @@ TEST_F(InstanceTest, EventsThatFindNoRoomAreRefusedAndKillNoWriter) {
     }
     (void)ringside_open("a");
     if (!instance->events().empty()) _exit(1);
-    ringside_event late{"full", "late", "", "\"\"", ringside_gate_of("full", "late"), 0, nullptr, nullptr};
+    ringside_event late{"full", "late", "", "\"\"", nullptr, 0, nullptr, nullptr};
     if (ringside_register(&late) != -ENOSPC) _exit(2);
     unit::number(1);
     std::filesystem::remove(dir + "/full");

@@ -383,22 +383,9 @@ TEST_F(InstanceTest, TheLockOfADeadRawForkIsTakenOver) {
 TEST_F(InstanceTest, NothingIsMadeInAnInstanceThatIsToBeRemoved) {
   const auto instance = make("a");
   ASSERT_EQ(ringside_open("a"), 0);
-  static ringside_event in_time{"unit",
-                                "in_time",
-                                "\tfield:u32 n;\toffset:8;\tsize:4;\tsigned:0;\n",
-                                "\"%u\", REC->n",
-                                ringside_gate_of("unit", "in_time"),
-                                0,
-                                nullptr,
-                                nullptr},
-      late{"unit",
-           "late",
-           "\tfield:u32 n;\toffset:8;\tsize:4;\tsigned:0;\n",
-           "\"%u\", REC->n",
-           ringside_gate_of("unit", "late"),
-           0,
-           nullptr,
-           nullptr};
+  static ringside_event in_time{
+      "unit", "in_time", "\tfield:u32 n;\toffset:8;\tsize:4;\tsigned:0;\n", "\"%u\", REC->n", nullptr, 0, nullptr, nullptr},
+      late{"unit", "late", "\tfield:u32 n;\toffset:8;\tsize:4;\tsigned:0;\n", "\"%u\", REC->n", nullptr, 0, nullptr, nullptr};
   EXPECT_EQ(ringside_register(&in_time), 0);
   std::filesystem::rename(dir + "/a", dir + "/away");
   EXPECT_EQ(ringside_register(&late), -ENOENT);

@@ -104,7 +104,7 @@ TEST_F(RecordedFormats, OfAnEventThatAProgramDeclaresLate) {
   static ringside_event late[10];
   for (ringside_event& event : late) {
     const std::string name = "late" + std::to_string(&event - late);
-    event = {"late", strdup(name.c_str()), "", "\"\"", ringside_gate_of("late", name.c_str()), 0, nullptr, nullptr};
+    event = {"late", strdup(name.c_str()), "", "\"\"", nullptr, 0, nullptr, nullptr};
     ASSERT_EQ(ringside_register(&event), 0);
     u64 payload = 0;
     ASSERT_TRUE(ringside_write(&event, &payload, sizeof payload));

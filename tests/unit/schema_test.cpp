@@ -69,7 +69,7 @@ class Schema : public fake::Test {
 };
 
 TEST_F(Schema, TextsEqualTheKernelsToTheByte) {
-  EXPECT_EQ(format_text("e", 1234, run.find("schema_test", "strings")->format_fields, "\"%d\", REC->n"),
+  EXPECT_EQ(format_text("e", 1234, texts_of(*run.find("schema_test", "strings")).fields, "\"%d\", REC->n"),
             "name: e\n"
             "ID: 1234\n"
             "format:\n"
@@ -83,8 +83,8 @@ TEST_F(Schema, TextsEqualTheKernelsToTheByte) {
             "\tfield:__data_loc char[] note;\toffset:16;\tsize:4;\tsigned:0;\n"
             "\n"
             "print fmt: \"%d\", REC->n\n");
-  EXPECT_STREQ(run.find("schema_test", "strings")->print_fmt,
-               "\"path=%s n=%u note=%s\", __get_str(path), REC->n, __get_str(note)");
+  EXPECT_EQ(ringside::texts_of(*run.find("schema_test", "strings")).print,
+            "\"path=%s n=%u note=%s\", __get_str(path), REC->n, __get_str(note)");
   EXPECT_NE(header_page_text(8192).find("field: char data;\toffset:16;\tsize:8176;"), std::string::npos);
   EXPECT_EQ(header_event_text().substr(0, 51), "# compressed entry header\n\ttype_len    :    5 bits\n");
 }
@@ -93,7 +93,7 @@ TEST_F(Schema, EveryPrintFormatIsUnderstood) {
   for (auto* e : run.events) {
     auto* event = tep_find_event_by_name(tep_, e->system, e->name);
     ASSERT_NE(event, nullptr) << e->name;
-    EXPECT_EQ(event->flags & TEP_EVENT_FL_FAILED, 0) << e->print_fmt;
+    EXPECT_EQ(event->flags & TEP_EVENT_FL_FAILED, 0) << texts_of(*e).print;
   }
 }
 

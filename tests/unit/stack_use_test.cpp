@@ -163,7 +163,7 @@ TEST_P(StackUse, OfOpeningAndClosingIsAsPromised) {
   EXPECT_LE(stack_in_new_thread([](int) { ringside_open("a"); }), promised);
   EXPECT_LE(stack_in_new_thread([](int) { ringside_close(); }), promised);
   EXPECT_LE(stack_in_new_thread([](int) { ringside_open("new"); }), promised) << "an instance is made";
-  static ringside_event late{"painted", "late", "", "\"\"", ringside_gate_of("painted", "late"), 0, nullptr, nullptr};
+  static ringside_event late{"painted", "late", "", "\"\"", nullptr, 0, nullptr, nullptr};
   late.id = 0;
   EXPECT_LE(stack_in_new_thread([](int) { ringside_register(&late); }), promised);
 }

@@ -28,13 +28,14 @@ struct Trace : fake::Test {};
 
 TEST_F(Trace, AnEventIsKnownBeforeItsFirstCall) {
   ASSERT_NE(run.find("trace_test", "never_called"), nullptr);
-  EXPECT_STREQ(run.find("trace_test", "never_called")->format_fields, "\tfield:s32 x;\toffset:8;\tsize:4;\tsigned:1;\n");
+  EXPECT_EQ(ringside::texts_of(*run.find("trace_test", "never_called")).fields,
+            "\tfield:s32 x;\toffset:8;\tsize:4;\tsigned:1;\n");
 }
 
 TEST_F(Trace, TheGateIsTheHashOfTheFullName) {
   u32 hash = 2166136261u;
   for (char c : std::string_view("trace_test:mixed")) hash = (hash ^ static_cast<u8>(c)) * 16777619u;
-  EXPECT_EQ(run.find("trace_test", "mixed")->gate, hash & 4095);
+  EXPECT_EQ(trace_test::ringside_mixed::Call::gate, hash & 4095);
   std::string long_name(200, 'x');
   hash = 2166136261u;
   for (char c : "s:" + long_name) hash = (hash ^ static_cast<u8>(c)) * 16777619u;
@@ -69,10 +70,10 @@ TEST_F(Trace, FieldsLieWhereTheFormatSays) {
 }
 
 TEST_F(Trace, AFieldMayBeAStack) {
-  EXPECT_STREQ(run.find("trace_test", "stacked")->format_fields,
-               "\tfield:u8 tag;\toffset:8;\tsize:1;\tsigned:0;\n"
-               "\tfield:ringside_stack calls;\toffset:16;\tsize:8;\tsigned:0;\n"
-               "\tfield:__data_loc char[] note;\toffset:24;\tsize:4;\tsigned:0;\n");
+  EXPECT_EQ(ringside::texts_of(*run.find("trace_test", "stacked")).fields,
+            "\tfield:u8 tag;\toffset:8;\tsize:1;\tsigned:0;\n"
+            "\tfield:ringside_stack calls;\toffset:16;\tsize:8;\tsigned:0;\n"
+            "\tfield:__data_loc char[] note;\toffset:24;\tsize:4;\tsigned:0;\n");
   trace_test::stacked(1, stack{}, "no");
   EXPECT_EQ(run.caller, 0u) << "taken although the event is disabled";
   run.enable("trace_test", "stacked");
@@ -105,8 +106,8 @@ TEST_F(Trace, AnyEventMayGetAStack) {
 }
 
 TEST_F(Trace, StringsOfTheStandardLibrary) {
-  EXPECT_STREQ(
-      run.find("trace_test", "owned")->format_fields,
+  EXPECT_EQ(
+      ringside::texts_of(*run.find("trace_test", "owned")).fields,
       "\tfield:__data_loc char[] path;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u8 tag;\toffset:12;\tsize:1;\tsigned:0;\n");
   run.enable("trace_test", "owned");
   trace_test::owned(std::string(100, 'x'), 7);
@@ -120,9 +121,9 @@ TEST_F(Trace, StringsOfTheStandardLibrary) {
 TEST_F(Trace, AnUnderscoreAtTheEndOfANameIsNotShown) {
   ringside_event* const event = run.find("socket", "delete");
   ASSERT_NE(event, nullptr);
-  EXPECT_EQ(event->gate, ringside_gate_of("socket", "delete"));
-  EXPECT_STREQ(event->format_fields, "\tfield:u32 class;\toffset:8;\tsize:4;\tsigned:0;\n");
-  EXPECT_STREQ(event->print_fmt, "\"class=%u\", REC->class");
+  EXPECT_EQ(socket_::ringside_delete_::Call::gate, ringside_gate_of("socket", "delete"));
+  EXPECT_EQ(ringside::texts_of(*event).fields, "\tfield:u32 class;\toffset:8;\tsize:4;\tsigned:0;\n");
+  EXPECT_EQ(ringside::texts_of(*event).print, "\"class=%u\", REC->class");
   run.enable("socket", "delete");
   socket_::delete_(5);
   ASSERT_EQ(run.records.size(), 1u);
@@ -141,8 +142,8 @@ TEST_F(Trace, AnEventDeclaredWhereItIsWritten) {
   ringside_event* const event = run.find("trace_here", "packet_in");
   ASSERT_NE(event, nullptr) << "it is known before its first call";
   EXPECT_EQ(
-      event->format_fields,
-      std::string{"\tfield:s32 length;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:u64 flow;\toffset:16;\tsize:8;\tsigned:0;\n"
+      ringside::texts_of(*event).fields,
+      std::string{"\tfield:s64 length;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:s64 flow;\toffset:16;\tsize:8;\tsigned:1;\n"
                   "\tfield:__data_loc char[] text;\toffset:24;\tsize:4;\tsigned:0;\n\tfield:__data_loc char[] "
                   "literal;\toffset:28;\tsize:4;\tsigned:0;\n"
                   "\tfield:u16 colour;\toffset:32;\tsize:2;\tsigned:0;\n\tfield:__data_loc char[] "
@@ -155,7 +156,7 @@ TEST_F(Trace, AnEventDeclaredWhereItIsWritten) {
   EXPECT_EQ(times_evaluated, 1);
   ASSERT_EQ(run.records.size(), 1u);
   const auto& r = run.records[0];
-  EXPECT_EQ(r.at<int>(8), 1500);
+  EXPECT_EQ(r.at<i64>(8), 1500);
   EXPECT_EQ(r.at<u64>(16), u64{1} << 40);
   EXPECT_EQ(r.text(24), "eth0");
   EXPECT_EQ(r.text(28), "four");

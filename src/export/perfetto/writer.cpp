@@ -538,6 +538,25 @@ u64 PerfettoWriter::new_track(u64 parent, const std::string& name, bool counter)
   return next_track_++;
 }
 
+// Spans that are open at a time have a track each, which the viewer shows as one. 0: nothing of this id is open.
+u64 PerfettoWriter::async_track(i32 process, std::string_view name, u64 id, char kind) {
+  AsyncTracks& all = async_[{process, std::string(name)}];
+  auto at = all.open.find(id);
+  if (at == all.open.end()) {
+    if (kind != 'B') return 0;
+    if (all.free.empty()) all.free.push_back(new_track(0, std::string(name), false));
+    at = all.open.emplace(id, all.free.back()).first;
+    all.free.pop_back();
+    return at->second;
+  }
+  const u64 track = at->second;
+  if (kind == 'E') {
+    all.free.push_back(track);
+    all.open.erase(at);
+  }
+  return track;
+}
+
 std::vector<PerfettoWriter::Lane>& PerfettoWriter::lanes(u64 thread) {
   std::vector<Lane>& all = lanes_[thread];
   if (all.empty()) all.push_back({thread, {}});
@@ -695,11 +714,18 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
     }
     case Role::span: {
       const auto kind = static_cast<char>(read_integer(record.payload, *e.role.value));
-      const u64 where = on();
+      u64 where = 0;
+      if (e.role.async != nullptr) {
+        const i32 tid = thread_of(e.type, read_common(record.payload));
+        where = async_track(tasks_.seen_process(tid, ring), read_text(record.payload, *e.role.name),
+                            static_cast<u64>(read_integer(record.payload, *e.role.async)), kind);
+      }
+      const bool closes_nothing = e.role.async != nullptr && where == 0;
+      if (where == 0) where = on();
       annotate(e, record.payload, scratch_);
       add_stack(record, e, scratch_);
       perfetto::Nesting& nesting = lanes(where).front().nesting;
-      const bool slice = kind == 'B' ? nesting.open(record.time) : kind == 'E' && nesting.close(record.time);
+      const bool slice = kind == 'B' ? nesting.open(record.time) : kind == 'E' && !closes_nothing && nesting.close(record.time);
       if (kind == 'E' && slice) {
         track_event(record.time, in_event::slice_end, where, 0, scratch_);
       } else {

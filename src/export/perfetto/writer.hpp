@@ -78,6 +78,11 @@ class PerfettoWriter {
     u64 round = 0;  // 1 + Tasks::renamed() when the name was looked at
     std::string name{};
   };
+  // Of one name: those with an open span, by its id, and the others.
+  struct AsyncTracks {
+    std::unordered_map<u64, u64> open;
+    std::vector<u64> free;
+  };
   Event& event(const TraceRecord& record, const RingName& ring);
   void describe(Event& e, u32 cpu);
   void number(Event& e);
@@ -88,6 +93,7 @@ class PerfettoWriter {
   void name_slice(const Thread& thread, u64 from);
   u64 track(u64 parent, const std::string& name, bool counter);
   u64 new_track(u64 parent, const std::string& name, bool counter);
+  u64 async_track(i32 process, std::string_view name, u64 id, char kind);
   std::vector<Lane>& lanes(u64 thread);
   u64 track_with_room(u64 thread, u64 begin, u64 end);
   Cpu& cpu(u32 number);
@@ -126,6 +132,7 @@ class PerfettoWriter {
   std::map<std::pair<Tasks::Key, u32>, Thread> threads_;
   std::map<std::pair<u64, std::string>, u64> tracks_;
   std::unordered_map<u64, std::vector<Lane>> lanes_;  // by the thread's track
+  std::map<std::pair<i32, std::string>, AsyncTracks> async_;  // by process and name
   std::vector<u64> named_;  // threads of the kernel's events, by TID: 1 + Tasks::renamed() when names were compared
   std::unordered_map<i32, std::string> written_names_;  // theirs, and their processes
   std::unordered_map<i32, std::string> named_processes_;

@@ -1,0 +1,97 @@
+// Spans with arguments and spans that cross threads, from a program to each reader.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "binary.hpp"
+#include "perfetto_reader.hpp"
+
+namespace ringside::spans_test {
+namespace {
+
+using nlohmann::json;
+
+struct Spans : test::BinaryTest {
+  static constexpr u64 count = 12;
+  void SetUp() override {
+    BinaryTest::SetUp();
+    const auto o = ringside("record -q -o rec " RINGSIDE_BUILD_DIR "/tests/spans_writer " + std::to_string(count));
+    ASSERT_EQ(o.code, 0) << o.err;
+  }
+  json answer(const std::string& command) {
+    const auto o = ringside(command + " --json");
+    EXPECT_EQ(o.code, 0) << command << o.err;
+    return json::parse(o.out);
+  }
+  std::map<std::string, u64> pairs(const std::string& arguments) {
+    std::map<std::string, u64> all;
+    for (const json& row : answer("latency " + arguments + " rec").at("rows"))
+      all[row.at("key").get<std::string>()] = row.at("count");
+    return all;
+  }
+};
+
+TEST_F(Spans, ThoseOfCategoriesAreSpans) {
+  const std::map<std::string, u64> all{{"query", 2 * count}, {"commit", count}, {"{anonymous}::serve", count}};
+  EXPECT_EQ(pairs("span"), all);
+}
+
+TEST_F(Spans, AnAsyncSpanEndsOnAnotherThread) { EXPECT_EQ(pairs("async"), (std::map<std::string, u64>{{"request", count}})); }
+
+TEST_F(Spans, TheEndHasItsResults) {
+  std::multiset<u64> rows;
+  for (const json& e : events("rec -f 'db:query: track_event_type == \"E\"'"))
+    rows.insert(e.at("fields").at("rows").get<u64>());
+  std::multiset<u64> wanted;
+  for (u64 i = 0; i < count; ++i) wanted.insert({i, 1000});
+  EXPECT_EQ(rows, wanted);
+}
+
+TEST_F(Spans, ACategoryIsEnabledByItself) {
+  ASSERT_EQ(ringside("record -q -o few -u db:commit " RINGSIDE_BUILD_DIR "/tests/spans_writer 3").code, 0);
+  std::set<std::string> names;
+  const auto few = events("few");
+  for (const json& e : few) names.insert(e.at("event").get<std::string>());
+  EXPECT_EQ(few.size(), 6u);
+  EXPECT_EQ(names, std::set<std::string>{"db:commit"});
+}
+
+TEST_F(Spans, AnEnumHasItsNames) {
+  EXPECT_EQ(events("rec -f 'state == paid'").size(), count / 2);
+  EXPECT_EQ(events("rec -f 'state == 2'").size(), 0u);
+  const std::string text = ringside("report rec -e shop:order").out;
+  EXPECT_NE(text.find("state=paid id=0"), std::string::npos) << text;
+  EXPECT_NE(text.find("state=open id=1"), std::string::npos) << text;
+}
+
+// Twelve requests are open at a time: each stands on a track of its own, and its end closes it there.
+TEST_F(Spans, PerfettoDrawsThem) {
+  ASSERT_EQ(ringside("export rec -o rec.pftrace").code, 0);
+  const test::PerfettoFile file(test::slurp(dir + "/rec.pftrace"));
+  EXPECT_EQ(file.dropped, 0u);
+  std::set<u64> tracks;
+  u64 requests = 0, queries = 0;
+  for (const test::PerfettoSlice& slice : file.slices()) {
+    queries += slice.name == "query" && slice.duration >= 0;
+    if (slice.name != "request") continue;
+    ++requests;
+    EXPECT_GE(slice.duration, 0) << "it has an end";
+    EXPECT_EQ(file.tracks.at(slice.track).name, "request");
+    tracks.insert(slice.track);
+  }
+  EXPECT_EQ(requests, count);
+  EXPECT_EQ(tracks.size(), count) << "all are open at a time";
+  EXPECT_EQ(queries, 2 * count);
+}
+
+TEST_F(Spans, ThePageDrawsThem) {
+  const auto o = ringside("plot rec -o page.html");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.err.find("without their begin or end"), std::string::npos) << o.err;
+  EXPECT_NE(ringside("plot rec -o -").out.find("request"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringside::spans_test

@@ -1,0 +1,193 @@
+// What is built on events: spans with arguments, spans that cross threads, names of enums, types of the program's own.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <ringside/trace.hpp>
+#include <string>
+#include <utility>
+
+#include "fake_runtime.hpp"
+
+namespace face_test {
+enum class State : short { open = -1, paid = 5, lost };
+enum Plain { zero, one };
+struct Slice {
+  const char* data;
+  size_t size;
+};
+struct Price {
+  ringside::u32 cents;
+};
+}  // namespace face_test
+
+template <>
+struct ringside::field<face_test::Slice> {
+  static std::string_view get(const face_test::Slice& s) noexcept { return {s.data, s.size}; }
+};
+template <>
+struct ringside::field<face_test::Price> {
+  static u32 get(const face_test::Price& p) noexcept { return p.cents; }
+};
+RINGSIDE_ENUM(face_test::State, open, paid, lost);
+RINGSIDE_ENUM(face_test::Plain, zero, one);
+
+RINGSIDE_EVENT(face_test, order, (State, state), (Slice, key), (Price, price), (Plain, plain),
+               (std::chrono::milliseconds, took), (std::chrono::system_clock::time_point, at));
+RINGSIDE_EVENT(face_test, numbers, (State, state), (Price, price), (std::chrono::duration<double>, took));
+RINGSIDE_SPAN(face_test_db, query, (cstring, sql), (std::string, user), (u32, rows), (face_test::Price, price));
+RINGSIDE_SPAN(face_test_db, delete_);
+
+namespace ringside {
+namespace {
+
+struct Face : fake::Test {};
+
+TEST_F(Face, TypesOfTheProgramsOwn) {
+  using namespace std::chrono_literals;
+  ringside_event* const event = run.find("face_test", "order");
+  ASSERT_NE(event, nullptr);
+  const EventTexts texts = texts_of(*event);
+  EXPECT_EQ(texts.fields,
+            "\tfield:s16 state;\toffset:8;\tsize:2;\tsigned:1;\n"
+            "\tfield:__data_loc char[] key;\toffset:12;\tsize:4;\tsigned:0;\n"
+            "\tfield:u32 price;\toffset:16;\tsize:4;\tsigned:0;\n"
+            "\tfield:u32 plain;\toffset:20;\tsize:4;\tsigned:0;\n"
+            "\tfield:s64 took;\toffset:24;\tsize:8;\tsigned:1;\n"
+            "\tfield:s64 at;\toffset:32;\tsize:8;\tsigned:1;\n");
+  EXPECT_EQ(texts.print,
+            "\"state=%s key=%s price=%u plain=%s took=%lld at=%lld\", "
+            "__print_symbolic(REC->state, { -1, \"open\" }, { 5, \"paid\" }, { 6, \"lost\" }), __get_str(key), REC->price, "
+            "__print_symbolic(REC->plain, { 0, \"zero\" }, { 1, \"one\" }), REC->took, REC->at");
+  run.enable("face_test", "order");
+  face_test::order(face_test::State::paid, {"abcdef", 3}, {1999}, face_test::one, 1500ms,
+                   std::chrono::system_clock::time_point(2s));
+  ASSERT_EQ(run.records.size(), 1u);
+  const auto& r = run.records[0];
+  EXPECT_EQ(r.at<int16_t>(8), 5);
+  EXPECT_EQ(r.text(12), "abc");
+  EXPECT_EQ(r.at<u32>(16), 1999u);
+  EXPECT_EQ(r.at<u32>(20), 1u);
+  EXPECT_EQ(r.at<i64>(24), 1'500'000'000);
+  EXPECT_EQ(r.at<i64>(32), 2'000'000'000);
+}
+
+TEST_F(Face, TypesOfTheProgramsOwnAmongNumbersAlone) {
+  run.enable("face_test", "numbers");
+  face_test::numbers(face_test::State::open, {7}, std::chrono::duration<double>(0.25));
+  ASSERT_EQ(run.records.size(), 1u);
+  EXPECT_EQ(run.records[0].at<int16_t>(8), -1);
+  EXPECT_EQ(run.records[0].at<u32>(12), 7u);
+  EXPECT_EQ(run.records[0].at<i64>(16), 250'000'000);
+}
+
+TEST_F(Face, AnEventThatIsNotEnabledIsNotWrittenThoughAnotherOpensItsGate) {
+  ringside_gate[face_test::ringside_numbers::Call::gate] = 1;
+  face_test::numbers(face_test::State::open, {7}, std::chrono::duration<double>(0.25));
+  ringside_gate[face_test::ringside_order::Call::gate] = 1;
+  face_test::order({}, {"", 0}, {1}, face_test::one, {}, {});
+  EXPECT_TRUE(run.records.empty());
+}
+
+TEST_F(Face, ASpanHasItsArgumentsAtBothEnds) {
+  run.enable("face_test_db", "query");
+  {
+    face_test_db::query span{"SELECT", std::string("ada"), 0, {3}};
+    span.rows = 17;
+    span.sql = "SELECT 1";
+    span.price = {4};
+  }
+  ASSERT_EQ(run.records.size(), 2u);
+  for (u32 i : {0u, 1u}) {
+    const auto& r = run.records[i];
+    EXPECT_EQ(r.at<char>(8), "BE"[i]);
+    EXPECT_EQ(r.text(12), "query");
+    EXPECT_EQ(r.text(16), i == 0 ? "SELECT" : "SELECT 1");
+    EXPECT_EQ(r.text(20), "ada");
+    EXPECT_EQ(r.at<u32>(24), i == 0 ? 0u : 17u);
+    EXPECT_EQ(r.at<u32>(28), i == 0 ? 3u : 4u);
+  }
+}
+
+TEST_F(Face, ASpanOfACategoryEndsOnlyIfItBegan) {
+  {
+    face_test_db::delete_ span;
+    run.enable("face_test_db", "delete");
+  }
+  EXPECT_TRUE(run.records.empty());
+  {
+    face_test_db::query disabled("", std::string(), 0, {});
+    face_test_db::delete_ span;
+  }
+  ASSERT_EQ(run.records.size(), 2u);
+  EXPECT_EQ(run.records[1].text(12), "delete");
+}
+
+struct Store {
+  int get(int key) {
+    RINGSIDE_FUNCTION();
+    return key;
+  }
+  template <class T>
+  std::pair<T, T> both(T a) const {
+    RINGSIDE_FUNCTION();
+    return {a, a};
+  }
+};
+
+TEST_F(Face, AFunctionIsASpanOfItsName) {
+  run.enable("ringside", "span");
+  Store store;
+  store.get(1);
+  store.both(2);
+  ASSERT_EQ(run.records.size(), 4u);
+  EXPECT_THAT(run.records[0].text(12), testing::EndsWith("::Store::get"));
+  EXPECT_EQ(run.records[1].text(12), run.records[0].text(12));
+  EXPECT_THAT(run.records[2].text(12), testing::EndsWith("::Store::both"));
+  EXPECT_EQ(detail::function_name("int ringside::(anonymous namespace)::Store::get(int)", "get"),
+            "ringside::(anonymous namespace)::Store::get");
+  EXPECT_EQ(detail::function_name("std::map<int, int> K<T>::f(int) [with T = int]", "f"), "K<T>::f");
+  EXPECT_EQ(detail::function_name("int (* f())(int)", "f"), "f");
+  EXPECT_EQ(detail::function_name("char *ns::name(int)", "name"), "ns::name");
+  EXPECT_EQ(detail::function_name("decltype(auto) ns::g(int)", "g"), "ns::g");
+  EXPECT_EQ(detail::function_name("main", "main"), "main");
+}
+
+TEST_F(Face, AnAsyncSpanEndsOnceWhereverItIs) {
+  run.enable("ringside", "async_span");
+  async_span kept;
+  {
+    async_span first{"request", 7};
+    async_instant("request", 7);
+    async_span moved{std::move(first)};
+    kept = std::move(moved);
+  }
+  EXPECT_EQ(run.records.size(), 2u);
+  kept.end();
+  kept.end();
+  ASSERT_EQ(run.records.size(), 3u);
+  for (u32 i : {0u, 1u, 2u}) {
+    EXPECT_EQ(run.records[i].at<char>(8), "BIE"[i]);
+    EXPECT_EQ(run.records[i].text(12), "request");
+    EXPECT_EQ(run.records[i].at<u64>(16), 7u);
+  }
+  kept = async_span{"other", 1};
+  kept = async_span{"third", 2};
+  EXPECT_EQ(run.records.size(), 6u) << "what another one replaces ends";
+  EXPECT_EQ(run.records[5].text(12), "other");
+}
+
+void of_int(int n) { RINGSIDE_TRACE("face_test", "widened", ("n", n)); }
+void of_size(size_t n) { RINGSIDE_TRACE("face_test", "widened", ("n", n)); }
+
+TEST_F(Face, IntegersOfATraceHaveOneLayout) {
+  run.enable("face_test", "widened");
+  of_int(-1);
+  of_size(1);
+  ASSERT_EQ(run.records.size(), 2u);
+  for (const auto& r : run.records) EXPECT_EQ(texts_of(*r.event).fields, "\tfield:s64 n;\toffset:8;\tsize:8;\tsigned:1;\n");
+  EXPECT_EQ(run.records[0].at<i64>(8), -1);
+  EXPECT_EQ(run.records[1].at<i64>(8), 1);
+}
+
+}  // namespace
+}  // namespace ringside
