@@ -109,6 +109,7 @@ class Plot {
   void add_slice(const ThreadEvent& at, u64 begin, u32 what, MakeText make_text);
   void add_slice(const ThreadEvent& at, u64 begin, u32 what);
   void on_span(const ThreadEvent& at);
+  void on_call(const ThreadEvent& at);
   void on_enter(const ThreadEvent& at);
   void on_exit(const ThreadEvent& at);
   u64 begin_of(const TraceRecord& record, Event& e);
