@@ -136,7 +136,10 @@ std::string instead_of(const EventPattern& pattern, const Formats& formats) {
 
 namespace {
 constexpr std::pair<std::string_view, const char*> libc_lists[] = {
-    {"malloc calloc realloc free", "malloc"}, {"read write open close", "io"}, {"mutex_lock", "mutex"}};
+    {"malloc calloc realloc free", "malloc"},
+    {"read write open close", "io"},
+    {"mutex_lock", "mutex"},
+    {"rwlock_lock spin_lock cond_wait cond_signal sem_wait sem_post", "lock"}};
 }
 
 std::string libc_list(std::string_view call) {
@@ -146,9 +149,18 @@ std::string libc_list(std::string_view call) {
   return found != std::end(libc_lists) ? found->second : "";
 }
 
+bool libc_traces(const std::string& lists, std::string_view call) {
+  const auto has = [&lists](const std::string& list) {
+    return ("," + lists + ",").find("," + list + ",") != std::string::npos;
+  };
+  const std::string list = libc_list(call);
+  return has(list) || (list == "mutex" && has("lock"));
+}
+
 std::vector<std::string> libc_calls() {
   std::vector<std::string> all;
-  for (std::string_view calls : {libc_lists[0].first, libc_lists[1].first, libc_lists[2].first}) {
+  for (const auto& list : libc_lists) {
+    std::string_view calls = list.first;
     for (size_t end; !calls.empty(); calls.remove_prefix(std::min(end + 1, calls.size()))) {
       end = std::min(calls.find(' '), calls.size());
       all.emplace_back(calls.substr(0, end));

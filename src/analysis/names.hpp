@@ -50,6 +50,8 @@ std::string unmatched(const EventPatterns& patterns, const Formats& formats, con
 
 // The list of --libc that has this call of the C library; empty: no list has it.
 std::string libc_list(std::string_view call);
+// Whether --libc LIST records this call.
+bool libc_traces(const std::string& lists, std::string_view call);
 
 // "no event here matches ...", with near names, what there is, or how such events are recorded.
 std::string none_matches(std::string_view events, const Formats& formats);

@@ -133,7 +133,7 @@ class Completion {
       if (o.check_lname("sort") && words_[0] == "hist") columns();
     } else if (is({"libc"})) {
       behind_comma();
-      for (const char* word : {"malloc", "io", "mutex"}) add(word);
+      for (const char* word : {"malloc", "io", "mutex", "lock"}) add(word);
     } else if (is({"PATTERN", "CONDITION", "stack", "kstack"})) {
       events(o.check_lname("user") || o.check_lname("stack"));
     } else if (is({"instance", "INSTANCE", "NAME"})) {

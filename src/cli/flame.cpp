@@ -45,7 +45,6 @@ class Gathered {
       g->unit_ = trace.raw_times() ? "ticks" : "ns";
     } else if (options.contention) {
       g->holders_.emplace(trace.formats, trace.tasks);
-      g->fold_.above_is("-- held by");
       g->unit_ = "ns";
     } else if (options.leaks || options.peak) {
       if (options.peak) g->peak_ = std::make_unique<HeapPeak>();
@@ -70,7 +69,8 @@ class Gathered {
     }
     if (holders_) {
       const auto wait = holders_->take(record, ring);
-      if (wait && wanted) fold_.add(root_of(record, ring), record.stack, wait->ns, wait->holder);
+      if (wait && wanted)
+        fold_.add(root_of(record, ring), record.stack, wait->ns, wait->other, wait->woken ? Fold::woken_by : Fold::held_by);
       return;
     }
     if (record.lost != 0) return;
@@ -239,7 +239,7 @@ std::string title_of(const FlameOptions& options) {
     out += " time from " + options.latency[0] + (options.latency.size() > 1 ? " to " + options.latency[1] : "");
   if (options.leaks) out += ", not freed";
   if (options.peak) out += ", held at the highest point";
-  if (options.contention) out += ", waits for mutexes";
+  if (options.contention) out += ", waits for locks";
   return out;
 }
 
@@ -271,8 +271,7 @@ result<int> run_flame(FlameOptions options) {
   const std::string to = !options.to.empty() ? options.to : text ? "-" : options.pprof ? "profile.pb.gz" : "flame.html";
   // A free of what a leak looks for must not be left out.
   RunOptions from = options.run;
-  if (memory) from.events = {"libc:*"};
-  if (options.contention) from.events = {"libc:mutex_lock"};
+  if (memory || options.contention) from.events = {"libc:*"};  // nor a lock, or what ends a wait
   const bool json = std::exchange(from.json, false);
   from.every = false;
   Side part = RS_TRY(gather(options, from));
@@ -323,7 +322,7 @@ result<int> run_flame(FlameOptions options) {
   if (g.fold().count() == 0)
     say(options.peak         ? "nothing was allocated, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
         : options.leaks      ? "nothing is left unfreed, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
-        : options.contention ? "no mutex was locked here, or nothing was recorded: ringside record --stack --libc mutex COMMAND"
+        : options.contention ? "no lock was taken here, or nothing was recorded: ringside record --stack --libc lock COMMAND"
                              : "no event here has a stack: ringside record -g records those of events, --sample 999 those of "
                                "CPU time");
   say(fmt::format("{} with {}, lost {}{}", counted(g.fold().count(), "event"), counted(g.fold().size(), "different stack"),
@@ -371,8 +370,8 @@ Command add_flame(CLI::App& app) {
               "what a process held when it held the most, by bytes; of several the one that held the most (record --stack "
               "--libc malloc)");
   c->add_flag("--contention", options->contention,
-              "waits for mutexes by the stack that waited, and on top of it that of the thread that locked it last before "
-              "(record --stack --libc mutex)");
+              "waits for locks, conditions and semaphores by the stack that waited, and on top of it that of the thread that "
+              "locked it last before, or of the signal or post that ended the wait (record --stack --libc lock)");
   c->add_option("--against", options->against,
                 "compare with this recording: red has a larger share of all than there, blue a smaller one; the numbers "
                 "of both stand below the graph")
@@ -395,6 +394,7 @@ Command add_flame(CLI::App& app) {
       "  ringside flame --peak                        what was held at the highest point of the heap\n"
       "  ringside flame --contention                  where threads wait for locks, and which stack held them\n"
       "  ringside flame --contention -f 'wait_ns > 10000'   only waits of more than 10 us\n"
+      "  ringside flame --contention -f 'event != cond_wait'   without threads that wait for work\n"
       "  ringside flame --latency sleep               where threads wait: the time until they are woken, and by which stack\n"
       "  ringside flame --task make -f 'latency > 1ms' --latency sleep   only these waits: -f is a condition on pairs then\n"
       "  ringside flame -e sched_switch trace.dat     what trace-cmd record -T recorded\n"

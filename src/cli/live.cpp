@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/arguments.hpp"
 #include "cli/json.hpp"
 #include "export/units.hpp"
 #include "kernel/tracefs_instance.hpp"
@@ -38,6 +39,28 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   add_jobs(app, options.jobs);
   app.add_flag("--once", options.once, "what is there now, then end");
   add_json(app, options.json, "each picture as one line of JSON");
+}
+
+void add_samples(CLI::App& app, RunOptions& options) {
+  app.add_option_function<std::string>(
+         "--sample",
+         [&options](const std::string& rate) {
+           try {
+             options.samples.hz = rate.empty() ? usual_rate : parse_rate(rate);
+           } catch (const UsageError& wrong) {
+             throw CLI::ValidationError("--sample", wrong.sentence);
+           }
+         },
+         "instead of events: where CPU time goes, live; each CPU is interrupted RATE times in a second (default 999), and a "
+         "row "
+         "is a function (as root; else with -p, processes of this user)")
+      ->expected(0, 1)
+      ->default_str(std::to_string(usual_rate))
+      ->type_name("RATE");
+  app.add_option("-p,--pid", options.samples.pids,
+                 "of --sample: only this process and what it starts; may be repeated, or have commas")
+      ->allow_extra_args(false)
+      ->delimiter(',');
 }
 
 namespace {
@@ -77,8 +100,15 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   Reading::Options open = reading_of(options.where, options.filter);
   const bool named = !options.where.empty();
   open.window = options.window;
+  const bool samples = options.samples.hz != 0;
+  if (samples && (named || !options.events.empty()))
+    throw UsageError{"--sample has no other events beside it: leave out WHERE and -e; record -a --sample has both"};
+  if (!samples && !options.samples.pids.empty())
+    throw UsageError{"--pid belongs to --sample; -f 'pid == N' chooses the events of a process"};
+  if (samples) options.events = {"ringside:sample"};
+  open.samples = options.samples;
   run->only_ = open.only = parse_events(options.events);
-  RS_TRY(place_events(run->only_, options.only_kernel, open));
+  if (!samples) RS_TRY(place_events(run->only_, options.only_kernel, open));
   open.choice = {KernelWay::map, options.source};
   open.make.own_events = options.own;
   open.make.only_followed = options.only_followed;
@@ -91,7 +121,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   run->again_ = open;
   run->again_.tallied = nullptr;  // it is read once
   run->again_.notices = [](const auto&) {};
-  const bool by_default = !named && open.kernel.empty();
+  const bool by_default = !named && !samples && open.kernel.empty();
   run->reading_ = RS_TRY(Reading::open(std::move(open)));
   if (by_default) say_of_default();
   run->again_.same = &run->trace();

@@ -34,6 +34,7 @@ struct RunOptions {
   bool every = false;  // a picture each interval, on any stdout
   bool once = false, json = false, own = false;
   u64 kernel_buffer_size = 4 << 20;       // bytes for each CPU
+  LiveSamples samples{};                  // instead of what WHERE names, and of the kernel's events
   bool only_kernel = false;               // `events` are the live kernel's, and no recording takes its place
   bool only_followed = false;             // TracefsOptions::only_followed
   std::function<bool()> over = nullptr;   // true: the end of a live run, beside --duration; none: Ctrl-C is
@@ -45,6 +46,7 @@ struct RunOptions {
 // WHERE... -e, and the options of add_run_options: -i -f --cpu --time --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);
 void add_run_options(CLI::App& app, RunOptions& options);
+void add_samples(CLI::App& app, RunOptions& options);  // --sample --pid
 
 // stderr: that ./ringside.data is read, which no word named.
 void say_of_default();

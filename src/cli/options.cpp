@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <set>
 #include <thread>
@@ -54,6 +55,19 @@ std::optional<std::vector<u32>> parse_cpus(std::string_view list) {
 }
 
 }  // namespace
+
+u64 parse_rate(const std::string& text) {
+  size_t end = 0;
+  u64 rate = 0;
+  while (end < text.size() && end < 6 && text[end] >= '0' && text[end] <= '9')
+    rate = rate * 10 + static_cast<u64>(text[end++] - '0');
+  std::string unit = text.substr(end);
+  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (unit == "khz" || unit == "k") rate *= 1000, unit = "hz";
+  if (end == 0 || (!unit.empty() && unit != "hz") || rate == 0 || rate > 20'000)
+    throw UsageError{"--sample takes a rate of 1 to 20000 in Hz, not " + text + ": 999 is a usual one"};
+  return rate;
+}
 
 void add_source(CLI::App& app, std::optional<KernelWay>& forced) {
   app.add_option_function<std::string>(

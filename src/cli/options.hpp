@@ -20,6 +20,7 @@ void add_events(CLI::App& app, std::vector<std::string>& lists, const std::strin
 result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder = false);
 // Their patterns. A UsageError if they are invalid.
 EventPatterns parse_events(const std::vector<std::string>& lists);
+u64 parse_rate(const std::string& text);  // of samples: "999", "999Hz", "1kHz"
 
 std::string shown_where(const Trace& trace);  // its WHERE, as it was typed; of several: "all of these"
 // A UsageError, if one of the patterns matches no event of the trace (with near names), it has none of the window's CPUs, or it

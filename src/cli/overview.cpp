@@ -39,7 +39,7 @@ std::vector<Topic> overview() {
       {"WHERE EVENTS COME FROM",
        "A program that includes <ringside/trace.hpp> (C++, ringside-trace(3)) or <ringside/ringside.h> (C, ringside(3)). Any "
        "program whose\n"
-       "calls of the C library are traced: record --libc malloc,io,mutex. The kernel, as root: record -e PATTERN. A guest, "
+       "calls of the C library are traced: record --libc malloc,io,lock. The kernel, as root: record -e PATTERN. A guest, "
        "another process or\n"
        "firmware that writes the rings by itself: guest, remote, stream, recover."},
       {"INSTANCES AND RECORDINGS", std::string(instances) + streams_and_units},

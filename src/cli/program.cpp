@@ -19,12 +19,12 @@
 namespace ringside::cli {
 
 void check_libc(const std::string& list) {
-  static const std::set<std::string> known{"malloc", "io", "mutex"};
+  static const std::set<std::string> known{"malloc", "io", "mutex", "lock"};
   for (size_t at = 0; at <= list.size();) {
     const size_t end = std::min(list.find(',', at), list.size());
     const std::string word = list.substr(at, end - at);
     if (known.count(word) == 0)
-      throw UsageError{"--libc does not know \"" + word + "\"; it takes malloc, io, mutex, with commas"};
+      throw UsageError{"--libc does not know \"" + word + "\"; it takes malloc, io, mutex, lock, with commas"};
     at = end + 1;
   }
 }

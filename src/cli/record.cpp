@@ -125,6 +125,7 @@ result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, co
   KernelFeed::Options make;
   make.events = options.kernel;
   make.probes = options.probes;
+  make.functions = options.functions;
   make.filter = options.filter;
   make.stacks = options.kernel_stacks;
   make.buffer_size = options.buffer_size;

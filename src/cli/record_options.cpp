@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <csignal>
 #include <filesystem>
@@ -22,20 +21,6 @@ namespace ringside::cli {
 namespace {
 
 constexpr u64 smallest_recording = 1 << 20;
-
-// "999", "999Hz", "1kHz"
-u64 parse_rate(const std::string& text) {
-  size_t end = 0;
-  u64 rate = 0;
-  while (end < text.size() && end < 6 && text[end] >= '0' && text[end] <= '9')
-    rate = rate * 10 + static_cast<u64>(text[end++] - '0');
-  std::string unit = text.substr(end);
-  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (unit == "khz" || unit == "k") rate *= 1000, unit = "hz";
-  if (end == 0 || (!unit.empty() && unit != "hz") || rate == 0 || rate > 20'000)
-    throw UsageError{"--sample takes a rate of 1 to 20000 in Hz, not " + text + ": 999 is a usual one"};
-  return rate;
-}
 
 // "fp", "dwarf", "dwarf,16384": how much of the user's stack a sample copies.
 u32 parse_call_graph(const std::string& text) {
@@ -87,6 +72,10 @@ result<void> find_writer(RecordOptions& options) {
 result<void> check(RecordOptions& options) {
   RS_TRY(find_writer(options));
   if (!options.libc.empty()) check_libc(options.libc);
+  FunctionChoice& functions = options.functions;
+  if (functions.functions.empty() && functions.tracer != FunctionChoice().tracer)
+    throw UsageError{"--tracer belongs to --graph"};
+  if (!functions.functions.empty() && options.depth != RecordOptions().depth) functions.depth = options.depth;
   if (!options.sample.empty()) options.sample_hz = parse_rate(options.sample);
   if (options.sample_hz != 0 && options.command.empty() && !options.all_processes && options.pids.empty())
     throw UsageError{"--sample needs a command, whose threads it interrupts; -a samples the whole machine, -p a process"};
@@ -100,7 +89,7 @@ result<void> check(RecordOptions& options) {
           "--call-graph is about the kernel's samples, --sample with -a or -p; the samples of a command follow tables as they "
           "are"};
   }
-  const bool nothing_named = options.kernel_events.empty() && options.user_events.empty() && options.libc.empty();
+  const bool nothing_named = !options.names_kernel() && options.user_events.empty() && options.libc.empty();
   if (options.calls && options.sample_hz == 0 && nothing_named && !options.command.empty() && options.instance.empty())
     options.sample_hz = usual_rate;                    // as perf record -g does
   else if (options.calls && options.sample_hz == 0) {  // samples have them by themselves
@@ -120,10 +109,10 @@ result<void> check(RecordOptions& options) {
     if (kill(pid, 0) != 0 && errno == ESRCH)
       return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid) + " here; nothing was recorded");
   }
-  if (options.wants_nothing() && options.kernel_events.empty() && !options.kernel_samples() && !options.pids.empty())
+  if (options.wants_nothing() && !options.names_kernel() && !options.kernel_samples() && !options.pids.empty())
     throw UsageError{"nothing to record of process " + std::to_string(options.pids.front()) +
                      ": name events of the kernel with -e, or take --sample 999 for its calls"};
-  if (options.wants_nothing() && options.kernel_events.empty() && !options.kernel_samples())
+  if (options.wants_nothing() && !options.names_kernel() && !options.kernel_samples())
     throw UsageError{
         "nothing to record: give a command, an instance with -i, an external writer with --remote, or events of the kernel "
         "with "
@@ -176,6 +165,16 @@ void add_options(CLI::App& app, RecordOptions& options) {
                  "an external writer, by its socket or the name that it has announced: its events beside the others. Without a "
                  "command, the recording ends when it has ended");
   add_events(app, options.kernel_events, "events of the kernel", "-e,--event", true);
+  app.add_option(
+         "--graph", options.functions.functions,
+         "calls of the kernel's functions with these names (* and ? are wildcards), from entry to return; --depth: at most "
+         "this many below each other, where the kernel can bound that for one recorder (as root, Linux 6.11 and later)")
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->type_name("FUNCTION");
+  app.add_option("--tracer", options.functions.tracer, "of --graph: function records calls without their ends")
+      ->check(CLI::IsMember({"function_graph", "function"}))
+      ->capture_default_str();
   add_events(
       app, options.user_events,
       "of the program's events only these (default: all); with -i they are enabled for this time, and what else is enabled "
@@ -200,9 +199,10 @@ void add_options(CLI::App& app, RecordOptions& options) {
                "kernel events and samples of all processes (default with a command: only its), except those of ringside itself "
                "and of interrupts that come while it runs");
   add_source(app, options.source);
-  app.add_option("--libc", options.libc,
-                 "trace calls of the C library in all processes: malloc, io, mutex; none in static and Go programs, and none "
-                 "that the library makes itself: fopen shows no open")
+  app.add_option(
+         "--libc", options.libc,
+         "trace calls of the C library in all processes: malloc, io, mutex, lock; none in static and Go programs, and none "
+         "that the library makes itself: fopen shows no open")
       ->type_name("LIST");
   app.add_flag(
       "-g", options.calls,
@@ -279,6 +279,7 @@ void add_options(CLI::App& app, RecordOptions& options) {
       "  ringside record -e usdt:/usr/bin/python3:python:'gc__*' python3 a.py   the probes of a program (as root)\n"
       "  ringside record -e uprobe:./server:handle -e uprobe:./server:handle%return ./server   calls of a function, and their "
       "ends\n"
+      "  ringside record --graph 'vfs_*' ls                 calls in the kernel; then: ringside latency functions\n"
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
       "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
       "  ringside record -i web --to web.json & tail -F web.json     events as lines, half a second later\n"
@@ -303,7 +304,13 @@ void add_options(CLI::App& app, RecordOptions& options) {
       "--libc malloc: malloc, calloc, realloc, free and what allocates by alignment; strdup, new and others call these.\n"
       "io: read and write with their p, v and pv forms, recv and send with from, to and msg, open, openat, creat, close, dup2\n"
       "and dup3 as close of an open descriptor; close_range shows no close.\n"
-      "mutex: pthread_mutex_lock, mtx_lock, and their try and timed forms.\n"
+      "mutex: pthread_mutex_lock, mtx_lock, and their try and timed forms. lock: these, pthread_rwlock_*, pthread_spin_lock, "
+      "waits "
+      "for\n"
+      "conditions and semaphores (pthread_cond_*, cnd_*, sem_*) and what ends them, also where C++'s classes call them. "
+      "C++20's "
+      "semaphores,\n"
+      "latches and atomic waits are futexes alone, which ringside syscalls -e futex shows.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run "
       "unseen.\n"
       "A running instance's rings are read from their oldest events on: what nobody has read yet is recorded, too, and its "

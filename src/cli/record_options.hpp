@@ -20,7 +20,9 @@ struct RecordOptions {
   bool wants_nothing() const {  // but events of the kernel
     return command.empty() && instance.empty() && remote.empty();
   }
-  bool wants_kernel() const { return !kernel.empty() || !probes.empty(); }
+  FunctionChoice functions{};
+  bool names_kernel() const { return !kernel_events.empty() || !functions.functions.empty(); }
+  bool wants_kernel() const { return !kernel.empty() || !probes.empty() || !functions.functions.empty(); }
   std::vector<i32> pids;
   std::optional<KernelWay> source;
   bool all_processes = false;

@@ -38,7 +38,8 @@ std::string why_no_samples(const RecordOptions& options, const std::string& prel
 std::string unseen_calls(const RecordOptions& options, const std::string& command) {
   std::vector<std::string> wanted;
   for (const std::string& call : options.libc.empty() || command.empty() ? std::vector<std::string>() : libc_calls())
-    if (("," + options.libc + ",").find("," + libc_list(call) + ",") != std::string::npos) wanted.push_back(call);
+    if (libc_traces(options.libc, call))
+      wanted.push_back((libc_traces("lock", call) && call.rfind("sem_", 0) != 0 ? "pthread_" : "") + call);
   const std::vector<std::string> own = calls_of_its_own(command, wanted);
   return own.empty() ? ""
                      : command + " defines " + short_list(own) + " itself (its dynamic symbols have " +
@@ -100,7 +101,8 @@ void say_why_empty(const RecordOptions& options, const Instance& instance, const
     say("--stack is about events of programs, and none was written; -g records the calls that led to events of the kernel, "
         "too");
   if (nothing_at_all && options.wants_kernel())
-    say((options.kernel.empty() ? "none of the probes" : "none of the kernel's events " + joined(options.kernel)) +
+    say((options.kernel.empty() ? (options.probes.empty() ? "none of the functions of --graph" : "none of the probes")
+                                : "none of the kernel's events " + joined(options.kernel)) +
         " happened" + (options.filter.empty() ? "" : " with " + options.filter) +
         (options.pids.empty() && !follows_command(options) ? "" : " in these processes; -a records all processes"));
 }

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "analysis/column.hpp"
+#include "analysis/process_tree.hpp"
 #include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "cli/table.hpp"
@@ -60,7 +61,8 @@ class StatesTable {
   void take(const TraceRecord& record, const RingName& ring) { states_.take(record, ring); }
 
   std::string picture(const Totals& totals, bool last) const {
-    std::vector<Row> rows = gathered(totals);
+    if (options_.by == "tree") return tree(totals, last);
+    const std::vector<Row> rows = gathered(totals);
     return options_.run.json ? json(rows, totals) : text(rows, totals, last);
   }
 
@@ -172,10 +174,58 @@ class StatesTable {
     return table.render(colours()) + (last ? closing(rows, totals) : "");
   }
 
+  std::string tree(const Totals& totals, bool last) const {
+    ProcessTree tree(trace_.tasks);
+    states_.each(totals.last_ns,
+                 [&](u64 thread, const States::All& times) { tree.add(static_cast<Tasks::Key>(thread), times); });
+    const auto rows = tree.in_order();
+    const size_t most = std::min<size_t>(rows.size(), options_.count);
+    constexpr Name others[] = {
+        {RunStates::runnable, "runnable"}, {RunStates::preempted, "preempted"}, {RunStates::blocked, "blocked"}};
+    if (options_.run.json) {
+      Json list = Json::array();
+      for (size_t i = 0; i < most; ++i) {
+        const ProcessTree::Node& node = *rows[i];
+        Json row{{"path", tree.path(node)},
+                 {"processes", node.processes},
+                 {"threads", node.threads},
+                 {"running_ns", node.running},
+                 {"all_running_ns", node.all_running}};
+        for (const auto& [state, word] : others) row[std::string(word) + "_ns"] = node.own[state].known();
+        list.push_back(std::move(row));
+      }
+      Json j{{"by", options_.by},
+             {"rows", std::move(list)},
+             {"keys", rows.size()},
+             {"processes", tree.processes()},
+             {"all_running_ns", tree.all_running()}};
+      add_books(j, totals);
+      return line_of(j);
+    }
+    std::vector<Table::Column> columns{{"tree"}};
+    for (const char* name : {"processes", "running", "with those below", "share"}) columns.push_back({name, Table::right});
+    for (const Name& state : others) columns.push_back({state.name, Table::right});
+    Table table(std::move(columns));
+    const auto time = [this](u64 ns) { return shown(static_cast<double>(ns)); };
+    for (size_t i = 0; i < most; ++i) {
+      const ProcessTree::Node& node = *rows[i];
+      const double share = 100 * static_cast<double>(node.all_running) / static_cast<double>(tree.all_running());
+      std::vector<std::string> cells{std::string(2 * (node.depth - 1), ' ') + node.name, format_count(node.processes),
+                                     time(node.running), time(node.all_running), fmt::format("{:.1f} %", share)};
+      for (const Name& state : others) cells.push_back(time(node.own[state.state].known()));
+      table.row(std::move(cells));
+    }
+    if (rows.size() > most) table.row({fmt::format("({} more)", rows.size() - most)});
+    table.row({"all", format_count(tree.processes()), time(tree.all_running())});
+    return table.render(colours()) + (last ? closing({}, totals) : "");
+  }
+
   std::string closing(const std::vector<Row>& rows, const Totals& totals) const {
     std::string out;
     u64 cuts = 0;
     for (const auto& t : sum(rows).times) cuts += t.cuts();
+    if (options_.by == "tree")
+      out += "times are with what the recording cuts of them; a line has the processes of one name below one line\n";
     if (cuts != 0)
       out += "cut: " + counted(cuts, "state has its beginning or its end", "states have their beginning or their end") +
              (states_.losses() == 0 ? " outside of what was read" : " outside of what was read, or in a loss") +
@@ -234,22 +284,22 @@ class StatesTable {
       row["states"] = numbers(rows[i]);
       list.push_back(std::move(row));
     }
-    Json j{{"by", options_.by},
-           {"rows", std::move(list)},
-           {"keys", rows.size()},
-           {"all", numbers(sum(rows))},
-           {"switches", states_.switches()},
-           {"wake_ups", states_.wake_ups()},
-           {"interrupts", states_.interrupts_seen()},
-           {"in_part", states_.threads_in_part()},
-           {"unseen", states_.unseen()},
-           {"backward", states_.backward()},
-           {"evicted_keys", states_.evicted().keys},
-           {"evicted", states_.evicted().count},
-           {"exact", exact(totals)}};
+    Json j{{"by", options_.by}, {"rows", std::move(list)}, {"keys", rows.size()}, {"all", numbers(sum(rows))}};
+    add_books(j, totals);
+    return line_of(j);
+  }
+  void add_books(Json& j, const Totals& totals) const {
+    j.update({{"switches", states_.switches()},
+              {"wake_ups", states_.wake_ups()},
+              {"interrupts", states_.interrupts_seen()},
+              {"in_part", states_.threads_in_part()},
+              {"unseen", states_.unseen()},
+              {"backward", states_.backward()},
+              {"evicted_keys", states_.evicted().keys},
+              {"evicted", states_.evicted().count},
+              {"exact", exact(totals)}});
     add_unit(j, trace_.unit());
     add_account(j, totals.account);
-    return line_of(j);
   }
   std::string shown(double time) const { return format_time(time, trace_.unit()); }
 
@@ -270,6 +320,8 @@ result<int> run_states(StatesOptions options) {
   if (!run_options.filter.empty())
     throw UsageError{"states needs every switch and takes no -f; --task NAME and -n choose lines"};
   if (!run_options.window.cpus.empty() && !by_cpu) throw UsageError{"threads go from CPU to CPU: --cpu needs --by cpu"};
+  if (options.by == "tree" && !(options.task + options.sort).empty())
+    throw UsageError{"--tree has all processes, the most time first: it takes no --task and no --sort"};
   if (by_cpu && !options.task.empty()) throw UsageError{"--task chooses threads; with --by cpu there are none"};
   if (by_cpu && !options.pids.empty()) throw UsageError{"--by cpu needs the switches of all threads: --all instead of --pid"};
   const auto known = states_of(options);
@@ -313,9 +365,12 @@ Command add_states(CLI::App& app) {
       ->delimiter(',');
   c->add_flag("-a,--all", options->all, "live: all threads");
   c->add_option("--by", options->by, "lines for each of these")
-      ->check(CLI::IsMember({"thread", "process", "cgroup", "cpu"}))
+      ->check(CLI::IsMember({"thread", "process", "cgroup", "cpu", "tree"}))
       ->capture_default_str()
       ->type_name("KEY");
+  c->add_flag_callback(
+      "--tree", [options] { options->by = "tree"; },
+      "processes below those that started them, added up by name: their number, CPU time, and that of all below");
   c->add_option("--sort", options->sort, "the most time in this state first (default: running; CPUs by number)")
       ->type_name("STATE");
   c->add_option("--task", options->task, "only threads with this name; * and ? are wildcards")->type_name("NAME");
@@ -330,6 +385,7 @@ Command add_states(CLI::App& app) {
       "  ringside record -a -e sched make && ringside states\n"
       "  ringside states --sort runnable -n 5               who waited longest for a CPU\n"
       "  ringside states --by process --task 'cc1*'\n"
+      "  ringside states --tree -n 40                       a build: the CPU time of what each command started\n"
       "  ringside states -a --duration 5s                   live, all threads, as root\n"
       "  ringside states -p 4711 --interval 1s              live, one process\n"
       "  ringside states -a --by cpu --json                 busy, idle, in interrupts\n"

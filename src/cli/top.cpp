@@ -101,7 +101,8 @@ std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, 
   return last ? out + closing_line(totals, groups.evicted().keys, groups.evicted().count) + "\n" : out;
 }
 
-result<int> run_top(const TopOptions& options) {
+result<int> run_top(TopOptions options) {
+  if (options.run.samples.hz != 0 && options.by == "event") options.by = "stack[0]";
   auto run = RS_TRY(AnalysisRun::open(options.run));
   const auto make = [&](const Trace& trace) {
     return Groups<Rates>::make(split_columns(options.by), options.most_keys, trace.formats, trace.tasks);
@@ -144,6 +145,7 @@ Command add_top(CLI::App& app) {
   CLI::App* c = app.add_subcommand("top", "live table of events, or of any field's values: count, rate, bytes, lost");
   options->run.push_down = true;
   add_run(*c, options->run);
+  add_samples(*c, options->run);
   c->add_option(
        "--by", options->by,
        "a line for each value of this column: event, task, thread, process, cgroup, cpu, stack, stack[0], or [EVENT/]FIELD; or "
@@ -159,6 +161,8 @@ Command add_top(CLI::App& app) {
       "  ringside top web                    a live instance; Ctrl-C ends, with a table of the whole\n"
       "  ringside top                        ./ringside.data as a whole\n"
       "  ringside top -e 'sched:*' -f 'prev_comm ~ \"cc1*\" || pid == 4711'\n"
+      "  ringside top --sample               which functions take the CPU time of all processes, now, as root; -p PID of one\n"
+      "  ringside top --sample 99 --by 'task,stack[0]'\n"
       "  ringside top -e 'syscalls:sys_enter_*' --by task,event     the kernel, as root\n"
       "  ringside top -e 'sched:sched_switch' --by cgroup           which container, slice or service\n"
       "  ringside top web --json --interval 5s >> rates.jsonl\n"

@@ -404,7 +404,7 @@ void check_events_of(const Wanted& wanted, const TriggerOptions& options, const 
       }
       const std::string list = libc_list(text.substr(colon + 1));
       if (!options.command.empty() && options.instance.empty() &&
-          (options.libc.empty() || (!list.empty() && ("," + options.libc + ",").find("," + list + ",") == std::string::npos)))
+          (options.libc.empty() || (!list.empty() && !libc_traces(options.libc, text.substr(colon + 1)))))
         throw UsageError{in_quotes(text) + " is a call of the C library: add --libc " +
                          (options.libc.empty() ? "" : options.libc + ",") + (list.empty() ? "malloc,io,mutex" : list)};
       continue;
@@ -534,7 +534,7 @@ Command add_trigger(CLI::App& app) {
       ->type_name("COMMAND");
   c->add_option(
        "--libc", options->libc,
-       "trace calls of the C library in all processes of the command: malloc, io, mutex; none in static and Go programs")
+       "trace calls of the C library in all processes of the command: malloc, io, mutex, lock; none in static and Go programs")
       ->type_name("LIST");
   add_size(*c, "-b,--buffer-size", options->buffer_size,
            "size of each ring, a CPU's or a thread's: how far back it reaches (default 4M)");

@@ -272,7 +272,7 @@ class Watcher {
     options_.run.filter.clear();
   }
   std::string where() const {
-    std::string out;
+    std::string out = options_.run.samples.hz != 0 ? "samples" : "";
     for (const auto* list : {&options_.run.where, &options_.run.inputs})
       for (const std::string& one : *list) out += (out.empty() ? "" : " ") + one;
     if (!options_.run.events.empty()) out += out.empty() ? "kernel" : " kernel";
@@ -566,6 +566,7 @@ void set_latency(WatchOptions& options) {
 result<int> run_watch(WatchOptions options) {
   signal(SIGPIPE, SIG_IGN);
   set_latency(options);
+  if (options.run.samples.hz != 0 && options.query.by == "event") options.query.by = "stack[0]";
   options.query.filter = options.run.filter;
   bool screen =
       !options.batch && !options.run.json && !options.run.once && on_terminal(STDIN_FILENO) && on_terminal(STDOUT_FILENO);
@@ -620,6 +621,7 @@ Command add_watch(CLI::App& app) {
   CLI::App* c =
       app.add_subcommand("watch", "full screen: rates, losses, fill of the rings, histograms and heat maps; keys as in htop");
   add_run(*c, options->run);
+  add_samples(*c, options->run);
   c->add_option("--by", options->query.by,
                 "a row for each value of this column: event, task, thread, process, cgroup, cpu, stack, stack[0], or "
                 "[EVENT/]FIELD; or two with a comma")
@@ -646,6 +648,7 @@ Command add_watch(CLI::App& app) {
       "Examples:\n"
       "  ringside watch web                         a live instance; h shows the keys, q ends with a table of the whole\n"
       "  ringside watch                             ./ringside.data: look around in a recording\n"
+      "  ringside watch --sample                    where CPU time goes, by function; s shows the stacks of a row\n"
       "  ringside watch -e 'sched:*' --by task      the kernel, as root\n"
       "  ringside watch -e 'syscalls:sys_exit_*' -f 'ret < 0' --by event,ret\n"
       "  ringside watch web --by thread -v duration_ns --interval 200ms\n"

@@ -20,6 +20,12 @@ namespace ringside {
 
 struct Trace;
 
+// Samples of CPU time, by the kernel: of the whole machine, or of some processes and what they start.
+struct LiveSamples {
+  u64 hz = 0;  // 0: none
+  std::vector<i32> pids{};
+};
+
 class Input {
  public:
   explicit Input(std::string named) : where(std::move(named)) {}
@@ -100,6 +106,7 @@ std::unique_ptr<Input> instance_input(const std::string& name);
 std::unique_ptr<Input> served_input(const std::string& socket);
 std::unique_ptr<Input> writer_input(const std::string& named, const std::string& socket);
 std::unique_ptr<Input> kernel_input(EventPatterns patterns, const KernelChoice& choice, const TracefsOptions& make);
+std::unique_ptr<Input> sample_input(const LiveSamples& choice);  // alone, without another input
 std::unique_ptr<Input> growing_input(const std::string& dir);  // one that this process writes: grow() brings all of it
 
 // For their files.

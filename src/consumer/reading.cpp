@@ -23,7 +23,7 @@ Reading::Time Reading::real_time() {
 result<std::unique_ptr<Reading>> Reading::open(Options options) {
   std::unique_ptr<Reading> reading(new Reading);
   reading->trace_ = RS_TRY(open_traces(options.where, options.kernel, options.choice, options.verbose, options.make,
-                                       options.same, options.tallied, options.remotes));
+                                       options.same, options.tallied, options.remotes, options.samples));
   Trace& trace = reading->trace_;
   reading->time_ = std::move(options.time);
   reading->notices_ = std::move(options.notices);
@@ -233,12 +233,15 @@ bool Reading::is_of(const Window& window, const TraceRecord& record) const {
 Stacks& Reading::join_stacks() {
   if (stacks_ == nullptr) {
     stacks_ = std::make_unique<Stacks>(trace_.formats, trace_.tasks);
-    for (const auto& input : trace_.inputs)
-      if (const std::string names = input->kept_names(); !names.empty()) stacks_->names().take_kept(names);
-    stacks_->names().are_here(std::all_of(trace_.inputs.begin(), trace_.inputs.end(), [](const auto& input) {
+    for (const auto& input : trace_.inputs) {
+      const u32 machine = trace_.tasks.machine(input->origin.ids);
+      Names& names = stacks_->names();
+      names.know(machine, trace_.formats.symbols(machine));
+      if (const std::string kept = input->kept_names(); !kept.empty()) names.take_kept(kept, machine);
       const bool this_boot = input->boot.empty() || input->boot == sys::boot_id();
-      return this_boot && (input->world.pid_namespace == 0 || input->world.pid_namespace == sys::pid_namespace());
-    }));
+      if (!this_boot || (input->world.pid_namespace != 0 && input->world.pid_namespace != sys::pid_namespace()))
+        names.are_elsewhere(machine);
+    }
     stacks_->on_missing([this](Stacks& stacks) {
       trace_.read_again([&](u32 number, Bytes payload) {
         if (stacks.part(number) == Stacks::Part::stack) stacks.learn(payload, *trace_.formats.find(number));

@@ -47,8 +47,9 @@ class Reading {
     std::function<bool()> over;         // true: later events are not wanted
   };
   struct Options {
-    std::vector<std::string> where{}, kernel{};  // these, the next four and the readers as open_traces() takes them
+    std::vector<std::string> where{}, kernel{};  // these, and the next six, as open_traces() takes them
     std::vector<ringside_remote_reader*> remotes{};
+    LiveSamples samples{};
     KernelChoice choice{};
     TracefsOptions make{};
     bool verbose = false;

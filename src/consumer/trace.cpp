@@ -282,7 +282,8 @@ result<void> add(Trace& trace, const Where& where) {
 
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events,
                           const KernelChoice& choice, bool verbose, TracefsOptions make, const Trace* same,
-                          const Tallied* tallied, const std::vector<ringside_remote_reader*>& remotes) {
+                          const Tallied* tallied, const std::vector<ringside_remote_reader*>& remotes,
+                          const LiveSamples& samples) {
   Trace trace;
   auto patterns = RS_TRY(EventPatterns::parse(events));
   if (same != nullptr) {
@@ -290,6 +291,7 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
   } else {
     for (const std::string& where : wheres) RS_TRY(add(trace, Where::of(where)));
     for (ringside_remote_reader* const reader : remotes) trace.inputs.push_back(reader_input(*reader));
+    if (samples.hz != 0) trace.inputs.push_back(sample_input(samples));
     if (trace.inputs.empty() && events.empty()) RS_TRY(add(trace, Where::of(default_recording)));
     const bool alone = events.empty() && trace.inputs.size() == 1;
     for (const auto& input : trace.inputs) RS_TRY(input->fetch(alone, tallied));

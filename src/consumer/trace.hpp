@@ -80,14 +80,14 @@ struct Trace {
 // whatever their calibration. The kernel's other clocks (a trace.dat's: local, boot, ...) are measured now and converted; a
 // notice says how well.
 //
-// remotes: readers of <ringside/remote_reader.h>, beside them.
+// remotes: readers of <ringside/remote_reader.h>, beside them. samples: alone.
 //
 // same: it was opened with these arguments and is open still, for another thread to read. What was converted or fetched for it
 // is not made again.
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events = {},
                           const KernelChoice& choice = {}, bool verbose = false, TracefsOptions make = {},
                           const Trace* same = nullptr, const Tallied* tallied = nullptr,
-                          const std::vector<ringside_remote_reader*>& remotes = {});
+                          const std::vector<ringside_remote_reader*>& remotes = {}, const LiveSamples& samples = {});
 
 // The recording in DIR, which another object of this process writes: `now` is what its writer knows. To be followed.
 Trace open_growing(const std::string& dir, const RecordingMeta& now);

@@ -1,5 +1,7 @@
 #include "decode/role.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ringside {
@@ -57,6 +59,12 @@ EventRole role_of(const EventType& type) {
     return r;
   }
   r.value = r.name = r.track = nullptr;
+  if (type.full == "ftrace:funcgraph_entry" || type.full == "ftrace:funcgraph_exit") {
+    r.value = type.field("func");
+    r.begins = type.name == "funcgraph_entry";
+    if (is_integer(r.value)) r.role = Role::call;
+    return r;
+  }
   for (const Field& f : type.fields()) {
     if (!is_integer(&f) || f.name.size() < 4 || f.name.compare(f.name.size() - 3, 3, "_ns") != 0) continue;
     r.role = Role::duration;
@@ -64,6 +72,12 @@ EventRole role_of(const EventType& type) {
     break;
   }
   return r;
+}
+
+std::string function_of(const EventRole& role, u32 id, Bytes payload, const Formats& formats) {
+  const auto address = static_cast<u64>(read_integer(payload, *role.value));
+  const Symbols::Symbol* const symbol = formats.symbols(id).find_first(address);
+  return symbol != nullptr ? std::string(symbol->name) : fmt::format("{:#x}", address);
 }
 
 }  // namespace ringside

@@ -4,6 +4,7 @@
 //             with an integer async_id, begin and end of one name and id belong together in a process, on any thread
 //   counter   counter_value, perhaps track_name: the same
 //   duration  an integer NAME_ns: it ended at its time, and lasted that long
+//   call      ftrace:funcgraph_entry and _exit: the begin and the end of a call of the function at `func`
 //   instant   all others
 //
 // An integer flow_id connects it with the other events that have the same one.
@@ -12,19 +13,22 @@
 
 namespace ringside {
 
-enum class Role : u8 { instant, duration, span, counter };
+enum class Role : u8 { instant, duration, span, counter, call };
 
 struct EventRole {
   Role role = Role::instant;
-  const Field* value = nullptr;  // duration: the ns; span: the type; counter: the value
+  const Field* value = nullptr;  // duration: the ns; span: the type; counter: the value; call: the function
   const Field* name = nullptr;   // span: slice_name
   const Field* track = nullptr;  // span, counter: track_name; null: there is none
   const Field* async = nullptr;  // span: async_id; null: it begins and ends on its thread
   const Field* weight = nullptr;  // what its stack weighs: the duration, else the first field of bytes; null: there is none
   const Field* flow = nullptr;    // flow_id; null: there is none
+  bool begins = false;            // of a call
 };
 
 EventRole role_of(const EventType& type);
+// The function of a call, by its name, or its address.
+std::string function_of(const EventRole& role, u32 id, Bytes payload, const Formats& formats);
 
 // Whether the event's line shows this field with [ns] behind it, as sched_stat_runtime does.
 bool prints_ns(const EventType& type, std::string_view field);

@@ -24,6 +24,7 @@ struct Task {
   bool told = false;      // only events have told its name
   bool recorded = false;  // read from a recording: it is no thread of this machine now
   i32 parent = 0;         // the process that made its process, as events tell it; 0: unknown
+  u32 life = 0;           // changes when another thread has the number, as far as events and changes of names tell it
 };
 
 // What begins with a new thread.
@@ -99,7 +100,7 @@ class Tasks {
     const Key of = key(change.tid, ring);
     for (i32* pid : {&change.pid, &change.old_pid})
       if (change.kernel && *pid != 0) *pid = same_numbering(key(*pid, ring), of) ? number_of(key(*pid, ring)) : 0;
-    if (ns <= now_) return take(of, change.pid, change.task, change.process);
+    if (ns <= now_) return take(of, change);
     auto& waiting = pending_[of];
     waiting.emplace(std::upper_bound(waiting.begin(), waiting.end(), ns, [](u64 at, const auto& w) { return at < w.first; }),
                     ns, std::move(change));
@@ -117,7 +118,7 @@ class Tasks {
       const NameChange change = std::move(at->second.front().second);
       at->second.pop_front();
       if (at->second.empty()) pending_.erase(at);
-      take(due_.begin()->second, change.pid, change.task, change.process);
+      take(due_.begin()->second, change);
     }
     next_due_ = due_.empty() ? ~u64{0} : due_.begin()->first;
     now_ = ns;
@@ -142,6 +143,7 @@ class Tasks {
     const auto [at, fresh] = by_key_.try_emplace(key, unnamed(key, ""));
     Task& task = at->second;
     if (fresh) task.told = true;
+    if (!fresh) ++task.life, ++renamed_;
     const i32 pid = birth == Birth::process || !same_numbering(key, maker) ? tid
                     : birth == Birth::either                               ? task.pid
                     : known || task.pid == tid                             ? process
@@ -159,6 +161,10 @@ class Tasks {
     const Task* const task = find(own);
     const Task* const process = task == nullptr || task->parent != 0 ? task : find(with_number(own, task->pid));
     return process != nullptr ? process->parent : 0;
+  }
+  Key parent(Key thread) const {  // the same
+    const Task* const process = find(this->process(thread));
+    return process != nullptr && process->parent > 0 ? with_number(thread, process->parent) : 0;
   }
   u64 renamed() const { return renamed_; }  // changes with a name or a process: for caches of them
   // The key of a thread that wrote into this ring.
@@ -240,6 +246,14 @@ class Tasks {
     else if (task.pid == task.tid)
       task.process = name;
     ++renamed_;
+  }
+  // By its names alone an exec cannot be told from another process: only a thread of another one is certainly another.
+  void take(Key key, const NameChange& change) {
+    take(key, change.pid, change.task, change.process);
+    const bool begins = change.kernel && change.old_task.empty();
+    const auto at = by_key_.find(key);
+    if (at != by_key_.end() && (begins || (change.pid != 0 && change.old_pid != 0 && change.pid != change.old_pid)))
+      ++at->second.life;
   }
   // The names before the next change that is known.
   void show_before(Key key) {

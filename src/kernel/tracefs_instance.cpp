@@ -209,7 +209,8 @@ TracefsInstance::TracefsInstance(TracefsInstance&& other) noexcept
       dir_(std::move(other.dir_)),
       held_(std::move(other.held_)),
       cpus_(std::move(other.cpus_)),
-      numbers_(std::move(other.numbers_)) {}
+      numbers_(std::move(other.numbers_)),
+      traces_functions_(other.traces_functions_) {}
 
 TracefsInstance::~TracefsInstance() { (void)remove(); }
 
@@ -422,6 +423,7 @@ result<i32> TracefsInstance::number_of(i32 pid, i32 tid) {
 result<void> TracefsInstance::follow_thread(i32 pid, i32 tid, bool also) {
   const i32 number = RS_TRY(number_of(pid, tid));
   RS_TRY(write("options/event-fork", "1"));
+  if (traces_functions_) RS_TRY(write("set_ftrace_pid", std::to_string(number), also));
   return write("set_event_pid", std::to_string(number), also);
 }
 

@@ -34,6 +34,13 @@ struct TracefsOptions {
   int buffer_percent = 0;  // how full a ring must be to wake its waiters; 0: any event
 };
 
+// Calls of the kernel's functions: names, with * and ?.
+struct FunctionChoice {
+  std::vector<std::string> functions{};   // none: no calls
+  std::string tracer = "function_graph";  // or function: without the ends of calls
+  u32 depth = 0;                          // at most this many below each other; 0: any
+};
+
 struct KernelEvent {
   std::string system, name;
 };
@@ -82,6 +89,8 @@ class TracefsInstance {
   // (ftrace:user_stack), as far as frame pointers lead.
   result<void> record_stacks(const std::vector<EventInfo>& events, const std::function<bool(const EventInfo&)>& chosen,
                              bool all, const std::string& filter);
+  // From now on calls of these functions are events, too, of the followed threads if there are any.
+  result<void> trace_functions(const FunctionChoice& choice);
   // Records no events of this thread (a recorder's own). Before follow(): later ones of its children are not recorded either.
   result<void> ignore_own();
   result<void> follow_none();  // the same, and none of any other process until follow()
@@ -103,6 +112,7 @@ class TracefsInstance {
   sys::Fd held_;
   std::vector<u32> cpus_;
   std::shared_ptr<KernelNumbers> numbers_;
+  bool traces_functions_ = false;
 };
 
 // The directories of all instances, not only of those made here.

@@ -7,7 +7,7 @@ namespace ringside::plot {
 constexpr u32 none = ~u32{0};
 
 struct Plot::Event {
-  enum class Role { instant, duration, run, wake, span, counter, enter, exit };
+  enum class Role { instant, duration, run, wake, span, counter, enter, exit, call };
   u32 index = 0, lane_name = 0;  // index: of its name; events of several machines share it
   u64 count = 0;  // of all events of this name, in the first one of them
   std::string full;
@@ -20,6 +20,7 @@ struct Plot::Event {
               *second_text = nullptr;  // run: prev_comm, next_comm; wake: comm; span, counter: track_name
   const Field* async = nullptr;        // span: async_id
   const Field* state = nullptr;                               // run: prev_state
+  EventRole call_role{};                                      // of a call of a function
   u32 call = none;                                            // enter, exit: the name of the system call
   HeatMap* heat = nullptr;
 };
@@ -27,7 +28,8 @@ struct Plot::Event {
 struct Plot::Open {
   u64 begin = 0, gaps = 0;
   u32 name = 0;
-  std::string track;
+  std::string track{};
+  u64 function = 0;
 };
 
 struct Plot::Thread {
@@ -38,7 +40,7 @@ struct Plot::Thread {
   std::vector<std::pair<u64, std::string>> names;  // from when on; empty: one name all the time
   u64 renamed = 0, events = 0;                     // renamed: Tasks::renamed() when its name was read
   u32 lane = none;
-  std::vector<Open> spans;
+  std::vector<Open> spans, functions;
   const Event* call = nullptr;  // the system call it is in
   u64 call_begin = 0, call_gaps = 0;
   u32 call_ring = 0, call_name = none;

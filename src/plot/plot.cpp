@@ -121,6 +121,11 @@ Plot::Event& Plot::event(u32 id, const EventType* type) {
     e.async = known.async;
     return e;
   }
+  if (known.role == ringside::Role::call) {
+    e.role = Role::call;
+    e.call_role = known;
+    return e;
+  }
   if (known.role == ringside::Role::counter) {
     e.role = Role::counter;
     e.first = known.value;
@@ -359,7 +364,7 @@ void Plot::on_span(const ThreadEvent& at) {
   const u32 what = name(std::string(read_text(record.payload, *e.second)), e.index);
   const std::string_view track = is_text(e.first_text) ? read_text(record.payload, *e.first_text) : std::string_view();
   if (at.number != 0 && kind == 'B' && spans.size() < deepest_span) {
-    spans.push_back({record.time, at.gaps, what, std::string(track.substr(0, longest_text))});
+    spans.push_back({record.time, at.gaps, what, std::string(track.substr(0, longest_text)), 0});
     return;
   }
   if (at.number != 0 && kind == 'E') {
@@ -401,6 +406,28 @@ void Plot::on_async(const ThreadEvent& at, i32 process) {
   }
   if (kind == 'B' || kind == 'E') ++unpaired_;
   add_slice(at, record.time, what);
+}
+
+// Of a function: it ends with its exit. Those that are open above it have lost theirs.
+void Plot::on_call(const ThreadEvent& at) {
+  const TraceRecord& record = at.record;
+  Event& e = at.event;
+  std::vector<Open>& open = at.thread.functions;
+  const auto function = static_cast<u64>(read_integer(record.payload, *e.call_role.value));
+  const u32 what = name(function_of(e.call_role, record.number(), record.payload, formats_), e.index);
+  if (at.number != 0 && e.call_role.begins && open.size() < deepest_span) {
+    open.push_back({record.time, at.gaps, what, "", function});
+    return;
+  }
+  const auto its = std::find_if(open.rbegin(), open.rend(), [&](const Open& o) { return o.function == function; });
+  if (at.number == 0 || e.call_role.begins || its == open.rend()) {
+    ++unpaired_;
+    return add_slice(at, record.time, what);
+  }
+  const Open found = *its;
+  unpaired_ += static_cast<u64>(its - open.rbegin()) + (found.gaps != at.gaps);
+  open.erase(std::next(its).base(), open.end());
+  if (found.gaps == at.gaps && found.begin <= record.time) add_slice(at, found.begin, what);
 }
 
 void Plot::on_enter(const ThreadEvent& at) {
@@ -457,6 +484,8 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
       return e.async != nullptr ? on_async(at, tasks_.seen_process(tid, ring)) : on_span(at);
     case Event::Role::enter: return on_enter(at);
     case Event::Role::exit: return on_exit(at);
+    case Event::Role::call:
+      return on_call(at);
     case Event::Role::duration:
       begin = begin_of(record, e);
       break;
@@ -524,7 +553,7 @@ void Plot::finish() {
   }
   for (u32 n = 0; n < threads_.size(); ++n) {
     drop_call(n);
-    unpaired_ += threads_[n].spans.size();
+    unpaired_ += threads_[n].spans.size() + threads_[n].functions.size();
   }
   lanes_.finish();
   states_.finish(last_);
@@ -548,9 +577,9 @@ void Plot::finish() {
     merged(states_.lanes().mixed() ? "states of a thread" : "equal states of a thread", states_.lanes().shift());
   if (curves_.merges()) merged("values of a counter", curves_.shift());
   if (unpaired_ != 0)
-    notes_.push_back(
-        counted(unpaired_, "begin or end of a system call or span has", "begins or ends of system calls and spans have") +
-        " no other half in here, and no length");
+    notes_.push_back(counted(unpaired_, "begin or end of a system call, span or function has",
+                             "begins or ends of system calls, spans and functions have") +
+                     " no other half in here, and no length");
   if (unseen_ != 0)
     notes_.push_back(fmt::format(
         "switches between threads are missing in {}, the first between {}; until when and since when these "

@@ -116,6 +116,7 @@ class Plot {
   void add_slice(const ThreadEvent& at, u64 begin, u32 what);
   void on_span(const ThreadEvent& at);
   void on_async(const ThreadEvent& at, i32 process);
+  void on_call(const ThreadEvent& at);
   void on_enter(const ThreadEvent& at);
   void on_exit(const ThreadEvent& at);
   u64 begin_of(const TraceRecord& record, Event& e);

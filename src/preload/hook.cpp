@@ -30,7 +30,8 @@ namespace {
     leave_out(mine.start, mine.end);  // stacks begin at the program's call
   const char* list = sys::environment("RINGSIDE_LIBC");
   if (list == nullptr) return;
-  groups = {strstr(list, "malloc") != nullptr, strstr(list, "io") != nullptr, strstr(list, "mutex") != nullptr};
+  const auto has = [list](const char* group) { return strstr(list, group) != nullptr; };
+  groups = {has("malloc"), has("io"), has("mutex") || has("lock"), has("lock")};
 }
 
 }  // namespace
@@ -45,7 +46,8 @@ void* look_up(Next& next) noexcept {
   void* found = __atomic_load_n(&next.found, __ATOMIC_RELAXED);
   if (found != nullptr || looking) return found;
   looking = true;
-  found = dlsym(RTLD_NEXT, next.name);
+  if (next.version != nullptr) found = dlvsym(RTLD_NEXT, next.name, next.version);
+  if (found == nullptr) found = dlsym(RTLD_NEXT, next.name);
   looking = false;
   __atomic_store_n(&next.found, found, __ATOMIC_RELAXED);
   return found;

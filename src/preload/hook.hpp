@@ -6,6 +6,7 @@
 // destructors. The library's own calls are not recorded; all others are, also those of a handler that interrupts a hook.
 #pragma once
 #include <errno.h>
+#include <threads.h>
 #include <time.h>
 
 #include <ringside/thread.hpp>
@@ -18,16 +19,19 @@
 namespace ringside::preload {
 
 struct Groups {
-  bool malloc, io, mutex;
+  bool malloc, io, mutex, lock;
 };
 extern constinit Groups groups;  // none until the library is loaded
 
 // The next definition of a function. A section of its own gathers them all: they are looked up when the library is loaded,
 // because a signal handler must not look them up.
-struct Next {
+// The alignment is the compiler's greatest for such an object: between two of them nothing stands.
+struct alignas(32) Next {
   const char* name;
   void* found;
+  const char* version = nullptr;  // null: the one that programs are linked with today
 };
+static_assert(sizeof(Next) == 32);
 // Null only while this thread is looking one up, which may allocate.
 void* look_up(Next& next) noexcept;
 
@@ -35,11 +39,12 @@ void* look_up(Next& next) noexcept;
 bool is_the_c_librarys(const void* function) noexcept;
 void find_other_vfork() noexcept;  // when the library is loaded
 
-#define NEXT(name)                                                                              \
-  reinterpret_cast<decltype(&::name)>([]() noexcept {                                           \
-    [[gnu::section("ringside_next")]] static constinit ringside::preload::Next next{#name, nullptr}; \
-    return ringside::preload::look_up(next);                                                    \
+#define NEXT_VERSION(name, version)                                                                           \
+  reinterpret_cast<decltype(&::name)>([]() noexcept {                                                         \
+    [[gnu::section("ringside_next")]] static constinit ringside::preload::Next next{#name, nullptr, version}; \
+    return ringside::preload::look_up(next);                                                                  \
   }())
+#define NEXT(name) NEXT_VERSION(name, nullptr)
 
 inline bool wanted(bool group) noexcept { return group && !detail::this_thread.inside; }
 
@@ -90,6 +95,11 @@ auto hooked(bool group, Real real, Tell tell) {
   tell(result, took.ns());
   errno = left;
   return result;
+}
+
+// C11's results, told as those of pthread.
+inline int number_of(int result) noexcept {
+  return result == thrd_success ? 0 : result == thrd_busy ? EBUSY : result == thrd_timedout ? ETIMEDOUT : EINVAL;
 }
 
 }  // namespace ringside::preload

@@ -1,6 +1,5 @@
-// The group mutex: locks with their waiting time. Locks inside condition variables are not recorded.
+// The group mutex: locks with their waiting time. Those that a wait for a condition takes again are not recorded.
 #include <pthread.h>
-#include <threads.h>
 
 #include "preload/hook.hpp"
 
@@ -14,10 +13,6 @@ int locking(const pthread_mutex_t* mutex, Real real) noexcept {
   return hooked(groups.mutex, real, [=](int r, u64 ns) { libc::mutex_lock(mutex, ns, r); });
 }
 
-// C11's mutexes are the same; their results are told as those of pthread.
-int number_of(int result) noexcept {
-  return result == thrd_success ? 0 : result == thrd_busy ? EBUSY : result == thrd_timedout ? ETIMEDOUT : EINVAL;
-}
 template <class Real>
 int locking_c11(const mtx_t* mutex, Real real) noexcept {
   return hooked(groups.mutex, real, [=](int r, u64 ns) { libc::mutex_lock(mutex, ns, number_of(r)); });

@@ -70,6 +70,7 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
           "threads that end, is refused here: threads that end within half a second are shown by the former");
   }
   feed->events_ = kernel_internal_events();
+  feed->needs_symbols_ = !options.functions.functions.empty();
   std::set<u16> seen;
   for (const EventPattern& pattern : options.events) {
     auto enabled = RS_TRY(mine.enable(pattern, options.filter));
@@ -82,7 +83,8 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
       feed->events_.push_back(std::move(event));
     }
   }
-  RS_TRY(feed->define_probes(options));
+  if (!options.probes.empty()) feed->probes_.emplace(RS_TRY(ProbeGroup::define(mine, options.probes, options.filter)));
+  if (!options.functions.functions.empty()) RS_TRY(mine.trace_functions(options.functions));
   for (const ProbeGroup::Event& probe : feed->probes_ ? feed->probes_->events() : std::vector<ProbeGroup::Event>()) {
     seen.insert(probe.info.id);
     feed->events_.push_back(probe.info);
@@ -115,9 +117,7 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
     feed->needs_symbols_ = true;
   }
   feed->name_probes();
-  for (const i32 pid : options.pids) {
-    RS_TRY(mine.follow_process(pid));
-  }
+  for (const i32 pid : options.pids) RS_TRY(mine.follow_process(pid));
   if (options.pids.empty() && !options.will_follow) {
     feed->own_.emplace();
     feed->own_->add_events(feed->events_);
@@ -131,12 +131,6 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   feed->wake_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!feed->wake_) return fail(errno, "cannot make an eventfd");
   return feed;
-}
-
-result<void> KernelFeed::define_probes(const Options& options) {
-  if (options.probes.empty()) return {};
-  probes_.emplace(RS_TRY(ProbeGroup::define(instance_, options.probes, options.filter)));
-  return {};
 }
 
 // Null: it is an event of the kernel's own.

@@ -29,6 +29,7 @@ class KernelFeed final : public Feed {
   struct Options {
     EventPatterns events;  // of the kernel
     std::vector<ProbePoint> probes;
+    FunctionChoice functions;
     std::string filter;
     EventPatterns stacks;  // these events get a stack: the kernel's, and, if it is all, the user's, too
     u64 buffer_size = 4 << 20;
@@ -74,7 +75,6 @@ class KernelFeed final : public Feed {
       : instance_(std::move(instance)), clock_(clock), choice_(options.source), notice_(options.notice) {}
   result<void> open_rings();
   result<void> start_thread();
-  result<void> define_probes(const Options& options);
   const ProbeGroup::Event* probe_of(u16 id);
   void name_probes();
   void learn_numbers(KernelNumbers& numbers);

@@ -2,9 +2,10 @@
 
 namespace ringside {
 
-u32 CodeMaps::file(const std::string& path, const std::string& build_id) {
-  const auto [at, fresh] = file_numbers_.try_emplace(build_id + "\n" + path, static_cast<u32>(files_.size()));
-  if (fresh) files_.push_back({path, build_id});
+u32 CodeMaps::file(const std::string& path, const std::string& build_id, u32 machine) {
+  std::string key = build_id + "\n" + path + "\n" + std::to_string(machine);
+  const auto [at, fresh] = file_numbers_.try_emplace(std::move(key), static_cast<u32>(files_.size()));
+  if (fresh) files_.push_back({path, build_id, machine});
   return at->second;
 }
 

@@ -25,6 +25,7 @@ struct CodeMap {
 
 struct CodeFile {
   std::string path, build_id;  // build_id: in hex; empty: unknown
+  u32 machine = 0;             // whose file it is: Tasks::machine
 };
 
 class CodeMaps {
@@ -35,7 +36,7 @@ class CodeMaps {
 
   CodeMaps() { spaces_.emplace_back(); }
 
-  u32 file(const std::string& path, const std::string& build_id);
+  u32 file(const std::string& path, const std::string& build_id, u32 machine = 0);
   const CodeFile& file(u32 number) const { return files_[number]; }
   size_t files() const { return files_.size(); }
 

@@ -8,7 +8,7 @@ void Fold::grow() {
   std::vector<Cell> old(cells_.size() * 2);
   old.swap(cells_);
   for (const Cell& cell : old) {
-    if (cell.used != 0) cells_[slot(cell.root, cell.stack, cell.above)] = cell;
+    if (cell.how != 0) cells_[slot(cell.root, cell.stack, cell.above)] = cell;
   }
 }
 
@@ -59,7 +59,7 @@ void FlameTree::add(const Fold& fold, Stacks& stacks, const std::vector<std::str
     if (path.empty()) path.push_back(name_of("[no stack]", "", CodeFunction::Kind::remark, false));
     for (size_t i = path.size(); i-- != 0;) node = child(node, path[i]);
     if (cell.above != 0) {
-      node = child(node, name_of(fold.above(), "", CodeFunction::Kind::remark, false));
+      node = child(node, name_of(Fold::text_of(cell.how), "", CodeFunction::Kind::remark, false));
       path.clear();
       for (const Stacks::Frame& frame : stacks.frames(cell.above)) path.push_back(name(frame));
       for (const u32 n : path) node = child(node, n);

@@ -23,15 +23,19 @@ class Fold {
   struct Cell {
     u32 root = 0, stack = 0;
     u32 above = 0;  // a second stack on top, upside down: that of the waker
-    u32 used = 0;
+    u32 how = 0;    // Above; 0: the cell is free
     u64 weight = 0, count = 0;
   };
 
+  // What a second stack has to do with the first.
+  enum Above : u32 { woken_by = 1, held_by };
+  static constexpr const char* text_of(u32 how) { return how == held_by ? "-- held by" : "-- woken by"; }
+
   Fold() : cells_(1024) {}
-  void add(u32 root, u32 stack, u64 weight, u32 above = 0) {
+  void add(u32 root, u32 stack, u64 weight, u32 above = 0, Above how = woken_by) {
     Cell* cell = &cells_[last_];
-    if (cell->stack != stack || cell->root != root || cell->above != above || cell->used == 0) [[unlikely]]
-      cell = &place(root, stack, above);
+    if (cell->stack != stack || cell->root != root || cell->above != above || cell->how == 0) [[unlikely]]
+      cell = &place(root, stack, above, how);
     cell->weight += weight;
     ++cell->count;
     weight_ += weight;
@@ -53,26 +57,23 @@ class Fold {
     weight_ += weight;
     count_ += count;
   }
-  // What stands between a stack and the one on top.
-  void above_is(std::string text) { above_ = std::move(text); }
-  const std::string& above() const { return above_; }
   u64 weight() const { return weight_; }
   u64 count() const { return count_; }
   size_t size() const { return used_; }
   template <class Use>
   void each(const Use& use) const {
     for (const Cell& cell : cells_) {
-      if (cell.used != 0 && cell.count != 0) use(cell);
+      if (cell.how != 0 && cell.count != 0) use(cell);
     }
   }
 
  private:
-  Cell& place(u32 root, u32 stack, u32 above) {
+  Cell& place(u32 root, u32 stack, u32 above, Above how = woken_by) {
     if (2 * used_ >= cells_.size()) grow();
     last_ = slot(root, stack, above);
     Cell& cell = cells_[last_];
-    if (cell.used == 0) {
-      cell = {root, stack, above, 1, 0, 0};
+    if (cell.how == 0) {
+      cell = {root, stack, above, how, 0, 0};
       ++used_;
     }
     return cell;
@@ -80,7 +81,7 @@ class Fold {
   size_t slot(u32 root, u32 stack, u32 above) const {
     // Stacks are numbered one after the other, so cells stand side by side, and in the cache.
     size_t at = (stack + (u64{root} << 32 | above) * 0x9E3779B97F4A7C15 / 64) & (cells_.size() - 1);
-    while (cells_[at].used != 0 && (cells_[at].stack != stack || cells_[at].root != root || cells_[at].above != above))
+    while (cells_[at].how != 0 && (cells_[at].stack != stack || cells_[at].root != root || cells_[at].above != above))
       at = (at + 1) & (cells_.size() - 1);
     return at;
   }
@@ -89,7 +90,6 @@ class Fold {
   std::vector<Cell> cells_;
   size_t used_ = 0, last_ = 0;
   u64 weight_ = 0, count_ = 0;
-  std::string above_ = "-- woken by";
 };
 
 class FlameTree {

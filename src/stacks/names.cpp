@@ -182,26 +182,26 @@ Names::Span Names::keep(const std::vector<CodePlace>& places) {
 std::span<const CodePlace> Names::at(u32 space, u64 address, u32 machine) {
   const auto [at, fresh] = known_.try_emplace({of_kernel(address) ? u64{machine} << 33 : u64{space} + 1, address});
   if (fresh) {
-    const Span span = of_kernel(address) ? in_kernel(address, machine) : look_up(space, address);
+    const Span span = of_kernel(address) ? in_kernel(address, machine) : look_up(space, address, machine);
     at->second = span;  // the table does not grow meanwhile
   }
   return {places_.data() + at->second.begin, at->second.size};
 }
 
-Names::Span Names::look_up(u32 space, u64 address) {
+Names::Span Names::look_up(u32 space, u64 address, u32 machine) {
   if (address == trampoline) return keep({{remark("[FTRACE TRAMPOLINE]"), 0, 0, 0, 0, false}});
   const CodeMap* const map = maps_.find(space, address);
-  if (map == nullptr || !is_file(maps_.file(map->file).path)) return by_perf_map(maps_.pid(space), address);
+  if (map == nullptr || !is_file(maps_.file(map->file).path)) return by_perf_map(maps_.pid(space), address, machine);
   return in_file(map->file, address - map->start + map->offset, maps_.pid(space));
 }
 
-// Of several machines only the first one's kernel is known here.
 Names::Span Names::in_kernel(u64 address, u32 machine) {
-  const Symbols::Symbol* const symbol = machine == 0 ? kernel_.find_first(address) : nullptr;
+  const Symbols* const kernel = machines_[machine].kernel;
+  const Symbols::Symbol* const symbol = kernel != nullptr ? kernel->find_first(address) : nullptr;
   if (symbol == nullptr) return unnamed(fmt::format("[kernel]+{:#x}", address), "[kernel]");
   CodeFunction function{sys::printable(symbol->name), sys::printable(symbol->module), "", "", CodeFunction::Kind::kernel};
   function.path = function.module.empty() ? "[kernel]" : "[" + function.module + "]";
-  const u64 size = kernel_.end_of(*symbol) - symbol->address;
+  const u64 size = kernel->end_of(*symbol) - symbol->address;
   return keep({{intern(std::move(function)), 0, address - symbol->address, size, 0, false}});
 }
 
@@ -210,18 +210,19 @@ Names::Span Names::unnamed(std::string text, const std::string& path) {
   return keep({{intern({std::move(text), base_name(path), path, "", CodeFunction::Kind::unnamed}), 0, 0, 0, 0, false}});
 }
 
-Names::Span Names::by_perf_map(i32 pid, u64 address) {
+Names::Span Names::by_perf_map(i32 pid, u64 address, u32 machine) {
+  const Machine& of = machines_[machine];
   const std::string path = perf_map_path(pid);
   const auto named = [&](std::string_view name, u64 offset, u64 size) {
     const Span span =
         keep({{intern({sys::printable(name), "[jit]", path, "", CodeFunction::Kind::jit}), 0, offset, size, 0, false}});
-    compiled_[{pid, address}] = span;
+    compiled_[{u64{machine} << 32 | static_cast<u32>(pid), address}] = span;
     return span;
   };
-  if (pid > 0 && kept_ != nullptr)
-    if (const std::vector<ElfPlace> found = kept_->at(path, kept_compiled, address); !found.empty())
+  if (pid > 0 && of.kept != nullptr)
+    if (const std::vector<ElfPlace> found = of.kept->at(path, kept_compiled, address); !found.empty())
       return named(found[0].function, found[0].offset, found[0].size);
-  if (pid > 0 && are_here_)
+  if (pid > 0 && of.here)
     if (const PerfMap::Line* entry = perf_map(pid).find(address))
       return named(entry->name, address - entry->begin, entry->end - entry->begin);
   return unnamed(fmt::format("{:#x}", address), "");
@@ -264,9 +265,10 @@ std::vector<std::string> Names::problems() const {
   return all;
 }
 
-void Names::take_kept(const std::string& text) {
-  if (kept_ == nullptr) kept_ = std::make_unique<KeptNames>();
-  kept_->add(text, budget_);
+void Names::take_kept(const std::string& text, u32 machine) {
+  std::unique_ptr<KeptNames>& kept = machines_[machine].kept;
+  if (kept == nullptr) kept = std::make_unique<KeptNames>();
+  kept->add(text, budget_);
 }
 
 std::string Names::kept() const {
@@ -282,7 +284,8 @@ std::string Names::kept() const {
   }
   for (const auto& [key, span] : compiled_) {
     const CodePlace& p = places_[span.begin];
-    out.add(perf_map_path(key.first), kept_compiled, key.second, {functions_[p.function].name, p.offset, p.size, "", 0, false});
+    out.add(perf_map_path(static_cast<i32>(key.first)), kept_compiled, key.second,
+            {functions_[p.function].name, p.offset, p.size, "", 0, false});
   }
   return out.text();
 }
@@ -291,8 +294,9 @@ ElfNames* Names::elf_of(u32 file, i32 pid) {
   const auto [at, fresh] = elves_.try_emplace(file);
   if (fresh) {
     const CodeFile& code = maps_.file(file);
+    const KeptNames* const kept = machines_[code.machine].kept.get();
     sys::Fd found = find_file_ ? find_file_(code.path, pid) : sys::Fd();
-    auto opened = found || code.build_id.size() != 0 || kept_ == nullptr || !kept_->has_changed(code.path)
+    auto opened = found || code.build_id.size() != 0 || kept == nullptr || !kept->has_changed(code.path)
                       ? ElfNames::open(code.path, code.build_id, &budget_, std::move(found))
                       : result<std::unique_ptr<ElfNames>>(
                             refuse(std::errc::bad_file_descriptor,
@@ -312,7 +316,8 @@ Names::Span Names::in_file(u32 file, u64 offset, i32 pid) {
   const CodeFile& code = maps_.file(file);
   const std::string path = sys::printable(code.path), module = base_name(path);
   std::vector<CodePlace> places;
-  std::vector<ElfPlace> found = kept_ != nullptr ? kept_->at(code.path, code.build_id, offset) : std::vector<ElfPlace>();
+  const KeptNames* const kept = machines_[code.machine].kept.get();
+  std::vector<ElfPlace> found = kept != nullptr ? kept->at(code.path, code.build_id, offset) : std::vector<ElfPlace>();
   if (found.empty())
     if (ElfNames* const names = elf_of(file, pid)) found = names->at(offset);
   for (ElfPlace& p : found) {

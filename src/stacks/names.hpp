@@ -40,7 +40,7 @@ struct CodePlace {
 
 class Names {
  public:
-  Names(const Symbols& kernel, const CodeMaps& maps) : kernel_(kernel), maps_(maps) {}
+  Names(const Symbols& kernel, const CodeMaps& maps) : maps_(maps) { machines_[0].kernel = &kernel; }
 
   std::span<const CodePlace> at(u32 space, u64 address, u32 machine = 0);
   const CodeFunction& function(u32 number) const { return functions_[number]; }
@@ -49,13 +49,14 @@ class Names {
   // The number of a remark as a function.
   u32 remark(const std::string& text);
 
+  // Of several machines (Tasks::machine) each has its kernel, its kept names, and its files and processes.
+  void know(u32 machine, const Symbols& kernel) { machines_[machine].kernel = &kernel; }
   // The names of a recording's own, as its recorder has looked them up: they come before what its files say now.
-  void take_kept(const std::string& text);
+  void take_kept(const std::string& text, u32 machine = 0);
   // All that have been looked up in files, as text for take_kept().
   std::string kept() const;
-  // Whether the processes of its code maps are, or were, those of this kernel and PID namespace: else no file of this machine is
-  // about them.
-  void are_here(bool here) { are_here_ = here; }
+  // Processes of its code maps are, or were, not those of this kernel and PID namespace: no perf map here is about them.
+  void are_elsewhere(u32 machine = 0) { machines_[machine].here = false; }
   // A file of a process before it is looked for by its path. Empty: there is none.
   void find_files(std::function<sys::Fd(const std::string& path, i32 pid)> find) { find_file_ = std::move(find); }
 
@@ -75,13 +76,18 @@ class Names {
       return (key.first ^ (key.second * 0x9E3779B97F4A7C15)) * 0xD6E8FEB86659FD93 >> 17;
     }
   };
+  struct Machine {
+    const Symbols* kernel = nullptr;
+    std::unique_ptr<KeptNames> kept{};  // null: none
+    bool here = true;
+  };
   struct PerfMap;
   static constexpr size_t most_problems = 1000;
 
-  Span look_up(u32 space, u64 address);
+  Span look_up(u32 space, u64 address, u32 machine);
   Span in_kernel(u64 address, u32 machine);
   Span in_file(u32 file, u64 offset, i32 pid);
-  Span by_perf_map(i32 pid, u64 address);
+  Span by_perf_map(i32 pid, u64 address, u32 machine);
   Span unnamed(std::string text, const std::string& path);
   ElfNames* elf_of(u32 file, i32 pid);
   void add_problem(std::string sentence);  // empty: there is none
@@ -92,7 +98,6 @@ class Names {
   Span beyond();  // an address that the budget has no room for
 
   Budget budget_;
-  const Symbols& kernel_;
   const CodeMaps& maps_;
   std::vector<CodeFunction> functions_;
   std::unordered_map<std::string, u32> function_numbers_;
@@ -103,12 +108,11 @@ class Names {
   std::unordered_map<std::pair<u64, u64>, Span, KeyHash> in_files_;  // by file and offset
   std::unordered_map<u32, std::unique_ptr<ElfNames>> elves_;         // null: cannot name
   std::map<i32, std::shared_ptr<PerfMap>> perf_maps_;
-  std::map<std::pair<i32, u64>, Span> compiled_;  // by process and address: those that a perf map names
-  std::unique_ptr<KeptNames> kept_;  // null: none
+  std::map<std::pair<u64, u64>, Span> compiled_;  // by machine and process, and address: those that a perf map names
+  std::map<u32, Machine> machines_;
   std::function<sys::Fd(const std::string&, i32)> find_file_;
   std::vector<std::string> problems_;
   u64 unnamed_ = 0, beyond_ = 0;
-  bool are_here_ = true;
 };
 
 }  // namespace ringside

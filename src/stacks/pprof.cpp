@@ -48,7 +48,7 @@ class ProfileWriter {
   std::string write(const Fold& fold, const std::vector<std::string>& roots) {
     type(profile::sample_type, "events", "count");
     type(profile::sample_type, facts_.type, facts_.unit);
-    fold.each([&](const Fold::Cell& cell) { sample(cell, fold.above(), roots); });
+    fold.each([&](const Fold::Cell& cell) { sample(cell, roots); });
     for (const auto& [number, id] : functions_) function(number.first, number.second, id);
     for (const bool libraries : {false, true})  // readers take the first one for the program
       for (const auto& [path, id] : mappings_)
@@ -74,13 +74,13 @@ class ProfileWriter {
     m.add_int64(value_type::unit, text(unit));
   }
 
-  void sample(const Fold::Cell& cell, const std::string& above_is, const std::vector<std::string>& roots) {
+  void sample(const Fold::Cell& cell, const std::vector<std::string>& roots) {
     std::vector<u64> locations = locations_of(cell.stack);
     if (locations.empty()) locations.push_back(remark("[no stack]"));
     if (cell.above != 0) {  // the waker's stack stands on top
       std::vector<u64> above = locations_of(cell.above);
       std::vector<u64> all(above.rbegin(), above.rend());
-      all.push_back(remark(above_is));
+      all.push_back(remark(Fold::text_of(cell.how)));
       all.insert(all.end(), locations.begin(), locations.end());
       locations = std::move(all);
     }

@@ -129,7 +129,7 @@ void Stacks::learn_map(const TraceRecord& record, const RingName& ring) {
     return;
   }
   if (start + size <= start) return;
-  maps_.add(process, seen, {start, start + size, offset, maps_.file(path, text("build_id"))});
+  maps_.add(process, seen, {start, start + size, offset, maps_.file(path, text("build_id"), tasks_.machine(ring.numbering))});
 }
 
 CodeMaps::Process Stacks::process_of(const TraceRecord& record, const RingName& ring, const EventType* type) const {

@@ -114,6 +114,22 @@ TEST_F(FlameCli, ThePeakIsWhatWasHeldWhenMostWas) {
     EXPECT_EQ(ringside(std::string("flame --folded ") + wrong).code, 2) << wrong;
 }
 
+// Two machines have a program at one path, without a build id, each with names that its recorder has kept.
+TEST_F(FlameCli, EachMachineHasItsOwnNames) {
+  for (const std::string name : {"one", "two"}) {
+    make(name);
+    json meta = json::parse(test::slurp(dir + "/" + name + "/meta.json"));
+    meta.erase("boot");
+    meta["world"]["host"] = name;
+    std::ofstream(dir + "/" + name + "/meta.json") << meta;
+    std::ofstream(dir + "/" + name + "/names") << "F\t\t0\t0\t/nowhere/app\nA\t100\nP\t0\t16\t0\t0\t\tinner_of_" + name +
+                                                      "\nA\t200\nP\t0\t16\t0\t0\t\touter_of_" + name + "\n";
+  }
+  const Outcome o = ringside("flame --folded -e libc:malloc -f 'size == 100 || size == 50' one two");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, "worker;outer_of_one;inner_of_one 2\nworker;outer_of_two;inner_of_two 2\n") << o.err;
+}
+
 // A filter chooses allocations. Frees count always: those that it refuses by a field that they lack, by their thread, by a CPU.
 TEST_F(FlameCli, AFilterOfLeaksLeavesNoFreeOut) {
   make("ringside.data");

@@ -100,6 +100,19 @@ TEST_F(SampleCli, OfOneProcess) {
 
 // Code without frame pointers: its callers are found by its tables, also from inside of the kernel and of processes that are
 // gone.
+// Without a recording: rows are functions.
+TEST_F(SampleCli, LiveByFunction) {
+  for (const char* command : {"top --json", "watch --batch", "top --by task"}) {
+    const Outcome o = run(sampled + " hold & p=$!; " RINGSIDE_BUILD_DIR "/ringside " + command +
+                          " --sample 1999 -p $p --duration 2s; code=$?; kill $p; exit $code");
+    ASSERT_EQ(o.code, 0) << command << o.err;
+    EXPECT_THAT(o.out, HasSubstr(std::string(command).ends_with("task") ? "sampled" : "spun")) << command << o.err;
+    EXPECT_EQ(o.err.find("NOT exact"), std::string::npos) << o.err;
+  }
+  for (const char* wrong : {"top --sample web", "top --sample 999 web", "top --sample -e sched", "top -p 1"})
+    EXPECT_EQ(ringside(wrong).code, 2) << wrong;
+}
+
 TEST_F(SampleCli, CallersByTables) {
   if (perf_registers == 0) GTEST_SKIP() << "no walks by tables for this processor";
   const Outcome o = ringside("record -a --sample 1999 --call-graph dwarf -b 64M " + sampled + "_tables");

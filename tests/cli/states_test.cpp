@@ -91,6 +91,30 @@ TEST_F(StatesCommand, AddedUpByProcessCgroupAndCpu) {
   EXPECT_NE(ringside("states rec --by cpu").out.find("no interrupt was recorded"), std::string::npos);
 }
 
+// Below the shell that started them; all time is on some line.
+TEST_F(StatesCommand, ProcessesBelowThoseThatStartedThem) {
+  record();
+  const Outcome o = ringside("states --tree --json -n 100000 rec");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json tree = json::parse(o.out);
+  std::map<std::string, u64> below_sh;
+  u64 running = 0;
+  for (const json& row : tree.at("rows")) {
+    running += row.at("running_ns").get<u64>();
+    EXPECT_GE(row.at("all_running_ns"), row.at("running_ns"));
+    const std::vector<std::string> path = row.at("path");
+    if (path.size() > 1 && path[path.size() - 2] == "sh") below_sh[path.back()] += row.at("processes").get<u64>();
+  }
+  EXPECT_GE(below_sh["sleep"], 5u) << o.out;
+  EXPECT_GE(below_sh["ls"], 5u) << o.out;
+  EXPECT_EQ(running, tree.at("all_running_ns"));
+  const json threads = json::parse(ringside("states --json -n 100000 rec").out).at("all").at("running");
+  EXPECT_EQ(running, threads.at("total_ns").get<u64>() + threads.at("cut_ns").get<u64>());
+  const Outcome text = ringside("states --tree rec");
+  EXPECT_NE(text.out.find("  ls "), std::string::npos) << text.out;
+  EXPECT_EQ(ringside("states --tree --sort running rec").code, 2);
+}
+
 TEST_F(StatesCommand, Live) {
   for (const char* words : {"states -a --duration 200ms --json", "states -a --by cpu --duration 200ms --json"}) {
     // An idle machine has no thread whose switches are all seen.

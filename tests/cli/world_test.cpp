@@ -253,8 +253,15 @@ TEST_F(World, NumbersOfSeveralMachinesAreApart) {
     dat.cmdlines = "42 " + task + "\n";
     dat.formats.push_back(
         {"a", ForeignDat::format("at", 23, ForeignDat::field("unsigned long ip", 8, dat.word), "\"%pS\", (void *)REC->ip")});
-    dat.pages[0] = dat.sub_buffer(2'000'000'000, dat.event(0, dat.head(23, 42) + dat.a_long(place)));
-    dat.pages.insert(dat.pages.begin(), ForeignDat::of_calls("", calls, dat.big, dat.word).pages[0]);
+    const u32 caller = dat.word == 8 ? 16 : 12;
+    dat.ftrace = {{"ftrace", ForeignDat::format("kernel_stack", 4,
+                                                ForeignDat::field("int size", 8, 4, true) +
+                                                    ForeignDat::field("unsigned long caller[8]", caller, 8 * dat.word),
+                                                "\"%ps\", (void *)REC->caller[0]")}};
+    std::string stack = dat.head(4, 42) + dat.number(i32{1});
+    stack.resize(caller);
+    dat.pages.push_back(dat.sub_buffer(
+        2'000'000'000, dat.event(0, dat.head(23, 42) + dat.a_long(place)) + dat.event(0, stack + dat.a_long(place + 4))));
     dat.kallsyms = (std::stringstream() << std::hex << place << " T " << symbol << "\n" << place + 0x1000 << " T end\n").str();
     put(name, dat);
   };
@@ -266,6 +273,8 @@ TEST_F(World, NumbersOfSeveralMachinesAreApart) {
     EXPECT_EQ(e.at("task"), e.at("buffer") == "a.dat" ? "first" : e.at("buffer") == "b.dat" ? "second" : "third");
   const std::string report = ringside("report" + all).out;
   for (const char* symbol : {"at: of_a+0x0", "at: of_b+0x0", "at: of_c+0x0"}) EXPECT_THAT(report, HasSubstr(symbol));
+  const std::string folded = ringside("flame --folded -e a:at" + all).out;
+  for (const char* stack : {"first;of_a 1", "second;of_b 1", "third;of_c 1"}) EXPECT_THAT(folded, HasSubstr(stack));
   const json latency = json::parse(ringside("latency syscalls --json --by task" + all).out);
   EXPECT_EQ(latency.at("pairs"), 3 * calls.size());
   EXPECT_EQ(latency.at("repeated"), 0u);

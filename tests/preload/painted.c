@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,17 @@ static void lock_one(void) {
   pthread_mutex_unlock(&mutex);
 }
 
+static void lock_to_write(void) {
+  static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+  pthread_rwlock_wrlock(&lock);
+  pthread_rwlock_unlock(&lock);
+}
+static void post_one(void) {
+  static sem_t semaphore;
+  sem_post(&semaphore);
+  sem_wait(&semaphore);
+}
+
 __attribute__((noinline)) static void make_calls(void) {
   caller = __builtin_frame_address(0);
   for (int i = 0; i < times_now; ++i) call_now();
@@ -76,8 +88,8 @@ int main(void) {
   static const struct {
     const char* name;
     void (*call)(void);
-  } calls[] = {
-      {"write", write_one}, {"open", open_one}, {"malloc", allocate_one}, {"mutex", lock_one}, {"mlockall", lock_memory}};
+  } calls[] = {{"write", write_one}, {"open", open_one},        {"malloc", allocate_one}, {"mutex", lock_one},
+               {"sem", post_one},    {"rwlock", lock_to_write}, {"mlockall", lock_memory}};
   null_file = open("/dev/null", O_WRONLY);
   for (size_t i = 0; i < sizeof calls / sizeof *calls; ++i) {
     call_now = calls[i].call;

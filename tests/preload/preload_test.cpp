@@ -113,11 +113,11 @@ TEST_F(Preload, ACallTakesOneKilobyteOfStackMore) {
   const Outcome alone = run(programs + "painted");
   ASSERT_EQ(alone.code, 0);
   const auto before = stack_used(alone.out);
-  ASSERT_EQ(before.size(), 5u);
+  ASSERT_EQ(before.size(), 7u);
   for (const auto& [options, most] : std::map<std::string, long>{{"", 1024}, {"--stack", 2048}})
     for (const char* which : {"auto", "thread"})
       for (const std::string& where : {std::string(), enter}) {
-        const Outcome o = ringside("record --libc malloc,io,mutex -o data " + options + " --rings " + which + " -- " + where +
+        const Outcome o = ringside("record --libc malloc,io,lock -o data " + options + " --rings " + which + " -- " + where +
                                    programs + "painted");
         EXPECT_EQ(o.code, 0) << options << which << o.err;
         const auto used = stack_used(o.out);
@@ -174,12 +174,57 @@ TEST_F(Preload, OnlyTheGroupsThatWereNamed) {
   for (const auto& [group, theirs] :
        std::map<std::string, std::set<std::string>>{{"malloc", {"malloc", "calloc", "realloc", "free"}},
                                                     {"io", {"read", "write", "open", "close"}},
-                                                    {"mutex", {"mutex_lock"}}}) {
+                                                    {"mutex", {"mutex_lock"}},
+                                                    {"lock", {"mutex_lock"}}}) {
     EXPECT_EQ(record(programs + "counts files 1 1", group).code, 0);
     std::set<std::string> seen;
     for (const json& e : events) seen.insert(e["event"].get<std::string>().substr(5));
     EXPECT_EQ(seen, theirs);
   }
+}
+
+// Read-write locks, spinning ones, conditions and semaphores, by pthread, C11 and C++; threads that are cancelled in a wait.
+TEST_F(Preload, LocksAndWaitsAreCounted) {
+  constexpr size_t threads = 4, workers = threads + 1;
+  EXPECT_EQ(record(programs + "locks " + std::to_string(threads), "lock").code, 0);
+  EXPECT_EQ(count("rwlock_lock"), 18 * workers);
+  EXPECT_EQ(count("rwlock_lock", {{"write", true}}), 9 * workers);
+  EXPECT_EQ(count("rwlock_lock", {{"write", true}, {"ret", EBUSY}}), 4 * workers);
+  EXPECT_EQ(count("rwlock_lock", {{"write", false}, {"ret", EBUSY}}), 4 * workers);
+  EXPECT_EQ(count("rwlock_lock", {{"ret", 0}}), 10 * workers);
+  EXPECT_EQ(count("spin_lock"), 3 * workers);
+  EXPECT_EQ(count("spin_lock", {{"ret", EBUSY}}), workers);
+  EXPECT_EQ(count("cond_wait"), 4 * workers);
+  EXPECT_EQ(count("cond_wait", {{"ret", ETIMEDOUT}}), 4 * workers);
+  EXPECT_EQ(count("cond_signal"), 5 * workers);
+  EXPECT_EQ(count("cond_signal", {{"all", true}}), 3 * workers);
+  EXPECT_EQ(count("sem_post"), workers);
+  EXPECT_EQ(count("sem_wait", {{"ret", 0}}), workers);
+  EXPECT_EQ(count("sem_wait", {{"ret", EAGAIN}}), workers);
+  EXPECT_EQ(count("sem_wait", {{"ret", ETIMEDOUT}}), 2 * workers);
+  EXPECT_GE(count("mutex_lock"), 3 * workers) << "the group lock has them";
+  EXPECT_EQ(record(programs + "locks 1", "mutex").code, 0);
+  EXPECT_EQ(count("rwlock_lock") + count("sem_post") + count("cond_wait"), 0u);
+}
+
+// A wait has the time that its thread waited by its own clock, and stands below the one that held the lock or ended the wait.
+TEST_F(Preload, WaitsAndHolders) {
+  const Outcome o = ringside("record --libc lock --stack -o data -- " + programs + "locks contended");
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::istringstream said(o.out);
+  std::string name;
+  const std::map<std::string, std::string> how{
+      {"rwlock_lock", "-- held by"}, {"spin_lock", "-- held by"}, {"cond_wait", "-- woken by"}, {"sem_wait", "-- woken by"}};
+  size_t seen = 0;
+  for (u64 waited = 0; said >> name >> waited; ++seen) {
+    const Outcome flame = ringside("flame data --contention --folded -f 'wait_ns > 1000000 && event == " + name + "'");
+    EXPECT_EQ(std::count(flame.out.begin(), flame.out.end(), '\n'), 1) << name << flame.out;
+    EXPECT_NE(flame.out.find(how.at(name) + ";"), std::string::npos) << flame.out;
+    const u64 weight = std::stoull(flame.out.substr(std::min(flame.out.size() - 2, flame.out.rfind(' ') + 1)));
+    EXPECT_LE(weight, waited + waited / 1000) << name;  // two clocks
+    EXPECT_GE(weight, 1'000'000u) << name;
+  }
+  EXPECT_EQ(seen, how.size());
 }
 
 TEST_F(Preload, ACompileIsTheSame) {

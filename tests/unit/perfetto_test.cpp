@@ -525,6 +525,39 @@ TEST_F(Perfetto, EventsOfOneFlowAreConnected) {
   EXPECT_EQ(f.track_events[2].flows, std::vector<u64>{7});
 }
 
+// A number that is used again: by a thread that begins, and by one of another process. An exec is no new thread.
+TEST_F(Perfetto, ANumberUsedAgainIsAnotherThread) {
+  add_format(7, "app", "mark", "");
+  NameChange exec, other;
+  exec.tid = other.tid = 101;
+  exec.pid = exec.old_pid = other.old_pid = 100;
+  exec.old_task = exec.old_process = "worker";
+  exec.task = exec.process = other.old_task = other.old_process = "program";
+  other.pid = 555;
+  other.task = "thread", other.process = "server";
+  tasks.add_change(exec, 3 * second, 0);
+  tasks.add_change(other, 5 * second, 0);
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    for (const u64 time : {2, 3, 4, 5, 6, 7, 8}) {
+      tasks.go_to(time * second);
+      if (time == 7) tasks.begin(101, 555, Birth::thread);
+      head(7, 101);
+      EXPECT_TRUE(w.add(record(time * second, 0, 0), program));
+    }
+  });
+  EXPECT_EQ(f.dropped, 0u);
+  std::map<u64, std::vector<u64>> of;  // times by track
+  for (const test::PerfettoTrackEvent& e : f.track_events)
+    if (e.type == 3) of[e.track].push_back(e.time / second);
+  std::vector<std::vector<u64>> lives;
+  for (const auto& [track, times] : of) {
+    EXPECT_EQ(f.tracks.at(track).tid, 101);
+    EXPECT_EQ(f.tracks.at(track).pid, times[0] == 2 ? 100 : 555);
+    lives.push_back(times);
+  }
+  EXPECT_EQ(lives, (std::vector<std::vector<u64>>{{2, 3, 4}, {5, 6}, {7, 8}}));
+}
+
 // However many different names there are, a sequence keeps few of them.
 TEST_F(Perfetto, ASequenceBeginsAnewWhenItIsFull) {
   std::string packets;

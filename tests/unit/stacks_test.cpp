@@ -208,7 +208,7 @@ void names_of_a_container(int namespaces) {
     EXPECT_TRUE(live.problems().empty());
   }
   Names abroad(kernel, maps);
-  abroad.are_here(false);
+  abroad.are_elsewhere();
   EXPECT_EQ(name(abroad), "0x1008") << "the process of this number is another machine's";
   kill(pid, SIGKILL);
   waitpid(outer, nullptr, 0);

@@ -55,7 +55,7 @@ constexpr u32 boottime = 6, monotonic = 3, realtime = 1;
 constexpr size_t full_batch = 256 << 10, full_bundle = 64 << 10;
 constexpr u32 cpus_read = 1024, generic_fields = 31;
 constexpr i32 most_tids = 1 << 22;  // the kernel's limit
-constexpr size_t most_lanes = 256;   // of a thread
+constexpr size_t most_lanes = 256, deepest_calls = 300;  // of a thread
 constexpr size_t longest_varint = 10, longest_head = 5 * longest_varint;
 
 struct Row {
@@ -220,7 +220,7 @@ PerfettoWriter::Event& PerfettoWriter::event(const TraceRecord& record, const Ri
   e.system = e.type->system;
   e.role = role_of(*e.type);
   if (options_.stacks != nullptr) e.part = options_.stacks->part(record.number());
-  if (ring.kernel) describe(e, ring.place());
+  if (ring.kernel && e.role.role != Role::call) describe(e, ring.place());
   return e;
 }
 
@@ -282,7 +282,7 @@ result<void> PerfettoWriter::add(const TraceRecord& record, const RingName& ring
   Event& e = event(record, ring);
   using Part = Stacks::Part;
   if (e.part == Part::none || e.part == Part::refers) {
-    if (ring.kernel)
+    if (ring.kernel && e.role.role != Role::call)
       add_kernel(record, ring, e);
     else
       add_program(record, ring, e);
@@ -496,6 +496,12 @@ void PerfettoWriter::note_name(Thread& at, i32 tid, const RingName& ring, u64 ti
   if (at.round == round) [[likely]] return;
   at.round = round;
   const Task* const task = tasks_.find(tid, ring);
+  if (task != nullptr && task->life != at.life) {
+    if (at.names != 0) track_event(time, in_event::slice_end, at.names, 0, "");
+    at = {};
+    at.round = round;
+    at.life = task->life;
+  }
   const std::string_view name =
       task != nullptr ? std::string_view(task->name) : std::string_view(ring.tid == tid ? ring.task.c_str() : "");
   if (name.empty() || name == at.name) return;
@@ -748,12 +754,38 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
       track_event(record.time, in_event::slice_end, where, 0, "");
       return;
     }
+    case Role::call:
+      if (add_call(record, e, own)) return;
+      break;
     case Role::instant: break;
   }
   annotate(e, record.payload, scratch_);
   add_stack(record, e, scratch_);
   add_flow(record, e, scratch_);
   track_event(record.time, in_event::instant, own, e.own_name, scratch_);
+}
+
+// A slice on the thread's track. An exit without its entry is none; one that is behind others' entries ends these, too, whose
+// exits are missing.
+bool PerfettoWriter::add_call(const TraceRecord& record, const Event& e, u64 thread) {
+  const auto function = static_cast<u64>(read_integer(record.payload, *e.role.value));
+  std::vector<u64>& open = calls_[thread];
+  perfetto::Nesting& nesting = lanes(thread).front().nesting;
+  if (e.role.begins) {
+    if (open.size() >= deepest_calls || !nesting.open(record.time)) return false;
+    open.push_back(function);
+    annotate(e, record.payload, scratch_);
+    const std::string name = function_of(e.role, record.number(), record.payload, formats_);
+    track_event(record.time, in_event::slice_begin, thread, sequence_.text(Sequence::name, name), scratch_);
+    return true;
+  }
+  const auto its = std::find(open.rbegin(), open.rend(), function);
+  if (its == open.rend()) return false;
+  for (auto left = its - open.rbegin() + 1; left != 0; --left) {
+    open.pop_back();
+    if (nesting.close(record.time)) track_event(record.time, in_event::slice_end, thread, 0, "");
+  }
+  return true;
 }
 
 void PerfettoWriter::lose(const TraceRecord& record, const RingName& ring) {

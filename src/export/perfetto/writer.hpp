@@ -13,8 +13,9 @@
 // one is an instant, and so are spans below 400 open ones, and their ends. A loss is a slice on a track of its own, with its
 // number, from the ring's last event before it to the next one; the bundle of ftrace events behind it is flagged as well.
 //
-// A thread has one name there, the last. One that had several has a track `names` below its own, with a slice for each of them,
-// from the first event under it to the first one under the next.
+// A thread has one name there, the last. A number that is used again is another thread, where the trace tells it (Task::life):
+// a second track of one number is another thread to the importer. One that had several names has a track `names` below its own,
+// with a slice for each of them, from the first event under it to the first one under the next.
 //
 // Stacks stand at the track events that have them, with a weight. ringside:sample, and events that can carry no stack (the
 // kernel's, counters) have perf samples, with a counter for each type of event. The events that are stacks themselves, or tell
@@ -77,6 +78,7 @@ class PerfettoWriter {
     u64 track = 0, names = 0, since = 0;
     u64 round = 0;  // 1 + Tasks::renamed() when the name was looked at
     std::string name{};
+    u32 life = 0;  // Task::life: another thread of its number is another entry, with tracks of its own
   };
   // Of one name: those with an open span, by its id, and the others.
   struct AsyncTracks {
@@ -104,6 +106,7 @@ class PerfettoWriter {
   void named_fields(const Event& e, Bytes payload);
   void add_kernel(const TraceRecord& record, const RingName& ring, Event& e);
   void add_program(const TraceRecord& record, const RingName& ring, Event& e);
+  bool add_call(const TraceRecord& record, const Event& e, u64 thread);
   void add_sample(const TraceRecord& record, const RingName& ring, Event& e);
   void add_stack(const TraceRecord& record, const Event& e, std::string& out);
   void add_flow(const TraceRecord& record, const Event& e, std::string& out);
@@ -133,6 +136,7 @@ class PerfettoWriter {
   std::map<std::pair<u64, std::string>, u64> tracks_;
   std::unordered_map<u64, std::vector<Lane>> lanes_;  // by the thread's track
   std::map<std::pair<i32, std::string>, AsyncTracks> async_;  // by process and name
+  std::unordered_map<u64, std::vector<u64>> calls_;   // functions that are open, by the thread's track
   std::vector<u64> named_;  // threads of the kernel's events, by TID: 1 + Tasks::renamed() when names were compared
   std::unordered_map<i32, std::string> written_names_;  // theirs, and their processes
   std::unordered_map<i32, std::string> named_processes_;
