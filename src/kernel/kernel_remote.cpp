@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "kernel/clock_check.hpp"
+#include "kernel/interrupted_file.hpp"
 #include "kernel/kernel_source.hpp"
 #include "kernel/remote_text.hpp"
 #include "kernel/tracefs_instance.hpp"
@@ -85,8 +86,13 @@ struct KernelRemote::State {
   RemoteClock clock;
   u64 measured_ns = 0;  // CLOCK_MONOTONIC
   i64 offset_ns = 0;    // the remote's clock less that
-  bool off = false;
   std::string off_clock;  // its events are not of the clock that they are taken for
+  std::unique_ptr<InterruptedFile> pipe;  // trace_pipe: the lines of all CPUs
+  std::map<u32, std::string> lines;       // of each CPU: not taken yet
+  u64 waiting = 0;                        // their bytes
+  std::string cut;                        // a line of which more has to come
+  u64 seen_empty_ns = 0;                  // when nothing was there last
+  bool first = true;                      // since then
 
   result<void> measure() {
     const ClockOffset offset = RS_TRY(meter->offset());
@@ -99,83 +105,85 @@ struct KernelRemote::State {
   void measure_now_and_then(u64 now) {
     if (now - measured_ns > measure_every_ns && !measure()) measured_ns = now;  // it stays what it was
   }
-  // not_before: when the ring was seen empty last.
-  void check(u64 time_ns, u64 not_before) {
+  // Of an event that has come since nothing was there.
+  void check(u64 time_ns) {
     const u64 at = time_ns - static_cast<u64>(offset_ns), now = sys::now_ns();
-    if (!off_clock.empty() || (at < now + most_off_ns && at + most_off_ns > not_before)) return;
-    const u64 by = at < now ? not_before - at : at - now;
+    if (!off_clock.empty() || (at < now + most_off_ns && at + most_off_ns > seen_empty_ns)) return;
+    const u64 by = at < now ? seen_empty_ns - at : at - now;
     off_clock = "the times of " + dir + " are not of the kernel's clock " + clock_of(name_of(dir)) +
                 ", for which they are taken: " + "they are " + std::to_string(by / 1'000'000) +
                 " ms off, and so are the places of its events among others";
     options.notice(off_clock);
   }
+
+  // Takes what has come. False: nothing.
+  result<bool> take_lines() {
+    constexpr u64 most_waiting = 64 << 20;  // of CPUs whose ring nobody reads
+    if (pipe == nullptr || waiting > most_waiting) return false;
+    const u64 now = sys::now_ns();
+    measure_now_and_then(now);
+    char part[1 << 16];
+    std::string text = std::exchange(cut, {});
+    for (bool all = false; !all && text.size() < 1 << 20;) {
+      const size_t n = RS_TRY(pipe->read(part, sizeof part));
+      text.append(part, n);
+      all = n == 0;
+      if (all && text.empty()) seen_empty_ns = now, first = true;
+    }
+    const size_t whole = pipe->ended() ? text.size() : text.rfind('\n') + 1;
+    cut = text.substr(whole);
+    std::string_view rest = std::string_view(text).substr(0, whole);
+    while (!rest.empty()) {
+      const std::string_view before = rest;
+      const auto line = take_remote_line(rest);
+      if (line->event && std::exchange(first, false)) check(line->time_us * 1000);
+      auto to = lines.find(line->cpu);
+      if (to == lines.end()) to = lines.begin();
+      to->second += before.substr(0, before.size() - rest.size());
+      if (!to->second.ends_with('\n')) to->second += '\n';
+    }
+    waiting += whole;
+    return whole != 0;
+  }
 };
 
-// A CPU's trace_pipe. Its read() waits, and nothing interrupts that but a signal, so the file `trace`, which consumes nothing,
-// is asked first.
+// The lines of a CPU, out of those of all.
 class KernelRemote::Ring final : public Source {
  public:
-  Ring(std::shared_ptr<State> state, u32 cpu, sys::Fd pipe, RingName name)
-      : Source(std::move(name), state->options.clock),
-        state_(std::move(state)),
-        dir_(state_->dir + "/per_cpu/cpu" + std::to_string(cpu)),
-        pipe_(std::move(pipe)),
-        packer_(packed_bytes) {}
+  Ring(std::shared_ptr<State> state, u32 cpu, RingName name)
+      : Source(std::move(name), state->options.clock), state_(std::move(state)), cpu_(cpu), packer_(packed_bytes) {}
 
   result<std::optional<SubBufferView>> next() override {
     if (std::exchange(again_, false)) return last_;
     for (;;) {
       if (pack() || (rest_.empty() && packer_.pending())) {
         last_ = packer_.take();
-        u64 events = 0;
-        std::swap(events, packed_);
-        counters_.read += events;
+        counters_.read += std::exchange(packed_, 0);
         counters_.overrun += last_.lost_before;
         counters_.written = counters_.read + counters_.overrun;
         return last_;
       }
-      if (!RS_TRY(has_more())) return std::nullopt;
-      const size_t kept = cut_.copy(text_.data(), text_.size() / 2);
-      const ssize_t n = ::read(pipe_.get(), text_.data() + kept, text_.size() - kept);
-      if (n < 0 && errno == EINTR) return std::nullopt;
-      if (n < 0) return fail(errno, "cannot read " + dir_ + "/trace_pipe");
-      if (n == 0) return std::nullopt;
-      // The kernel hands out whole events.
-      rest_ = {text_.data(), kept + static_cast<size_t>(n)};
-      const size_t whole = rest_.rfind('\n') + 1;
-      cut_ = whole != 0 ? rest_.substr(whole) : "";
-      if (whole != 0) rest_.remove_suffix(cut_.size());
+      if (state_->lines[cpu_].empty() && !RS_TRY(state_->take_lines())) return std::nullopt;
+      text_ = std::exchange(state_->lines[cpu_], {});
+      state_->waiting -= text_.size();
+      rest_ = text_;
+      if (rest_.empty()) return std::nullopt;
     }
   }
   void put_back() override { again_ = true; }
   Counters counters() const override {
     Counters c = counters_;
     c.subbuf_size = packed_bytes;
-    c.nr_subbufs =
-        std::max<u64>(state_->options.buffer_size / packed_bytes, 1) * 4;  // of lines' bytes, more than of their events
+    c.nr_subbufs = std::max<u64>(state_->options.buffer_size / packed_bytes, 1) * 4;  // of what is read at once
     c.capacity_bytes = state_->options.buffer_size;
     return c;
   }
-  bool ended() const override { return state_->off && empty_; }
+  bool ended() const override {
+    return (state_->pipe == nullptr || state_->pipe->ended()) && state_->lines[cpu_].empty() && rest_.empty();
+  }
   u64 lag_ns() const override { return ended() ? 0 : 200'000'000; }  // the kernel looks every 100 ms
 
  private:
-  result<bool> has_more() {
-    const u64 now = sys::now_ns();
-    if (!state_->off && empty_ && now - looked_ns_ < look_every_ns) return false;
-    state_->measure_now_and_then(now);
-    const sys::Fd trace(::open((dir_ + "/trace").c_str(), O_RDONLY | O_CLOEXEC));
-    if (!trace) return fail(errno, "cannot open " + dir_ + "/trace");
-    char byte = 0;
-    const ssize_t n = ::read(trace.get(), &byte, 1);
-    if (n < 0 && errno != EINTR) return fail(errno, "cannot read " + dir_ + "/trace");
-    empty_ = n <= 0;
-    if (empty_)
-      looked_ns_ = now;
-    else
-      first_ = true;
-    return !empty_;
-  }
   // True: there is one to take before the next line.
   bool pack() {
     if (restart_ && !packer_.pending()) packer_.restart(), restart_ = false;
@@ -196,7 +204,6 @@ class KernelRemote::Ring final : public Source {
         packer_.restart();
         continue;
       }
-      if (line->event && std::exchange(first_, false)) state_->check(time_us_ * 1000, looked_ns_);
       ++packed_;
       rest_ = behind;
     }
@@ -213,17 +220,15 @@ class KernelRemote::Ring final : public Source {
   }
 
   std::shared_ptr<State> state_;
-  std::string dir_;
-  sys::Fd pipe_;
-  std::vector<char> text_ = std::vector<char>(1 << 16);
-  std::string_view rest_{};
-  std::string cut_;  // a line that the end of a read() cut
+  u32 cpu_;
+  std::string text_;
+  std::string_view rest_{};  // of it
   Packer packer_;
   std::vector<u8> payload_;
   Counters counters_{};
   SubBufferView last_{};
-  u64 time_us_ = 0, packed_ = 0, looked_ns_ = 0;
-  bool again_ = false, restart_ = false, empty_ = false, first_ = false;
+  u64 time_us_ = 0, packed_ = 0;
+  bool again_ = false, restart_ = false;
 };
 
 KernelRemote::KernelRemote(std::string dir, const Options& options)
@@ -282,19 +287,19 @@ result<std::unique_ptr<KernelRemote>> KernelRemote::open(const std::string& dir,
   }
   remote->was_on_ = is_one(dir + "/tracing_on");
   RS_TRY(remote->switch_events(patterns));
+  auto pipe = InterruptedFile::open(dir + "/trace_pipe");
+  if (!pipe && pipe.error().code == std::errc::not_enough_memory)
+    return refuse(std::errc::not_enough_memory,
+                  dir + " has no memory for rings of " + wanted + " KiB on each CPU; take smaller ones (-b)");
+  state.pipe = RS_TRY(std::move(pipe));
   for (const u32 cpu : kernel_cpus(dir)) {
-    const std::string path = dir + "/per_cpu/cpu" + std::to_string(cpu) + "/trace_pipe";
-    sys::Fd pipe(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!pipe && errno == ENODEV) continue;  // it has no ring
-    if (!pipe && errno == ENOMEM)
-      return fail(errno, dir + " has no memory for rings of " + wanted + " KiB on each CPU; take smaller ones (-b)");
-    if (!pipe) return fail(errno, "cannot open " + path);
+    state.lines[cpu] = "";
     RingName name;
     name.ring = cpu;
     name.cpu = static_cast<i32>(cpu);
     name.task = name.process = remote->name_;
     name.apart = options.first;
-    remote->sources.push_back(std::make_unique<Ring>(remote->state_, cpu, std::move(pipe), std::move(name)));
+    remote->sources.push_back(std::make_unique<Ring>(remote->state_, cpu, std::move(name)));
   }
   return remote;
 }
@@ -330,7 +335,7 @@ result<void> KernelRemote::on() {
 
 void KernelRemote::off() {
   if (std::exchange(is_on_, false) && !was_on_) (void)put(dir_ + "/tracing_on", "0");
-  state_->off = true;
+  if (state_->pipe != nullptr && !std::exchange(stopped_, true)) state_->pipe->stop();
 }
 
 std::vector<std::string> KernelRemote::doubts() const {
@@ -341,6 +346,7 @@ KernelRemote::~KernelRemote() {
   if (!held_) return;
   off();
   sources.clear();
+  state_->pipe = nullptr;
   for (const std::string& file : enabled_here_) (void)put(file, "0");
   if (!size_before_.empty()) (void)put(dir_ + "/buffer_size_kb", size_before_);  // EBUSY: unread events keep the rings
 }

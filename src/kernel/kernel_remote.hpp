@@ -73,7 +73,7 @@ class KernelRemote {
   std::shared_ptr<State> state_;
   std::vector<EventInfo> events_;
   sys::Fd held_;
-  bool was_on_ = false, is_on_ = false;
+  bool was_on_ = false, is_on_ = false, stopped_ = false;
   std::string size_before_;                // empty: it stays
   std::vector<std::string> enabled_here_;  // files
 };

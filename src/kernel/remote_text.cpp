@@ -10,6 +10,7 @@ namespace {
 
 constexpr u32 common_bytes = 2;  // common_type alone
 constexpr u32 place_bytes = 4;   // of a text: where it is, and how long
+constexpr u64 most_cpus = 1 << 16;
 
 bool take_number(std::string_view& text, u64& value, int base = 10) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
@@ -24,29 +25,36 @@ bool take(std::string_view& text, std::string_view word) {
   return true;
 }
 
-// "CPU:0 [LOST 17 EVENTS]"
-bool is_loss(std::string_view line, u64& lost) {
-  u64 cpu = 0;
-  return take(line, "CPU:") && take_number(line, cpu) && take(line, " [LOST ") && take_number(line, lost) && line == " EVENTS]";
-}
-
-// "[001]<tab>    1.461460: "
-bool take_head(std::string_view& line, u64& time_us) {
-  u64 cpu = 0, seconds = 0, rest = 0;
-  if (!take(line, "[") || !take_number(line, cpu) || !take(line, "]\t")) return false;
-  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  if (!take_number(line, seconds) || !take(line, ".")) return false;
-  const size_t digits = line.find_first_not_of("0123456789");
-  if (digits != 6 || !take_number(line, rest) || !take(line, ": ")) return false;
-  constexpr u64 most = ~u64{0} / 1'000'000'000;  // seconds, as ns
-  if (seconds >= most) return false;
-  time_us = seconds * 1'000'000 + rest;
+bool take_cpu(std::string_view& text, u32& cpu) {
+  u64 number = 0;
+  if (!take_number(text, number) || number >= most_cpus) return false;
+  cpu = static_cast<u32>(number);
   return true;
 }
 
-bool begins_another(std::string_view line) {
-  u64 number = 0;
-  return is_loss(line, number) || take_head(line, number);
+// "CPU:0 [LOST 17 EVENTS]"
+bool is_loss(std::string_view text, RemoteLine& line) {
+  return take(text, "CPU:") && take_cpu(text, line.cpu) && take(text, " [LOST ") && take_number(text, line.lost) &&
+         text == " EVENTS]";
+}
+
+// "[001]<tab>    1.461460: "
+bool take_head(std::string_view& text, RemoteLine& line) {
+  u64 seconds = 0, rest = 0;
+  if (!take(text, "[") || !take_cpu(text, line.cpu) || !take(text, "]\t")) return false;
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  if (!take_number(text, seconds) || !take(text, ".")) return false;
+  const size_t digits = text.find_first_not_of("0123456789");
+  if (digits != 6 || !take_number(text, rest) || !take(text, ": ")) return false;
+  constexpr u64 most = ~u64{0} / 1'000'000'000;  // seconds, as ns
+  if (seconds >= most) return false;
+  line.time_us = seconds * 1'000'000 + rest;
+  return true;
+}
+
+bool begins_another(std::string_view text) {
+  RemoteLine another;
+  return is_loss(text, another) || take_head(text, another);
 }
 
 std::string_view line_of(std::string_view text) { return text.substr(0, text.find('\n')); }
@@ -169,8 +177,9 @@ std::optional<RemoteLine> take_remote_line(std::string_view& text) {
   const std::string_view whole = text;
   std::string_view first = line_of(text);
   text.remove_prefix(std::min(first.size() + 1, text.size()));
-  if (is_loss(first, line.lost)) return line;
-  line.event = take_head(first, line.time_us);
+  if (is_loss(first, line)) return line;
+  line.lost = 0;
+  line.event = take_head(first, line);
   while (!text.empty() && !begins_another(line_of(text))) text.remove_prefix(std::min(line_of(text).size() + 1, text.size()));
   const char* const begin = line.event ? first.data() : whole.data();
   line.text = {begin, static_cast<size_t>(whole.data() + whole.size() - text.size() - begin)};

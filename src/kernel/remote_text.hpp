@@ -15,6 +15,7 @@ namespace ringside {
 
 // An event, or the number of those that are missing in front of the next one.
 struct RemoteLine {
+  u32 cpu = 0;
   u64 lost = 0;
   u64 time_us = 0;
   std::string_view text{};  // "selftest id=42"; a text that is no such line, as a whole

@@ -1,7 +1,10 @@
 // The kernel's own remotes, by a directory with their files: switches, times, gaps, and what stays behind. cli.KernelRemotes
 // reads a kernel's.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -40,8 +43,8 @@ struct KernelRemoteTest : testing::Test {
               "\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
               "\tfield:u64 id;\toffset:2;\tsize:8;\tsigned:0;\n\nprint fmt: \"id=%llu\", REC->id\n");
     }
-    put("per_cpu/cpu1/trace", lines);
-    put("per_cpu/cpu1/trace_pipe", lines);
+    fs::create_directories(dir + "/per_cpu/cpu1");
+    put("trace_pipe", lines);
   }
   static std::string line(u64 ns, u64 id, const std::string& name = "enter") {
     char text[128];
@@ -67,7 +70,9 @@ TEST_F(KernelRemoteTest, EventsAndGapsOfACpu) {
   Source& ring = *remote->sources[0];
   EXPECT_EQ(ring.name().its_cpu(), 1);
   Seen seen;
+  remote->off();  // from here on it is read to its end
   read_all(ring, seen, 2);
+  EXPECT_TRUE(ring.ended());
   ASSERT_EQ(seen.numbers.size(), 2003u) << seen.error;
   for (u64 id = 1; id <= 2000; ++id) EXPECT_EQ(seen.numbers[id - 1], id);
   EXPECT_EQ(seen.numbers[2000], 2301u);
@@ -130,15 +135,19 @@ TEST_F(KernelRemoteTest, RingsInUseStayAndSoDoesWhatIsOn) {
 // No file tells a remote's clock: one that it cannot have had is told.
 TEST_F(KernelRemoteTest, AnotherClockIsToldByTheMomentOfReading) {
   for (const i64 off : {-3'600, 3'600}) {
-    make(line(boot_ns() + static_cast<u64>(off * 1'000'000'000), 1));
+    fs::remove(dir + "/trace_pipe");
+    make("");
+    fs::remove(dir + "/trace_pipe");
+    ASSERT_EQ(mkfifo((dir + "/trace_pipe").c_str(), 0600), 0);
+    const sys::Fd writer(::open((dir + "/trace_pipe").c_str(), O_RDWR | O_CLOEXEC));
     std::vector<std::string> said;
     KernelRemote::Options options;
     options.notice = [&](const std::string& sentence) { said.push_back(sentence); };
     const auto remote = open("remotes/*", options);
-    put("per_cpu/cpu1/trace", "");
     Seen seen;
     read_all(*remote->sources[0], seen, 2);  // it is seen empty
-    put("per_cpu/cpu1/trace", "x");
+    const std::string late = line(boot_ns() + static_cast<u64>(off * 1'000'000'000), 1);
+    ASSERT_EQ(write(writer.get(), late.data(), late.size()), static_cast<ssize_t>(late.size()));
     remote->off();
     read_all(*remote->sources[0], seen, 2);
     EXPECT_EQ(seen.numbers.size(), 1u);
