@@ -21,7 +21,6 @@
 namespace ringside {
 namespace {
 
-constexpr u64 look_every_ns = 20'000'000;  // the kernel itself looks at a remote's ring every 100 ms
 constexpr u64 measure_every_ns = 2'000'000'000;
 constexpr u64 most_off_ns = 100'000'000;  // an event that is further from the moment of its reading has another clock
 constexpr u32 packed_bytes = 16384;
