@@ -339,6 +339,10 @@ struct ringside_process_event {
   const char *system, *name;  // 63 bytes at most
   const char* format;         // the text of a tracefs format file; 3,839 bytes at most
 };
+struct ringside_process_ring {
+  const char* name;  // 63 bytes at most; what report shows for events without a thread
+  int32_t cpu;       // whose events it holds; -1: of several
+};
 struct ringside_process_options {
   const char* path;  // of the socket; mode 0600: for readers of this user and of root
   const struct ringside_process_event* events;
@@ -349,6 +353,7 @@ struct ringside_process_options {
   int (*switch_event)(void* context, uint32_t id, bool on);
   void* context;
   uint32_t nr_rings;  // that the program writes to, which a reader brings along; 0: not known before they are written to
+  const struct ringside_process_ring* rings;  // what these are, nr_rings of them; NULL: not known
 };
 struct ringside_process;
 

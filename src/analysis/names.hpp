@@ -72,7 +72,7 @@ class EventFilter {
   explicit EventFilter(EventPatterns patterns = {}) : patterns_(std::move(patterns)) {}
   bool wants(u32 number, const Formats& formats) {
     if (patterns_.empty()) return true;
-    if (number >= known_.size()) known_.resize(formats.numbers());
+    if (number >= known_.size()) known_.resize(((number >> 16) + 1) << 16);
     if (known_[number] == Known::no_idea) {
       const EventType* type = formats.find(number);
       known_[number] = type != nullptr && matches(patterns_, *type) ? Known::yes : Known::no;

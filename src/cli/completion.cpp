@@ -189,7 +189,7 @@ class Completion {
     if (of_programs || reads_only) return all;
     const auto kernel = kernel_events();
     for (const KernelEvent& e : kernel ? *kernel : std::vector<KernelEvent>{})
-      all.push_back({0, e.system, e.name, "", false, true});
+      all.push_back({0, e.shown_system(), e.name, "", false, true});
     return all;
   }
 

@@ -26,7 +26,8 @@ result<void> add_texts(std::string_view text, const std::string& system, const s
     e.system = system;
     e.name = one.substr(name_line.size(), one.find('\n') - name_line.size());
     e.format = one;
-    e.enabled = e.apart = true;
+    e.enabled = true;
+    e.apart = 1;
     const size_t id = one.find(id_line);
     u32 number = 0;
     if (id != std::string_view::npos) std::from_chars(one.data() + id + id_line.size(), one.data() + one.size(), number);

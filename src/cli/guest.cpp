@@ -125,11 +125,11 @@ result<int> run_guest(const GuestOptions& options) {
   const std::unique_ptr<KernelFeed> kernel = RS_TRY(kernel_part(options, own.instance->clock()));
   InstanceFeed monitor(*own.instance);
   std::vector<EventInfo> events = guest.vm().events();
-  for (EventInfo& e : events) e.apart = true;
+  for (EventInfo& e : events) e.apart = 1;
   RingName vcpu{first_ring, getpid(), guest.vm().task(), "guest-cpu0", "ringside"};
   SourceFeed of_guest(std::move(events), {vcpu});
   auto source = RS_TRY(guest.buffer().source(0));
-  vcpu.apart = true;
+  vcpu.apart = 1;
   of_guest.add({std::move(source), vcpu, static_cast<u64>(guest.tsc_offset().ahead)});
   const auto made = RS_TRY(new_recording(options.out, own.instance->clock(), options.compress));
   RecordingRun& run = *made;

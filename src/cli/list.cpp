@@ -39,12 +39,18 @@ struct RmOptions {
   bool force = false, stale = false;
 };
 
+// Of an instance, or of an external writer, which gets no rings for that.
+result<std::vector<EventInfo>> events_in(const std::string& name) {
+  if (const Where where = Where::of(name); where.is_writer())
+    return RS_TRY(remote::Process::offer_at(where.socket, std::chrono::seconds(2))).events;
+  return RS_TRY(Instance::open(name))->events();
+}
+
 result<int> list_events(const ListOptions& options) {
-  await_instance(options.instance);
-  const auto instance = RS_TRY(Instance::open(options.instance));
+  const auto events = RS_TRY(events_in(options.instance));
   Table table({{"event"}, {"id", Table::right}, {"enabled"}});
   json all = json::array();
-  for (const EventInfo& e : instance->events()) {
+  for (const EventInfo& e : events) {
     table.row({e.system + ":" + e.name, std::to_string(e.id), e.enabled ? "yes" : "no"});
     all.push_back({{"system", e.system}, {"name", e.name}, {"id", e.id}, {"enabled", e.enabled}});
   }
@@ -67,35 +73,34 @@ std::string fields_of(const std::string& format) {
 // Events by pattern: the kernel's and, with -i, the instance's.
 result<int> list_matching(const ListOptions& options) {
   std::vector<EventInfo> known;
-  if (!options.instance.empty()) await_instance(options.instance);
-  if (!options.instance.empty()) known = RS_TRY(Instance::open(options.instance))->events();
+  if (!options.instance.empty()) known = RS_TRY(events_in(options.instance));
   auto kernel = kernel_events();
   if (!kernel && options.instance.empty()) return tl::unexpected<Error>(kernel.error());
   Table table({{"event"}, {"id", Table::right}, {"fields"}});
   json all = json::array();
-  const auto add = [&](const EventInfo& e) {
+  const auto add = [&](const EventInfo& e, const std::string& system) {
     const std::string fields = fields_of(e.format);
-    table.row({e.system + ":" + e.name, std::to_string(e.id), fields});
-    all.push_back({{"system", e.system}, {"name", e.name}, {"id", e.id}, {"kernel", e.kernel}, {"fields", fields}});
+    table.row({system + ":" + e.name, std::to_string(e.id), fields});
+    all.push_back({{"system", system}, {"name", e.name}, {"id", e.id}, {"kernel", e.kernel}, {"fields", fields}});
   };
   const EventPatterns wanted = parse_events(options.events);
   for (const EventInfo& e : known) {
-    if (wanted.matches(e.system, e.name)) add(e);
+    if (wanted.matches(e.system, e.name)) add(e, e.system);
   }
   for (const KernelEvent& e : kernel ? *kernel : std::vector<KernelEvent>{}) {
-    if (!wanted.matches(e.system, e.name)) continue;
-    add(RS_TRY(kernel_event(e)));
+    if (std::any_of(wanted.begin(), wanted.end(), [&](const EventPattern& pattern) { return names(pattern, e); }))
+      add(RS_TRY(kernel_event(e)), e.shown_system());
   }
   if (!table.empty() || options.json) put(options.json ? line_of(all) : table.render(colours()));
   if (!table.empty()) return exit_ok;
-  std::vector<std::string> names;
-  for (const EventInfo& e : known) names.push_back(e.system + ":" + e.name);
-  for (const KernelEvent& e : kernel ? *kernel : std::vector<KernelEvent>{}) names.push_back(e.system + ":" + e.name);
+  std::vector<std::string> there;
+  for (const EventInfo& e : known) there.push_back(e.system + ":" + e.name);
+  for (const KernelEvent& e : kernel ? *kernel : std::vector<KernelEvent>{}) there.push_back(e.shown());
   const EventPattern& first = *wanted.begin();
   const bool is_instance = options.instance.empty() && Instance::open(first.text()).has_value();
   throw UsageError{
       "no event matches " + first.text() +
-      (is_instance ? "; the events of the instance: ringside list -i " + first.text() : near_events(first, names))};
+      (is_instance ? "; the events of the instance: ringside list -i " + first.text() : near_events(first, there))};
 }
 
 // An instance, by the name that other commands take.
@@ -356,7 +361,8 @@ result<int> rm(const RmOptions& options) {
 Command add_list(CLI::App& app) {
   auto options = std::make_shared<ListOptions>();
   CLI::App* c = app.add_subcommand("list", "instances, live, waiting and stale; with -i an instance's events");
-  c->add_option("-i,--instance", options->instance, "list this instance's events and whether they are enabled");
+  c->add_option("-i,--instance", options->instance,
+                "list the events of this instance, or external writer, and whether they are enabled");
   c->add_option("PATTERN", options->events, "the same as -e");
   add_events(*c, options->pattern_options, "list the kernel's events (and the instance's), with their fields");
   c->add_flag("--all", options->all,

@@ -103,7 +103,7 @@ result<void> check_kernel_events(const EventPatterns& patterns, bool of_recorder
   for (const EventPattern& pattern : patterns) {
     if (names_some(pattern, known)) continue;
     std::vector<std::string> all;
-    for (const KernelEvent& e : known) all.push_back(e.system + ":" + e.name);
+    for (const KernelEvent& e : known) all.push_back(e.shown());
     const std::string nowhere = "-e " + pattern.text() + ": the kernel has no such event";
     const std::string name = pattern.text().substr(0, pattern.text().find(':'));
     const auto* const perf =

@@ -17,6 +17,7 @@
 #include "cli/preload.hpp"
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
+#include "cli/record_feeds.hpp"
 #include "cli/record_names.hpp"
 #include "cli/record_options.hpp"
 #include "cli/record_remarks.hpp"
@@ -24,10 +25,7 @@
 #include "export/units.hpp"
 #include "instance/borrowed.hpp"
 #include "record/instance_feed.hpp"
-#include "record/kernel_feed.hpp"
 #include "record/loss_watch.hpp"
-#include "record/remote_feed.hpp"
-#include "record/sample_feed.hpp"
 #include "sys/beneath.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
@@ -119,68 +117,6 @@ result<std::unique_ptr<Instance>> make_instance(const RecordOptions& options, bo
   return !made && made.error().code == std::errc::file_exists ? Instance::open(options.instance) : std::move(made);
 }
 
-// Null: no events of the kernel are wanted.
-result<std::unique_ptr<KernelFeed>> make_kernel(const RecordOptions& options, const ClockInfo& clock) {
-  if (!options.wants_kernel()) return nullptr;
-  KernelFeed::Options make;
-  make.events = options.kernel;
-  make.probes = options.probes;
-  make.functions = options.functions;
-  make.filter = options.filter;
-  make.stacks = options.kernel_stacks;
-  make.buffer_size = options.buffer_size;
-  make.subbuf_size = static_cast<u32>(options.subbuf_size);
-  make.overwrite = options.mode == "overwrite";
-  make.pids = options.pids;
-  make.source.forced = options.source;
-  make.will_follow = follows_command(options);
-  make.notice = say;
-  auto feed = KernelFeed::create(make, clock);
-  if (!feed && !options.filter.empty() && feed.error().code == std::errc::invalid_argument)
-    throw UsageError{feed.error().sentence};
-  return feed;
-}
-
-// Null: no samples by the kernel are wanted. Without samples (a rate of 0) it records what stands at the addresses of stacks.
-result<std::unique_ptr<SampleFeed>> make_samples(const RecordOptions& options, const ClockInfo& clock,
-                                                 const std::vector<i32>& pids) {
-  SampleFeed::Options make;
-  make.sampler.hz = options.kernel_samples() ? options.sample_hz : 0;
-  make.sampler.depth = options.depth;
-  make.sampler.pids = pids;
-  make.sampler.ring_size = options.buffer_size;
-  make.sampler.stack_bytes = options.stack_bytes;
-  make.max_size = options.max_size;
-  make.notice = say;
-  auto feed = SampleFeed::create(std::move(make), clock);
-  if (feed || options.kernel_samples()) return feed;
-  say("the stacks of programs have no names: " + feed.error().sentence);
-  return nullptr;
-}
-
-// Null: no external writer is wanted.
-result<std::unique_ptr<RemoteFeed>> make_remote(const RecordOptions& options, const ClockInfo& clock) {
-  if (options.remote.empty()) return nullptr;
-  RemoteFeed::Options make;
-  make.socket = options.remote;
-  make.attach.buffer.size = options.buffer_size;
-  make.attach.buffer.rings = 0;  // as many as it has
-  make.attach.buffer.subbuf_size = static_cast<u32>(options.subbuf_size);
-  make.attach.buffer.clock = clock;
-  make.first_ring = 2 * most_rings;  // beyond those of programs, also those that are moved
-  make.notice = say;
-  auto feed = std::make_unique<RemoteFeed>(std::move(make));
-  RS_TRY(feed->connect());
-  return feed;
-}
-
-// The feeds that are there beside the program's.
-struct Others {
-  std::unique_ptr<KernelFeed> kernel;
-  std::unique_ptr<SampleFeed> samples;
-  std::unique_ptr<RemoteFeed> remote;
-};
-
 // Without an error the recording goes on, and the file is made of it at its end.
 void advance(std::unique_ptr<GrowingExport>& file, RecordingRun& run, const RecordOptions& options) {
   const auto done = file->advance(run.described(), run.taken_until());
@@ -220,13 +156,14 @@ std::string larger_rings(const RecordOptions& options, const Instance& instance,
 // recording is due.
 result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, LeftBehind& left,
                     const RecordOptions& options, u64 start, std::unique_ptr<GrowingExport>& file, Watched& watched,
-                    LossWatch& losses, RemoteFeed* remote) {
+                    LossWatch& losses, const Others& others) {
   const u64 limit_ns = options.duration_ns, begun = sys::now_ns();
   bool said = false;
   Progress progress(options.quiet);
   for (;;) {
     run.poll();
-    if (remote != nullptr && remote->attached() && !remote->alive() && !run.failed()) {
+    for (const auto& remote : others.remotes) {
+      if (!remote->attached() || remote->alive() || run.failed()) continue;
       if (!options.quiet) say(remote->buffer().why_gone());
       remote->end_life(run);
     }
@@ -248,7 +185,7 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
                          child && !child->ended() ? "" : "; Ctrl-C ends");
     });
     const bool runs = child && !child->ended();
-    const bool writer_ended = remote != nullptr && !remote->attached() && options.instance.empty();
+    const bool writer_ended = others.has_remotes() && others.remotes_ended() && options.instance.empty();
     if (child ? !runs && (run.failed() || !left.awaited()) : run.failed() || watched.have_ended() || writer_ended) return false;
     if (limit_ns != 0 && sys::now_ns() - start >= limit_ns) return false;
     if (!run.failed() && options.rotation.due(run.bytes(), sys::now_ns() - begun)) return true;
@@ -318,23 +255,17 @@ struct Parts {
     run->keep_wall();
     run->watch_clock();
     RS_TRY(run->add(*program));
-    if (others.kernel != nullptr) {
-      RS_TRY(run->add(*others.kernel));
-      if (kernel_on) RS_TRY(others.kernel->on());
-    }
-    if (others.samples != nullptr) RS_TRY(run->add(*others.samples));
-    if (others.remote != nullptr) {
-      RS_TRY(run->add(*others.remote));
-      RS_TRY(others.remote->attach(*run));
-    }
+    for (Feed* const feed : others.all()) RS_TRY(run->add(*feed));
+    if (others.kernel != nullptr && kernel_on) RS_TRY(others.kernel->on());
+    for (const auto& remote : others.remotes) RS_TRY(remote->attach(*run));
+    for (const auto& remote : others.kernel_remotes) RS_TRY(remote->on());
     return {};
   }
 
   // Finishes a part, gives it its name, and begins the next one. What is written meanwhile waits in the rings.
   result<void> next() {
     program->hand_over();
-    if (others.kernel != nullptr) others.kernel->hand_over();
-    if (others.samples != nullptr) others.samples->hand_over();
+    for (Feed* const feed : others.all()) feed->hand_over();
     const auto finished = run->finish();
     Told().doubts(*run);
     const int code = finished ? exit_code(*run, options.fail_on_loss) : exit_failure;
@@ -391,18 +322,6 @@ void refuse_unmatched(const RecordOptions& options, Instance& instance) {
   if (!sentences.empty() && !instance.events().empty()) throw UsageError{sentences.front()};
 }
 
-result<Others> make_others(const RecordOptions& options, const Instance& instance) {
-  Others others;
-  others.kernel = RS_TRY(make_kernel(options, instance.clock()));
-  const bool names = !options.kernel_stacks.empty() && !follows_command(options);
-  if (options.kernel_samples() || names) others.samples = RS_TRY(make_samples(options, instance.clock(), options.pids));
-  others.remote = RS_TRY(make_remote(options, instance.clock()));
-  if (options.kernel_samples() && !others.samples->sampler().sees_kernel())
-    say("samples are of the program's functions alone: those of the kernel are taken " + sys::as_root() +
-        ", or after sysctl kernel.perf_event_paranoid=1");
-  return others;
-}
-
 // --duration is over: the command is to end, and what it still writes is recorded. One that does not end goes on.
 void end_command(Child& child, Instance& instance, RecordingRun& run) {
   constexpr u64 patience_ns = 1'000'000'000;
@@ -427,13 +346,20 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, int c
   RecordOptions& options = parts.options;
   const Instance& instance = parts.instance;
   RecordingRun& run = *parts.run;
+  for (const auto& remote : parts.others.kernel_remotes) remote->off();
+  run.poll();
+  for (const auto& remote : parts.others.kernel_remotes)
+    for (const std::string& doubt : remote->doubts()) run.faults().problem(doubt);
   const auto finished = run.finish();
   if (finished && has_stacks(run)) keep_stack_names(options.out, parts.files.get(), options.quiet);
   say_names_of_parts(parts.names, options.quiet);
   const auto assembled = options.to.empty() ? result<void>() : assemble(options, file, run.meta());
   if (!assembled) options.to.clear();  // only the parts exist
   Told().doubts(run);
-  for (const std::string& sentence : unmatched_user(options, instance)) say(sentence);
+  std::vector<EventInfo> of_writers;
+  for (const auto& remote : parts.others.remotes)
+    of_writers.insert(of_writers.end(), remote->events().begin(), remote->events().end());
+  for (const std::string& sentence : unmatched_user(options, instance, of_writers)) say(sentence);
   if (!options.quiet) {
     say_summary(run, options.to.empty() ? options.out : options.to, ours ? "" : instance.name() + " since it was made: ");
     const bool all_read = run.account().doubts.empty();
@@ -499,7 +425,7 @@ result<int> run_record(RecordOptions options) {
   const u64 start = sys::now_ns();
   LeftBehind left(instance, options.wait && ours);
   LossWatch losses;
-  auto due = follow(instance, *parts.run, child, left, options, start, file, watched, losses, parts.others.remote.get());
+  auto due = follow(instance, *parts.run, child, left, options, start, file, watched, losses, parts.others);
   while (due && *due) {
     if (const auto next = parts.next(); !next) {
       failed(next.error());
@@ -508,7 +434,7 @@ result<int> run_record(RecordOptions options) {
       return exit_code_of(child ? child->ended().value_or(exit_ok) : exit_ok, false, parts.earlier_code, exit_failure);
     }
     losses.begin_part();
-    due = follow(instance, *parts.run, child, left, options, start, file, watched, losses, parts.others.remote.get());
+    due = follow(instance, *parts.run, child, left, options, start, file, watched, losses, parts.others);
   }
   const int code = child ? child->ended().value_or(exit_ok) : exit_ok;
   if (child && !child->ended()) end_command(*child, instance, *parts.run);

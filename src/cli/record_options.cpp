@@ -13,7 +13,7 @@
 #include "cli/command_file.hpp"
 #include "cli/export.hpp"
 #include "cli/program.hpp"
-#include "consumer/where.hpp"
+#include "cli/writers.hpp"
 #include "export/units.hpp"
 #include "sys/try.hpp"
 
@@ -53,24 +53,10 @@ result<void> find_probes(RecordOptions& options) {
   return {};
 }
 
-// -i of an external writer's socket or name means the writer.
-result<void> find_writer(RecordOptions& options) {
-  if (!options.instance.empty() && options.remote.empty() && Where::now(options.instance).is_writer())
-    options.remote = std::exchange(options.instance, "");
-  if (options.remote.empty()) return {};
-  const Where where = Where::now(options.remote);
-  if (!where.is_writer())
-    return refuse(std::errc::no_such_file_or_directory,
-                  "--remote " + options.remote + " is " + where.what() + ", and no external writer listens there");
-  options.remote = where.socket;
-  if (options.rotation.wanted()) throw UsageError{"--rotate makes no parts of an external writer's rings: leave out --remote"};
-  return {};
-}
-
 }  // namespace
 
 result<void> check(RecordOptions& options) {
-  RS_TRY(find_writer(options));
+  RS_TRY(find_writers(options.instance, options.remotes));
   if (!options.libc.empty()) check_libc(options.libc);
   FunctionChoice& functions = options.functions;
   if (functions.functions.empty() && functions.tracer != FunctionChoice().tracer)
@@ -142,13 +128,15 @@ result<void> check(RecordOptions& options) {
   RS_TRY(find_probes(options));
   options.kernel = parse_events(options.kernel_events);
   options.user = parse_events(options.user_events);
-  if (!options.user.empty() && options.command.empty() && options.instance.empty())
-    throw UsageError{"-u names events of a program: give a command, or an instance with -i"};
-  if (!options.wants_kernel() &&
-      (!options.filter.empty() || (!options.kernel_samples() && (!options.pids.empty() || options.all_processes))))
+  if (!options.user.empty() && options.command.empty() && options.instance.empty() && options.remotes.empty())
+    throw UsageError{"-u names events of a program: give a command, an instance with -i, or an external writer with --remote"};
+  if (!options.kernel.empty()) RS_TRY(check_kernel_events(options.kernel, true));
+  options.kernel_remotes = options.kernel.of_remotes(true);
+  options.kernel = options.kernel.of_remotes(false);
+  const bool of_processes = !options.pids.empty() || (options.all_processes && options.kernel_remotes.empty());
+  if (!options.wants_kernel() && (!options.filter.empty() || (!options.kernel_samples() && of_processes)))
     throw UsageError{
         "--filter, --pid and --all are about events of the kernel: name them with -e; --pid and --all also about --sample"};
-  if (!options.kernel.empty()) RS_TRY(check_kernel_events(options.kernel, true));
   if (!options.to.empty()) {
     std::error_code none;
     if (std::filesystem::is_directory(options.to, none))
@@ -161,9 +149,10 @@ result<void> check(RecordOptions& options) {
 
 void add_options(CLI::App& app, RecordOptions& options) {
   app.add_option("-i,--instance", options.instance, "instance to record; made if it is not there (default: a private one)");
-  app.add_option("--remote", options.remote,
-                 "an external writer, by its socket or the name that it has announced: its events beside the others. Without a "
-                 "command, the recording ends when it has ended");
+  app.add_option("--remote", options.remotes,
+                 "an external writer, by its socket or the name that it has announced: its events beside the others; may be "
+                 "repeated. Without a command, the recording ends when they have ended")
+      ->allow_extra_args(false);
   add_events(app, options.kernel_events, "events of the kernel", "-e,--event", true);
   app.add_option(
          "--graph", options.functions.functions,
@@ -175,11 +164,11 @@ void add_options(CLI::App& app, RecordOptions& options) {
   app.add_option("--tracer", options.functions.tracer, "of --graph: function records calls without their ends")
       ->check(CLI::IsMember({"function_graph", "function"}))
       ->capture_default_str();
-  add_events(
-      app, options.user_events,
-      "of the program's events only these (default: all); with -i they are enabled for this time, and what else is enabled "
-      "there is recorded, too",
-      "-u,--user");
+  add_events(app, options.user_events,
+             "of the program's events, and of external writers', only these (default: all); with -i they are enabled for this "
+             "time, and what else is enabled "
+             "there is recorded, too",
+             "-u,--user");
   app.add_option_function<std::vector<std::string>>(
          "-f,--filter",
          [&options](const std::vector<std::string>& all) {
@@ -280,6 +269,7 @@ void add_options(CLI::App& app, RecordOptions& options) {
       "  ringside record -e uprobe:./server:handle -e uprobe:./server:handle%return ./server   calls of a function, and their "
       "ends\n"
       "  ringside record --graph 'vfs_*' ls                 calls in the kernel; then: ringside latency functions\n"
+      "  ringside record -e 'remotes/hypervisor:*' -e 'kvm:*' --duration 10s   the kernel's own remotes, beside the kernel\n"
       "  ringside record -e sched --to trace.dat make       as a trace.dat\n"
       "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
       "  ringside record -i web --to web.json & tail -F web.json     events as lines, half a second later\n"

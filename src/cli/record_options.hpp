@@ -13,12 +13,13 @@ namespace ringside::cli {
 
 struct RecordOptions {
   std::string instance, libc, mode = "overwrite", clock, out = default_recording, to, filter, stack, kstack;
-  std::string remote;  // an external writer: its socket
+  std::vector<std::string> remotes;  // external writers: their sockets
   std::vector<std::string> kernel_events, user_events, command;
   EventPatterns kernel{}, user{};  // for both
+  EventPatterns kernel_remotes{};  // of -e: the kernel's own remotes
   std::vector<ProbePoint> probes{};
   bool wants_nothing() const {  // but events of the kernel
-    return command.empty() && instance.empty() && remote.empty();
+    return command.empty() && instance.empty() && remotes.empty();
   }
   FunctionChoice functions{};
   bool names_kernel() const { return !kernel_events.empty() || !functions.functions.empty(); }

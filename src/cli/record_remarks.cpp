@@ -49,8 +49,10 @@ std::string unseen_calls(const RecordOptions& options, const std::string& comman
 
 }  // namespace
 
-std::vector<std::string> unmatched_user(const RecordOptions& options, const Instance& instance) {
+std::vector<std::string> unmatched_user(const RecordOptions& options, const Instance& instance,
+                                        const std::vector<EventInfo>& of_writers) {
   std::vector<std::string> declared, sentences;
+  for (const EventInfo& e : of_writers) declared.push_back(e.system + ":" + e.name);
   for (const EventInfo& e : instance.events()) declared.push_back(e.system + ":" + e.name);
   for (const EventPattern& pattern : options.user) {
     if (std::any_of(declared.begin(), declared.end(),

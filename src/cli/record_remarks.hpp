@@ -19,8 +19,9 @@ void say_of_both(const RecordOptions& options, const Instance& instance);
 // What others have enabled there is taken with the rest: then it is recorded, too.
 void say_of_the_rest(const RecordOptions& options, const Instance& instance);
 
-// A sentence for each pattern of -u that matches no event that was declared.
-std::vector<std::string> unmatched_user(const RecordOptions& options, const Instance& instance);
+// A sentence for each pattern of -u that matches no event that was declared. of_writers: those of external writers.
+std::vector<std::string> unmatched_user(const RecordOptions& options, const Instance& instance,
+                                        const std::vector<EventInfo>& of_writers = {});
 void say_incomplete(const Instance& instance);  // what the writers could not do
 // Why nothing of a program was recorded, and what to try. command: its path; code: its exit code; cpu_ns: what it used.
 void say_why_empty(const RecordOptions& options, const Instance& instance, const std::string& command, bool nothing_at_all,

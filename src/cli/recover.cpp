@@ -69,7 +69,7 @@ result<int> run_recover(const RecoverOptions& options) {
     for (const RecordedRing& ring : like.rings)
       if (ring.name.of_a_thread()) writer = ring.name.pid;
   }
-  for (EventInfo& event : events) event.apart = !event.kernel;
+  for (EventInfo& event : events) event.apart = event.kernel ? 0 : 1;
   if (!options.formats.empty()) events = RS_TRY(read_formats(options.formats));
   if (options.like.empty() || !options.clock.empty()) {
     auto kind = clock_from(options.clock.empty() ? "mono" : options.clock);
@@ -83,7 +83,7 @@ result<int> run_recover(const RecoverOptions& options) {
     auto source = std::make_unique<remote::DumpSource>(ring, clock);
     RingName name = source->name();
     name.task = name.process = "recovered";
-    name.apart = true;
+    name.apart = 1;
     name.pid = writer;
     std::vector<std::string> problems = ring.survey.problems;
     if (&ring == &rings.front()) problems.insert(problems.begin(), image->problems().begin(), image->problems().end());

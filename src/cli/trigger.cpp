@@ -25,6 +25,7 @@
 #include "cli/record_names.hpp"
 #include "cli/recording.hpp"
 #include "cli/trigger_condition.hpp"
+#include "cli/writers.hpp"
 #include "consumer/where.hpp"
 #include "export/text.hpp"
 #include "export/units.hpp"
@@ -40,7 +41,7 @@ namespace {
 struct TriggerOptions {
   bool compress = false;
   std::string condition, instance, libc, keys, exec, snapshot = default_recording;
-  std::vector<std::string> events, latency, command;
+  std::vector<std::string> events, latency, command, remotes;
   std::optional<KernelWay> source;
   u64 count = 1, after_ns = 0, duration_ns = 0, look_ahead_ns = 100'000'000;
   u64 buffer_size = 4 << 20, subbuf_size = 16384;
@@ -105,20 +106,30 @@ result<void> check_place(const std::string& dir) {
 
 class FlightRecorder {
  public:
-  FlightRecorder(const TriggerOptions& options, Instance& instance, KernelFeed* kernel, bool has_program)
+  FlightRecorder(const TriggerOptions& options, Instance& instance, KernelFeed* kernel,
+                 std::vector<std::unique_ptr<RemoteFeed>> remotes, bool has_program)
       : options_(options),
         instance_(instance),
         kernel_(kernel),
+        remotes_(std::move(remotes)),
         files_(has_program ? HandedFiles::listen(instance) : nullptr) {}
 
   result<void> arm() {
     armed_ = sys::now_ns();
     RS_TRY(instance_.tracing(true));
+    // One that has ended was saved with its last events.
+    std::erase_if(remotes_, [](const auto& remote) {
+      const auto armed = remote->arm();
+      if (!armed) say(armed.error().sentence);
+      return !armed;
+    });
     return kernel_ != nullptr ? kernel_->arm() : result<void>();
   }
   result<void> freeze() {
     const auto kernel = kernel_ != nullptr ? kernel_->freeze() : result<void>();
     const auto program = instance_.tracing(false);
+    for (const auto& remote : remotes_)
+      if (const auto frozen = remote->freeze(); !frozen) say(frozen.error().sentence);
     return kernel ? program : kernel;
   }
   // Saves the content of the rings as the recording of this number.
@@ -137,6 +148,11 @@ class FlightRecorder {
     RS_TRY(run.add(program));
     if (kernel_ != nullptr) {
       RS_TRY(run.add(*kernel_));
+    }
+    for (const auto& remote : remotes_) {
+      RS_TRY(run.add(*remote));
+      RS_TRY(remote->attach(run));
+      remote->hand_over();
     }
     auto finished = run.finish(duration);
     has_stacks_ = finished && has_stacks(run);
@@ -173,6 +189,7 @@ class FlightRecorder {
   const TriggerOptions& options_;
   Instance& instance_;
   KernelFeed* kernel_;
+  std::vector<std::unique_ptr<RemoteFeed>> remotes_;
   std::unique_ptr<HandedFiles> files_;  // of programs' code
   u64 armed_ = 0;
   bool has_stacks_ = false;
@@ -334,11 +351,6 @@ result<std::unique_ptr<Instance>> open_instance(const TriggerOptions& options) {
   InstanceOptions make;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = static_cast<u32>(options.subbuf_size);
-  if (!options.instance.empty() && Where::now(options.instance).is_writer())
-    return refuse(std::errc::not_supported,
-                  options.instance +
-                      " is an external writer, and trigger arms the rings of an instance: ringside record --remote " +
-                      options.instance + " records it, ringside top " + options.instance + " shows its events live");
   if (!options.instance.empty()) await_instance(options.instance);
   auto made = options.instance.empty() ? make_private_instance("trigger", make) : Instance::open(options.instance);
   if (!made) {
@@ -385,7 +397,7 @@ void check_events_of(const Wanted& wanted, const TriggerOptions& options, const 
   std::vector<std::string> all;
   std::set<std::string> systems;
   for (const KernelEvent& e : known) {
-    all.push_back(e.system + ":" + e.name);
+    all.push_back(e.shown());
     systems.insert(e.system);
   }
   for (const EventPattern& pattern : wanted.events) {
@@ -420,6 +432,7 @@ result<int> run_trigger(TriggerOptions options) {
   Wanted wanted = wanted_by(options.condition, options.latency, options.keys);
   if (options.snapshot.empty()) options.snapshot = default_recording;
   RS_TRY(check(options));
+  RS_TRY(find_writers(options.instance, options.remotes));
   const bool has_program = !options.instance.empty() || !options.command.empty();
   catch_signals();
   std::string preload;
@@ -438,10 +451,12 @@ result<int> run_trigger(TriggerOptions options) {
   const std::unique_ptr<KernelFeed> kernel = RS_TRY(kernel_part(options, wanted, known, instance.clock()));
   if (kernel == nullptr && !has_program) {
     if (!wanted.events.empty())
-      return refuse(std::errc::invalid_argument,
-                    "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) +
-                        " (ringside list -e PATTERN shows its events); an instance (-i), or a command behind --, may have it" +
-                        (wanted.events.begin()->text().starts_with("libc:") ? ", with --libc malloc,io,mutex" : ""));
+      return refuse(
+          std::errc::invalid_argument,
+          "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) +
+              " (ringside list -e PATTERN shows its events); an instance (-i), or a command behind --, may have it" +
+              (wanted.events.begin()->text().starts_with("libc:") ? ", with --libc malloc,io,mutex" : "") +
+              (options.remotes.empty() ? "" : "; the events of an external writer are saved, and no condition is about them"));
     if (options.condition.starts_with("latency")) throw UsageError{which_pair};
     throw UsageError{
         "nothing to watch: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind "
@@ -452,7 +467,8 @@ result<int> run_trigger(TriggerOptions options) {
     return refuse(std::errc::invalid_argument, "none of the events of -e can meet " + ringside::in_quotes(options.condition) +
                                                    ": name the one that does, with -e or as 'SYSTEM:EVENT if FILTER'");
 
-  FlightRecorder recorder(options, instance, kernel.get(), has_program);
+  auto remotes = RS_TRY(connect_writers(options.remotes, {options.buffer_size, options.subbuf_size, instance.clock()}));
+  FlightRecorder recorder(options, instance, kernel.get(), std::move(remotes), has_program);
   RS_TRY(recorder.arm());
   const u64 armed_ns = now_of(instance.clock());
   std::optional<Child> child;
@@ -512,6 +528,10 @@ Command add_trigger(CLI::App& app) {
       ->required();
   add_events(*c, options->events, "events of the kernel to keep, of all processes; those of the condition are added");
   c->add_option("-i,--instance", options->instance, "instance whose rings are saved, too");
+  c->add_option("--remote", options->remotes,
+                "an external writer whose rings are saved, too, by its socket or the name that it has announced; may be "
+                "repeated. The condition is about other events than its own")
+      ->allow_extra_args(false);
   c->add_option("--latency", options->latency, "the time between two events: START END, or a NAME of ringside latency")
       ->expected(1, 2)
       ->allow_extra_args(false)

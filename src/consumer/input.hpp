@@ -107,6 +107,7 @@ std::unique_ptr<Input> served_input(const std::string& socket);
 std::unique_ptr<Input> writer_input(const std::string& named, const std::string& socket);
 std::unique_ptr<Input> kernel_input(EventPatterns patterns, const KernelChoice& choice, const TracefsOptions& make);
 std::unique_ptr<Input> sample_input(const LiveSamples& choice);  // alone, without another input
+std::unique_ptr<Input> kernel_remotes_input(EventPatterns patterns, u64 buffer_size);
 std::unique_ptr<Input> growing_input(const std::string& dir);  // one that this process writes: grow() brings all of it
 
 // For their files.

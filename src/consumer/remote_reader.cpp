@@ -167,7 +167,7 @@ result<std::unique_ptr<ringside_remote_reader>> open_reader(const ringside_remot
   const u32 rings = make.memory.empty() ? make.rings : static_cast<u32>(make.memory.size());
   for (u32 ring = 0; ring < rings; ++ring) {
     RingName name{ring, 0, 0, reader->name, reader->name};
-    name.apart = true;
+    name.apart = 1;
     make.names.push_back(std::move(name));
   }
   for (size_t n = 0; n < o.nr_events; ++n) {
@@ -175,7 +175,7 @@ result<std::unique_ptr<ringside_remote_reader>> open_reader(const ringside_remot
     if (e.id == 0 || e.id > 0xFFFF || e.system == nullptr || e.name == nullptr || e.format == nullptr)
       return refuse(std::errc::invalid_argument, "an event needs a number from 1 to 65535, a system, a name and a format");
     EventInfo info{static_cast<u16>(e.id), e.system, e.name, e.format, true};
-    info.apart = true;
+    info.apart = 1;
     reader->events.push_back(std::move(info));
   }
   if (o.callbacks.swap_reader == nullptr || o.callbacks.reset == nullptr)

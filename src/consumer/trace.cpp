@@ -282,7 +282,7 @@ result<void> add(Trace& trace, const Where& where) {
 
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events,
                           const KernelChoice& choice, bool verbose, TracefsOptions make, const Trace* same,
-                          const Tallied* tallied, const std::vector<ringside_remote_reader*>& remotes,
+                          const Tallied* tallied, const std::vector<ringside_remote_reader*>& readers,
                           const LiveSamples& samples) {
   Trace trace;
   auto patterns = RS_TRY(EventPatterns::parse(events));
@@ -290,13 +290,15 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
     for (const auto& input : same->inputs) trace.inputs.push_back(input->another());
   } else {
     for (const std::string& where : wheres) RS_TRY(add(trace, Where::of(where)));
-    for (ringside_remote_reader* const reader : remotes) trace.inputs.push_back(reader_input(*reader));
+    for (ringside_remote_reader* const reader : readers) trace.inputs.push_back(reader_input(*reader));
     if (samples.hz != 0) trace.inputs.push_back(sample_input(samples));
     if (trace.inputs.empty() && events.empty()) RS_TRY(add(trace, Where::of(default_recording)));
     const bool alone = events.empty() && trace.inputs.size() == 1;
     for (const auto& input : trace.inputs) RS_TRY(input->fetch(alone, tallied));
     const size_t named = trace.inputs.size();
-    if (!events.empty()) trace.inputs.push_back(kernel_input(std::move(patterns), choice, make));
+    if (auto remotes = patterns.of_remotes(true); !remotes.empty())
+      trace.inputs.push_back(kernel_remotes_input(std::move(remotes), make.buffer_size));
+    if (auto own = patterns.of_remotes(false); !own.empty()) trace.inputs.push_back(kernel_input(std::move(own), choice, make));
     label(trace, named);
   }
   for (const auto& input : trace.inputs) {

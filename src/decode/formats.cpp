@@ -103,9 +103,11 @@ void EventType::parse() const {
 void Formats::add(u32 id, std::string system, std::string name, std::string format, const World& world) {
   if (id >= numbers_) return;
   ++version_;
-  if (id >= by_id_.size()) by_id_.resize(id + 1);
+  const u32 of = id >> 16;
+  if (of >= by_id_.size()) by_id_.resize(of + 1);
+  if (by_id_[of] == nullptr) by_id_[of] = std::make_unique<const EventType*[]>(1u << 16);
   types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), world, context(id)));
-  by_id_[id] = types_.back().get();
+  by_id_[of][id & 0xFFFF] = types_.back().get();
 }
 
 void Formats::add_strings(const std::string& printk_formats, u32 ids) {

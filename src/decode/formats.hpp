@@ -25,6 +25,7 @@
 #include "decode/line_template.hpp"
 #include "decode/stack_texts.hpp"
 #include "decode/symbols.hpp"
+#include "source/source.hpp"
 #include "source/world.hpp"
 
 namespace ringside {
@@ -217,7 +218,8 @@ class EventType {
 
 class Formats {
  public:
-  static constexpr u32 most_ids = 3u << 16;  // ids of programs, then those of the kernel, then those of external writers
+  // Ids of programs, then those of the kernel, then those of each external writer.
+  static constexpr u32 most_ids = apart_ids + (u32{most_apart} << 16);
   // Sources that number their events independently get separate ranges: the first source's numbers begin at 0, each further
   // one's at a result of more_ids(). All numbers are below numbers().
   u32 more_ids() { return std::exchange(numbers_, numbers_ + most_ids); }
@@ -225,7 +227,10 @@ class Formats {
 
   // Replaces an event of the same id. Ids from numbers() on are left out.
   void add(u32 id, std::string system, std::string name, std::string format, const World& world = {});
-  const EventType* find(u32 id) const { return id < by_id_.size() ? by_id_[id] : nullptr; }
+  const EventType* find(u32 id) const {
+    const u32 of = id >> 16;
+    return of < by_id_.size() && by_id_[of] != nullptr ? by_id_[of][id & 0xFFFF] : nullptr;
+  }
   const std::vector<std::unique_ptr<EventType>>& all() const { return types_; }
   // Changes whenever find() may return something else than before: for caches of its results. Never 0.
   u64 version() const { return version_; }
@@ -254,7 +259,7 @@ class Formats {
  private:
   u32 numbers_ = most_ids;
   u64 version_ = 1;
-  std::vector<const EventType*> by_id_;
+  std::vector<std::unique_ptr<const EventType*[]>> by_id_;  // for each 65,536 ids; null: none of them is known
   std::vector<std::unique_ptr<EventType>> types_;
   FormatContext& context(u32 id) const {
     const auto at = machines_.find(id / most_ids);

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
-#include <optional>
 #include <ringside/abi/event_cursor.hpp>
 #include <sstream>
 
@@ -137,13 +135,7 @@ result<std::vector<ClockCheck>> check_kernel_clocks() {
 
 namespace {
 
-// A clock's reading less CLOCK_MONOTONIC, and the time of the reading.
-struct Offset {
-  i64 low = 0, high = 0;
-  u64 at = 0;
-};
-
-result<Offset> offset_by_reading(clockid_t id) {
+ClockOffset offset_by_reading(clockid_t id) {
   Bounds bounds;
   const auto read = [](clockid_t which) {
     timespec t{};
@@ -157,48 +149,59 @@ result<Offset> offset_by_reading(clockid_t id) {
     bounds.low = std::max(bounds.low, static_cast<i64>(its - at));
     bounds.high = std::min(bounds.high, static_cast<i64>(its - before));
   }
-  return Offset{std::min(bounds.low, bounds.high), std::max(bounds.low, bounds.high), at};
+  return {std::min(bounds.low, bounds.high), std::max(bounds.low, bounds.high), at};
 }
 
 }  // namespace
 
-result<ClockConversion> measure_clock(const std::string& name) {
+struct ClockMeter::Markers {
+  TracefsInstance instance;
+  sys::Fd file;
+};
+
+ClockMeter::ClockMeter(ClockMeter&&) noexcept = default;
+ClockMeter::~ClockMeter() = default;
+
+result<ClockMeter> ClockMeter::of(const std::string& name) {
   static const std::pair<const char*, clockid_t> readable[] = {
       {"mono", CLOCK_MONOTONIC}, {"mono_raw", CLOCK_MONOTONIC_RAW}, {"boot", CLOCK_BOOTTIME}, {"tai", CLOCK_TAI}};
-  std::function<result<Offset>()> measure;
-  for (const auto& [known, id] : readable) {
-    if (name == known) measure = [clock = id] { return offset_by_reading(clock); };
-  }
-  std::optional<TracefsInstance> instance;
-  sys::Fd marker;
+  ClockMeter meter;
+  for (const auto& [known, id] : readable)
+    if (name == known) meter.readable_ = id;
+  if (meter.readable_) return meter;
+  if (name != "local" && name != "global" && name != "perf" && name != "uptime")
+    return refuse(std::errc::not_supported, "the clock " + name + " tells no time that could be converted");
+  TracefsOptions options;
+  options.prefix = "ringside-clock-";
+  options.buffer_size = 64 * 1024;
+  options.clock = ClockKind::mono;
+  auto instance = RS_TRY(TracefsInstance::create(options));
+  RS_TRY(instance.write("trace_clock", name));
+  sys::Fd marker(open((instance.dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC));
+  if (!marker) return fail(errno, "cannot open " + instance.dir() + "/trace_marker_raw");
+  RS_TRY(instance.tracing(true));
+  meter.markers_ = std::make_unique<Markers>(Markers{std::move(instance), std::move(marker)});
+  return meter;
+}
+
+result<ClockOffset> ClockMeter::offset() {
+  if (markers_ == nullptr) return offset_by_reading(*readable_);
   const Processors processors;
-  if (!measure) {
-    if (name != "local" && name != "global" && name != "perf" && name != "uptime")
-      return refuse(std::errc::not_supported, "the clock " + name + " tells no time that could be converted");
-    TracefsOptions options;
-    options.prefix = "ringside-clock-";
-    options.buffer_size = 64 * 1024;
-    options.clock = ClockKind::mono;
-    instance.emplace(RS_TRY(TracefsInstance::create(options)));
-    RS_TRY(instance->write("trace_clock", name));
-    marker = sys::Fd(open((instance->dir() + "/trace_marker_raw").c_str(), O_WRONLY | O_CLOEXEC));
-    if (!marker) return fail(errno, "cannot open " + instance->dir() + "/trace_marker_raw");
-    RS_TRY(instance->tracing(true));
-    measure = [&]() -> result<Offset> {
-      Bounds bounds;
-      for (const u32 cpu : instance->cpus()) {
-        if (!processors.go_to(cpu)) continue;
-        RS_TRY(visit(*instance, cpu, marker, ClockKind::mono, bounds));
-      }
-      return Offset{std::min(bounds.low, bounds.high), std::max(bounds.low, bounds.high), sys::now_ns()};
-    };
+  Bounds bounds;
+  for (const u32 cpu : markers_->instance.cpus()) {
+    if (!processors.go_to(cpu)) continue;
+    RS_TRY(visit(markers_->instance, cpu, markers_->file, ClockKind::mono, bounds));
   }
-  const auto first = RS_TRY(measure());
+  return ClockOffset{std::min(bounds.low, bounds.high), std::max(bounds.low, bounds.high), sys::now_ns()};
+}
+
+result<ClockConversion> measure_clock(const std::string& name) {
+  auto meter = RS_TRY(ClockMeter::of(name));
+  const auto first = RS_TRY(meter.offset());
   const timespec pause{0, 200'000'000};
   nanosleep(&pause, nullptr);
-  const auto last = RS_TRY(measure());
+  const auto last = RS_TRY(meter.offset());
   ClockConversion c;
-  const i64 offset = last.low + (last.high - last.low) / 2;
   c.error_ns = static_cast<u64>(last.high - last.low + 1) / 2;
   // The rate is 1 as long as one offset fits both; its error is the range that the measurements leave open.
   const auto apart = static_cast<double>(last.at - first.at);
@@ -206,7 +209,7 @@ result<ClockConversion> measure_clock(const std::string& name) {
              most = static_cast<double>(last.high - first.low) / apart;
   const double drift = least <= 0 && most >= 0 ? 0 : (least + most) / 2;
   c.drift_ppm = name == "mono" ? 0 : std::max(most - drift, drift - least) * 1e6;
-  c.clock = line(last.at + static_cast<u64>(offset), last.at, 1 / (1 + drift));
+  c.clock = line(last.at + static_cast<u64>(last.middle()), last.at, 1 / (1 + drift));
   return c;
 }
 

@@ -2,6 +2,10 @@
 // readings of the program's clock. So each marker bounds the offset from below and above; a clock that can be merged has one
 // offset, 0, that fits all markers of all processors.
 #pragma once
+#include <time.h>
+
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +26,30 @@ struct ClockCheck {
 // Checks all clocks that this kernel offers. Takes half a second. An error: no privileges, no tracefs.
 result<std::vector<ClockCheck>> check_kernel_clocks();
 
-// Converts one of the kernel's clocks to CLOCK_MONOTONIC, measured now: a clock that can be read, between two readings of
-// CLOCK_MONOTONIC; local, global and perf, by markers. Two measurements 200 ms apart give the rate.
+// A clock's reading less CLOCK_MONOTONIC, between low and high, at a reading of CLOCK_MONOTONIC.
+struct ClockOffset {
+  i64 low = 0, high = 0;
+  u64 at = 0;
+  i64 middle() const { return low + (high - low) / 2; }
+};
+
+// Measures it as often as it is asked: a clock that can be read, between two readings of CLOCK_MONOTONIC; local, global and
+// perf, by markers in an instance of its own.
+class ClockMeter {
+ public:
+  static result<ClockMeter> of(const std::string& name);
+  ClockMeter(ClockMeter&&) noexcept;
+  ~ClockMeter();
+  result<ClockOffset> offset();
+
+ private:
+  struct Markers;
+  ClockMeter() = default;
+  std::optional<clockid_t> readable_;
+  std::unique_ptr<Markers> markers_;
+};
+
+// Converts one of the kernel's clocks to CLOCK_MONOTONIC, measured now. Two measurements 200 ms apart give the rate.
 struct ClockConversion {
   ClockInfo clock;         // its ns to CLOCK_MONOTONIC's
   u64 error_ns = 0;        // at this moment, at most

@@ -3,10 +3,11 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -122,51 +123,6 @@ result<std::string> tracefs_dir() {
     return fail(errno, "cannot use " + std::string(path) + " (the kernel is traced only " + sys::as_root() +
                            ", or by a group: mount -o remount,gid=GROUP,mode=770 " + std::string(path) + ")");
   return std::string(path);
-}
-
-result<std::vector<KernelEvent>> kernel_events() {
-  auto dir = RS_TRY(tracefs_dir());
-  auto text = RS_TRY(sys::read_file(dir + "/available_events"));
-  std::vector<KernelEvent> events;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t colon = line.find(':');
-    if (colon != std::string::npos) events.push_back({line.substr(0, colon), line.substr(colon + 1)});
-  }
-  return events;
-}
-
-bool names_some(const EventPattern& pattern, const std::vector<KernelEvent>& known) {
-  return std::any_of(known.begin(), known.end(), [&](const KernelEvent& e) { return pattern.matches(e.system, e.name); });
-}
-
-bool means_kernel(const EventPattern& pattern, const std::vector<KernelEvent>& known) {
-  return pattern.may_name_kernel() && names_some(pattern, known);
-}
-
-result<EventInfo> kernel_event(const KernelEvent& event) {
-  auto dir = RS_TRY(tracefs_dir());
-  const std::string path = dir + "/events/" + event.system + "/" + event.name;
-  auto format = RS_TRY(sys::read_file(path + "/format"));
-  EventInfo info;
-  info.kernel = true;
-  info.system = event.system;
-  info.name = event.name;
-  info.format = std::move(format);
-  const size_t at = info.format.find("\nID: ");
-  if (at == std::string::npos) return refuse(std::errc::bad_message, path + "/format names no ID");
-  info.id = static_cast<u16>(std::strtoul(info.format.c_str() + at + 5, nullptr, 10));
-  return info;
-}
-
-std::vector<EventInfo> kernel_internal_events() {
-  std::vector<EventInfo> all;
-  auto dir = tracefs_dir();
-  if (!dir) return all;
-  for (const std::string& name : names_in(*dir + "/events/ftrace")) {
-    if (auto info = kernel_event({"ftrace", name})) all.push_back(std::move(*info));
-  }
-  return all;
 }
 
 std::vector<std::string> kernel_instances() {
@@ -288,74 +244,20 @@ std::string TracefsInstance::last_error() const {
   return error.empty() ? error : ": " + error;
 }
 
-namespace {
-
-// Is the field a text? COMM and comm are the thread's name in each event that has no such field.
-bool is_text(std::string_view field, const std::string& format) {
-  if (field == "COMM") return true;
-  for (size_t at = 0; (at = format.find("\tfield:", at)) != std::string::npos;) {
-    at += sizeof "\tfield:" - 1;
-    const std::string_view declared = std::string_view(format).substr(at, format.find(';', at) - at);
-    std::string_view name = declared.substr(declared.rfind(' ') + 1), type = declared.substr(0, declared.size() - name.size());
-    const bool array = name.find('[') != name.npos || type.find('[') != type.npos;
-    while (!name.empty() && name.front() == '*') name.remove_prefix(1), type = declared;
-    if (name.substr(0, name.find('[')) == field)
-      return type.find("char") != type.npos && (array || type.find('*') != type.npos);
-  }
-  return field == "comm";
-}
-
-}  // namespace
-
-std::string with_quotes(const std::string& filter, const std::string& format) {
-  const auto of_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  const auto ends_word = [](char c) {
-    return std::isspace(static_cast<unsigned char>(c)) != 0 || c == ')' || c == '(' || c == '&' || c == '|' || c == '"' ||
-           c == '\'';
-  };
-  const auto skip_space = [&](size_t at) { return std::min(filter.find_first_not_of(" \t", at), filter.size()); };
-  std::string out;
-  for (size_t at = 0; at < filter.size();) {
-    const char c = filter[at];
-    if (c == '"' || c == '\'') {
-      const size_t end = std::min(filter.find(c, at + 1), filter.size() - 1) + 1;
-      out += filter.substr(at, end - at);
-      at = end;
-      continue;
-    }
-    if (!of_word(c)) {
-      out += c;
-      ++at;
-      continue;
-    }
-    size_t end = at;
-    while (end < filter.size() && of_word(filter[end])) ++end;
-    const std::string_view field = std::string_view(filter).substr(at, end - at);
-    size_t value = skip_space(end);
-    const std::string_view compare = std::string_view(filter).substr(value, 2);
-    const bool compares = compare == "==" || compare == "!=" || compare.starts_with('~');
-    value = skip_space(value + (compare.starts_with('~') ? 1 : 2));
-    size_t past = value;
-    while (past < filter.size() && !ends_word(filter[past])) ++past;
-    if (!compares || past == value || !is_text(field, format)) {
-      out += field;
-      at = end;
-      continue;
-    }
-    out += filter.substr(at, value - at) + '"' + filter.substr(value, past - value) + '"';
-    at = past;
-  }
-  return out;
-}
-
 result<std::vector<EventInfo>> TracefsInstance::enable(const EventPattern& pattern, const std::string& filter) {
+  if (pattern.of_remotes())
+    return refuse(std::errc::not_supported,
+                  pattern.text() +
+                      ": the kernel shows the events of its remotes as text alone, and has no filters and triggers "
+                      "for them; record, top, hist and latency read them");
   auto all = RS_TRY(kernel_events());
   std::map<std::string, std::pair<u32, u32>> systems;  // its events, and the selected ones
   std::vector<EventInfo> wanted;
   for (const KernelEvent& event : all) {
+    if (!event.remote.empty()) continue;
     auto& [has, wants] = systems[event.system];
     ++has;
-    if (!pattern.matches(event.system, event.name)) continue;
+    if (!names(pattern, event)) continue;
     ++wants;
     auto info = RS_TRY(kernel_event(event));
     info.enabled = true;
@@ -407,6 +309,27 @@ result<void> TracefsInstance::record_stacks(const std::vector<EventInfo>& events
   }
   return {};
 }
+
+namespace {
+
+constexpr const char* end_of_read = "events/syscalls/sys_exit_read/trigger";
+
+// Before Linux 5.18 it switched the top-level buffer on.
+bool traceon_is_of_the_instance() {
+  utsname name{};
+  uname(&name);
+  int major = 0, minor = 0;
+  return std::sscanf(name.release, "%d.%d", &major, &minor) == 2 && std::pair(major, minor) >= std::pair(5, 18);
+}
+
+}  // namespace
+
+bool TracefsInstance::begin_after_read(i32 number) {
+  const std::string trigger = "traceon if common_pid == " + std::to_string(number) + " && ret == 1";
+  return traceon_is_of_the_instance() && write(end_of_read, trigger, true);
+}
+
+void TracefsInstance::forget_read() { (void)write(end_of_read, "!traceon", true); }
 
 KernelNumbers* TracefsInstance::numbers() {
   if (!World::own().kernel_counts_apart()) return nullptr;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/kernel_events.hpp"
 #include "schema/event_pattern.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"
@@ -41,28 +42,8 @@ struct FunctionChoice {
   u32 depth = 0;                          // at most this many below each other; 0: any
 };
 
-struct KernelEvent {
-  std::string system, name;
-};
-
 // The directory of tracefs, mounted if necessary; an error contains a remedy.
 result<std::string> tracefs_dir();
-
-// All events that can be enabled, as available_events lists them.
-result<std::vector<KernelEvent>> kernel_events();
-bool names_some(const EventPattern& pattern, const std::vector<KernelEvent>& known);
-// Whose events a pattern names, where it does not say: the kernel's, if it has such an event and the pattern does not fit the
-// events of every program. The one place that decides it; options that are for the kernel alone ask names_some().
-bool means_kernel(const EventPattern& pattern, const std::vector<KernelEvent>& known);
-
-// id, system, name and format text of one event, also of an `ftrace` one (print, raw_data, ...).
-result<EventInfo> kernel_event(const KernelEvent& event);
-// The events that the kernel writes on its own account: they have formats, but cannot be enabled.
-std::vector<EventInfo> kernel_internal_events();
-
-// A filter in the kernel's language, which wants texts in quotes: words that are compared with a text of the event with this
-// format file get them.
-std::string with_quotes(const std::string& filter, const std::string& format);
 
 class KernelNumbers;
 
@@ -95,6 +76,10 @@ class TracefsInstance {
   result<void> ignore_own();
   result<void> follow_none();  // the same, and none of any other process until follow()
   result<void> remove();  // like the destructor; if it fails, the next create() after this process's death removes the instance
+  // Recording begins when this thread's next read() of one byte returns. False: this kernel cannot do that. While it waits, all
+  // system calls of the machine take the slow way; to forget it takes up to 0.1 s, as the kernel waits for all processors.
+  bool begin_after_read(i32 number);
+  void forget_read();
   // In another PID namespace than the first: which thread of this one the kernel's events mean. Null: it cannot be told, or the
   // kernel's numbers are this process's.
   KernelNumbers* numbers();

@@ -210,7 +210,7 @@ int Remote::attach() {
     if (!source || !meta) return EIO;
     auto r = std::make_unique<Ring>();
     r->name = (*source)->name();
-    r->name.apart = false;  // no other events are in this set: their numbers are their ids
+    r->name.apart = 0;  // no other events are in this set: their numbers are their ids
     r->source = std::move(*source);
     r->meta = std::move(*meta);
     life->rings.push_back(std::move(r));

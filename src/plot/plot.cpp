@@ -44,7 +44,7 @@ Plot::Plot(const Formats& formats, const Tasks& tasks, const Options& options)
       lanes_(options.items),
       states_(options.items),
       curves_(options.items),
-      by_id_(Formats::most_ids) {
+      by_id_(ids_apart(2)) {
   Thread others;
   others.tid = -1;
   others.name = "other threads";

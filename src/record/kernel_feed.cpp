@@ -3,11 +3,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <set>
 
@@ -21,24 +19,6 @@ namespace {
 
 constexpr int tick_ms = 100;            // for rings that are less full: the kernel copies unfinished sub-buffers event by event
 constexpr size_t most_names = 65536;  // names of threads that a flight recorder keeps: it may run for weeks
-
-constexpr const char* end_of_read = "events/syscalls/sys_exit_read/trigger";
-
-// Before Linux 5.18 it switched the top-level buffer on.
-bool traceon_is_of_the_instance() {
-  utsname name{};
-  uname(&name);
-  int major = 0, minor = 0;
-  return std::sscanf(name.release, "%d.%d", &major, &minor) == 2 && std::pair(major, minor) >= std::pair(5, 18);
-}
-
-// "%pS" and its family.
-bool needs_symbols(const std::string& format) {
-  for (size_t at = format.find("%p"); at != std::string::npos; at = format.find("%p", at + 2)) {
-    if (at + 2 < format.size() && std::string_view("sSfFB").find(format[at + 2]) != std::string_view::npos) return true;
-  }
-  return format.find("kernel_stack") != std::string::npos;
-}
 
 }  // namespace
 
@@ -243,18 +223,13 @@ result<void> KernelFeed::on() {
 result<void> KernelFeed::on_at_exec(i32 child) {
   RS_TRY(start_thread());
   const i32 number = RS_TRY(instance_.number_of(child, child));
-  if (traceon_is_of_the_instance() &&
-      instance_.write(end_of_read, "traceon if common_pid == " + std::to_string(number) + " && ret == 1", true))
-    return {};
-  return instance_.tracing(true);
+  return instance_.begin_after_read(number) ? result<void>() : instance_.tracing(true);
 }
 
-// While the trigger is there, all system calls of the machine take the slow way. The kernel removes it once all processors have
-// passed by, which takes up to 0.1 s: events cannot wait for that.
+// Events cannot wait for the end of forget_read().
 result<void> KernelFeed::has_executed() {
   RS_TRY(instance_.tracing(true));
-  clean_up_ =
-      RS_TRY(sys::quiet_thread("that removes a trigger", [this] { (void)instance_.write(end_of_read, "!traceon", true); }));
+  clean_up_ = RS_TRY(sys::quiet_thread("that removes a trigger", [this] { instance_.forget_read(); }));
   return {};
 }
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "record/clock_watch.hpp"
 #include "record/drain.hpp"
 #include "source/account.hpp"
+#include "source/clock_watch.hpp"
 #include "source/recording.hpp"
 
 namespace ringside {

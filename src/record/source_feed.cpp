@@ -16,6 +16,7 @@ Counters SourceFeed::counters() const {
 }
 
 result<void> SourceFeed::begin(RecordingRun& run) {
+  if (std::exchange(handing_over_, false)) begin_account(true);
   u32 other = 1U << 16;
   for (Fed& ring : rings_) {
     while (run.writer().has_ring(ring.name.ring)) ring.name.ring = other++;

@@ -24,7 +24,7 @@ bool StreamFeed::poll(RecordingRun& run) {
   if (!view_ || run.failed()) return fresh;
   if (!run.writer().has_ring(ring_)) {
     RingName name{ring_, 0, 0, "", ""};
-    name.apart = true;
+    name.apart = 1;
     if (auto added = run.writer().add_ring(name, content_.subbuf_size()); !added) {
       run.faults().full(added.error());
       return fresh;
@@ -39,7 +39,7 @@ bool StreamFeed::poll(RecordingRun& run) {
 
 void StreamFeed::describe(RecordingMeta& meta) {
   for (EventInfo event : content_.events()) {
-    event.apart = true;
+    event.apart = 1;
     meta.events.push_back(std::move(event));
   }
 }

@@ -14,6 +14,7 @@
 #include "source/get_reader_served.hpp"
 #include "sys/as_memory_allows.hpp"
 #include "sys/beneath.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::remote {
@@ -59,7 +60,7 @@ struct Process::Wire {
       }
       if (got < 0) return over(errno, "the connection broke");
       if (got == 0) return over(EPIPE, "it ended, or closed the connection");
-      const bool event = got == sizeof a && a.head.ask == Ask::event && a.head.error == 0;
+      const bool event = got == sizeof a && (a.head.ask == Ask::event || a.head.ask == Ask::ring_name) && a.head.error == 0;
       if ((got != sizeof a.head && !event) || a.head.magic != message_magic || a.head.error < 0 || a.head.error > 4095)
         return over(EPROTO, "it answers nonsense");
       if (!is_last(a.head)) return true;
@@ -191,6 +192,7 @@ void take_abilities(Process::Offer& offer, u32 bits) {
   offer.can_write = (bits & can_write) != 0;
   offer.can_switch_events = (bits & can_switch_events) != 0;
   offer.can_tell_rings = (bits & can_tell_rings) != 0;
+  offer.can_name_rings = (bits & can_name_rings) != 0;
 }
 
 // A copy that no process can change.
@@ -226,17 +228,14 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
     return refuse(std::errc::not_supported, who + ": its process is in a time namespace whose CLOCK_MONOTONIC is " +
                                                 std::to_string(ahead / 1'000'000'000) +
                                                 " s ahead of the kernel's, so its times would be wrong; take a clock of ticks");
-  if (options.buffer.rings == 0) options.buffer.rings = std::clamp<u32>(RS_TRY(rings_of(*wire)), 1, most_rings);
   options.buffer.who = who;
-  if (options.buffer.names.empty()) {
+  if (options.buffer.rings == 0 || options.buffer.names.empty()) {
     std::string comm = "writer";
     if (auto read = sys::read_file("/proc/" + std::to_string(peer.pid) + "/comm"); read && read->size() > 1)
       comm = read->substr(0, read->size() - 1);
-    for (u32 ring = 0; ring < options.buffer.rings; ++ring) {
-      RingName name{ring, peer.pid, peer.pid, comm, comm};
-      name.apart = true;
-      options.buffer.names.push_back(std::move(name));
-    }
+    RingName name{0, peer.pid, peer.pid, comm, comm};
+    name.apart = 1;
+    RS_TRY(ask_rings(*wire, options.buffer, name));
   }
   // The buffer's callbacks outlive this object if a source does.
   Callbacks callbacks;
@@ -281,13 +280,34 @@ result<std::unique_ptr<Process>> Process::over(sys::Fd socket, const std::string
   return process;
 }
 
-// Before it is attached; 0: it does not say.
-result<u32> Process::rings_of(Wire& wire) {
-  EventAnswer a{};
-  if (auto known = wire.ask(Ask::event, 0, 0, a); !known && a.head.error == 0) return tl::unexpected<Error>(known.error());
-  if ((a.head.id & can_tell_rings) == 0) return 0;
-  RS_TRY(wire.ask(Ask::rings, 0, 0, a));
-  return static_cast<u32>(std::min<u64>(a.head.argument, most_rings));
+// Before it is attached: how many rings it has, if that is to be known, and what they are. A writer that does not say has one.
+result<void> Process::ask_rings(Wire& wire, Buffer::Options& buffer, const RingName& writer) {
+  auto a = std::make_unique<EventAnswer>();
+  const auto known = wire.ask(Ask::event, 0, 0, *a);
+  if (!known && (a->head.error == 0 || !wire.open)) return tl::unexpected<Error>(known.error());
+  const u32 can = a->head.id;
+  if (buffer.rings == 0 && (can & can_tell_rings) != 0) {
+    RS_TRY(wire.ask(Ask::rings, 0, 0, *a));
+    buffer.rings = static_cast<u32>(std::min<u64>(a->head.argument, most_rings));
+  }
+  buffer.rings = std::max(buffer.rings, 1u);
+  if (!buffer.names.empty()) return {};
+  bool named = (can & can_name_rings) != 0;
+  for (u32 ring = 0; ring < buffer.rings; ++ring) {
+    RingName name = writer;
+    name.ring = ring;
+    if (named) {
+      const auto told = wire.ask(Ask::ring_name, ring, 0, *a);
+      if (!told && a->head.error != ENOENT) return tl::unexpected<Error>(told.error());
+      named = told.has_value();
+    }
+    if (named) {
+      if (std::string its = sys::kept_name(text(a->name, sizeof a->name)); !its.empty()) name.task = std::move(its);
+      name.cpu = static_cast<i32>(std::min<u64>(a->head.argument, most_rings)) - 1;
+    }
+    buffer.names.push_back(std::move(name));
+  }
+  return {};
 }
 
 void Process::ask_not_brought() {
@@ -337,7 +357,7 @@ result<Process::Offer> Process::ask_events(Wire& wire, u64 most) {
       return refuse(std::errc::protocol_error, wire.who + ": it gives an event the number " + std::to_string(a->head.argument));
     all.events.push_back({static_cast<u16>(a->head.argument), text(a->system, sizeof a->system), text(a->name, sizeof a->name),
                    text(a->format, sizeof a->format), true, false});
-    all.events.back().apart = true;
+    all.events.back().apart = 1;
   }
   return all;
 }
@@ -376,6 +396,17 @@ result<void> Process::switch_event(u32 event, bool on) {
   if (!offer_.can_switch_events) return fail(EOPNOTSUPP, wire_->who + ": it switches all its events together");
   EventAnswer a{};
   return wire_->ask(Ask::switch_event, event, on ? 1 : 0, a);
+}
+
+result<bool> Process::choose(const EventPatterns& patterns) {
+  for (u32 k = 0; k < offer_.events.size() && !patterns.empty(); ++k) {
+    EventInfo& event = offer_.events[k];
+    if (patterns.matches(event.system, event.name)) continue;
+    if (!offer_.can_switch_events) return false;
+    RS_TRY(switch_event(k, false));
+    event.enabled = false;
+  }
+  return true;
 }
 
 result<void> Process::write(u32 ring, std::string_view text) {

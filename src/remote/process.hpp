@@ -13,6 +13,7 @@
 #include <map>
 
 #include "remote/buffer.hpp"
+#include "schema/event_pattern.hpp"
 #include "source/account.hpp"
 
 namespace ringside::remote {
@@ -31,7 +32,7 @@ class Process {
   // What a writer has, and which optional requests it takes.
   struct Offer {
     std::vector<EventInfo> events;
-    bool can_write = false, can_switch_events = false, can_tell_rings = false;
+    bool can_write = false, can_switch_events = false, can_tell_rings = false, can_name_rings = false;
   };
   // The offer of the writer that listens there. It gets no rings, and is free for the next reader afterwards.
   static result<Offer> offer_at(const std::string& path, std::chrono::nanoseconds patience);
@@ -53,12 +54,14 @@ class Process {
   // of any value; the writer makes an event of it in this ring, or answers an errno of its own. Not answered in time: it may
   // still happen.
   result<void> switch_event(u32 event, bool on);
+  // Switches off those that the patterns do not name, if there are any. False: it switches all its events together.
+  result<bool> choose(const EventPatterns& patterns);
   result<void> write(u32 ring, std::string_view text);
 
  private:
   struct Wire;
   static result<Offer> ask_events(Wire& wire, u64 most);
-  static result<u32> rings_of(Wire& wire);
+  static result<void> ask_rings(Wire& wire, Buffer::Options& buffer, const RingName& writer);
   void ask_not_brought();
   static constexpr u32 most_rings = 4096;
   explicit Process(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}

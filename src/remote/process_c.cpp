@@ -21,6 +21,8 @@ ringside_process* ringside_process_open(const ringside_process_options* options)
       make.events.push_back({e.id, e.system, e.name, e.format});
     }
     make.rings = options->nr_rings;
+    for (uint32_t i = 0; options->rings != nullptr && i < options->nr_rings; ++i)
+      make.ring_names.push_back({options->rings[i].name, options->rings[i].cpu});
     void* const context = options->context;
     if (options->write != nullptr)
       make.write = [write = options->write, context](ringside::u32 ring, std::string_view text) {

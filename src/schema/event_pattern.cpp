@@ -6,7 +6,9 @@
 
 namespace ringside {
 
-EventPattern::EventPattern(std::string_view text) : text_(text), is_word_(text.find(':') == std::string_view::npos) {
+EventPattern::EventPattern(std::string_view text)
+    : text_(text), is_word_(text.find(':') == std::string_view::npos), of_remotes_(text.starts_with(remotes)) {
+  if (of_remotes_) text.remove_prefix(remotes.size());
   if (is_word_) {
     system_ = name_ = text;
     return;
@@ -28,7 +30,7 @@ std::vector<std::string> EventPattern::in_full() const {
   return {system_ + ":*", "*:" + name_};
 }
 
-bool EventPattern::may_name_kernel() const { return system_.find_first_not_of("*?") != std::string::npos; }
+bool EventPattern::may_name_kernel() const { return of_remotes_ || system_.find_first_not_of("*?") != std::string::npos; }
 
 result<EventPatterns> EventPatterns::parse(std::string_view list) {
   EventPatterns all;
@@ -36,7 +38,8 @@ result<EventPatterns> EventPatterns::parse(std::string_view list) {
     const size_t end = std::min(list.find(',', at), list.size());
     const std::string_view one = list.substr(at, end - at);
     const auto in_no_name = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '/' || c == 0x7F; };
-    if (one.empty() || one.front() == '!' || std::any_of(one.begin(), one.end(), in_no_name))
+    const std::string_view name = one.substr(one.starts_with(EventPattern::remotes) ? EventPattern::remotes.size() : 0);
+    if (name.empty() || name.front() == '!' || std::any_of(name.begin(), name.end(), in_no_name))
       return refuse(std::errc::invalid_argument, "\"" + std::string(one.substr(0, 64)) +
                                                      "\" is no event pattern: write SYSTEM:EVENT, SYSTEM or EVENT, with * and "
                                                      "? as wildcards, and commas between several");
@@ -54,6 +57,13 @@ result<EventPatterns> EventPatterns::parse(const std::vector<std::string>& lists
     all.add(*some);
   }
   return all;
+}
+
+EventPatterns EventPatterns::of_remotes(bool they) const {
+  EventPatterns some;
+  for (const EventPattern& one : all_)
+    if (one.of_remotes() == they) some.add(one);
+  return some;
 }
 
 bool EventPatterns::matches(std::string_view system, std::string_view name) const {

@@ -110,6 +110,7 @@ result<void> Parts::add(Part part, RecordingMeta meta, i64 offset_ns) {
     add_ring(part, ring,
              {n.kernel, n.kernel ? static_cast<i32>(n.ring) : n.cpu, of_cpu ? 0 : n.pid, of_cpu ? 0 : n.tid,
               !of_cpu                                    ? part.agent + n.task
+              : n.apart != 0                             ? n.task
               : !n.kernel && n.ring >= first_sample_ring ? "samples"
                                                          : ""});
   }

@@ -21,10 +21,19 @@ using nlohmann::json;
 constexpr int meta_version = 1, compressed_version = 2;
 constexpr u64 largest_meta = u64{256} << 20;  // a thousand times the largest seen
 
+// Of the first writer as older recorders wrote it.
+json json_of_apart(u8 writer) { return writer == 1 ? json(true) : json(writer); }
+u8 apart_from(const json& j, bool kernel) {
+  const auto at = j.find("apart");
+  if (kernel || at == j.end()) return 0;
+  if (at->is_boolean()) return at->get<bool>() ? 1 : 0;
+  return static_cast<u8>(std::min<u64>(at->get<u64>(), most_apart));
+}
+
 json name_json(const RingName& n) {
   json j = {{"ring", n.ring}, {"pid", n.pid}, {"tid", n.tid}, {"task", n.task}, {"process", n.process}};
   if (n.kernel) j["kernel"] = true;
-  if (n.apart) j["apart"] = true;
+  if (n.apart != 0) j["apart"] = json_of_apart(n.apart);
   if (n.cpu >= 0) j["cpu"] = n.cpu;
   if (!n.cgroup.empty()) j["cgroup"] = n.cgroup;
   if (const Elsewhere& e = n.elsewhere; e.tid != 0) {
@@ -40,7 +49,7 @@ RingName name_from(const json& j) {
   const auto name = [&](const char* of) { return sys::kept_name(j.at(of).get<std::string>()); };
   RingName n{j.at("ring").get<u32>(), j.at("pid").get<i32>(),   j.at("tid").get<i32>(), name("task"),
              name("process"),         j.value("kernel", false), {},                     std::max(j.value("cpu", -1), -1)};
-  n.apart = !n.kernel && j.value("apart", false);
+  n.apart = apart_from(j, n.kernel);
   n.cgroup = sys::kept_name(j.value("cgroup", ""));
   n.elsewhere.tid = j.value("ns_tid", 0);
   n.elsewhere.pid = j.value("ns_pid", 0);
@@ -215,7 +224,7 @@ RecordingMeta meta_from(const json& j) {
     info.format = e.at("format").get<std::string>();
     info.enabled = e.value("enabled", true);
     info.kernel = e.value("kernel", false);
-    info.apart = !info.kernel && e.value("apart", false);
+    info.apart = apart_from(e, info.kernel);
     meta.events.push_back(std::move(info));
   }
   std::set<std::string> seen;
@@ -364,7 +373,7 @@ std::string RecordingMeta::text(int indent) const {
   for (const EventInfo& e : events) {
     j["events"].push_back({{"id", e.id}, {"system", e.system}, {"name", e.name}, {"format", e.format}, {"enabled", e.enabled}});
     if (e.kernel) j["events"].back()["kernel"] = true;
-    if (e.apart) j["events"].back()["apart"] = true;
+    if (e.apart != 0) j["events"].back()["apart"] = json_of_apart(e.apart);
   }
   j["rings"] = json::array();
   for (const RecordedRing& ring : rings) j["rings"].push_back(ring_json(ring));

@@ -6,5 +6,7 @@
 namespace ringside {
 
 constexpr u32 first_sample_ring = 1u << 17;
+// Behind those: of the recording's external writer of this number, from 1 (RingName::apart).
+constexpr u32 first_apart_ring(u8 writer) { return (3u + writer) << 16; }
 
 }  // namespace ringside

@@ -49,9 +49,11 @@ struct Counters {
   u64 capacity_bytes = 0;  // of events, the reader page not counted
 };
 
-// The kernel, a program and an external writer number their events independently. Above the sources, an event's number is its
-// id, plus one of these for the kernel's and for the writer's.
+// The kernel, a program and each external writer number their events independently. Above the sources, an event's number is its
+// id, plus one of these for the kernel's and for the first writer's; the second's follow.
 inline constexpr u32 kernel_ids = 1u << 16, apart_ids = 2u << 16;
+inline constexpr u8 most_apart = 14;  // external writers of one recording
+constexpr u32 ids_apart(u8 writer) { return writer == 0 ? 0 : apart_ids + ((writer - 1u) << 16); }
 
 // A thread whose numbers in events are not those of its PID namespace, or not those of the reader's.
 struct Elsewhere {
@@ -83,14 +85,14 @@ struct RingName {
   Elsewhere elsewhere{};
   // Of an external writer, a guest or firmware: a number in its events is that of a thread here only if it is one of process
   // `pid`.
-  bool apart = false;
+  u8 apart = 0;               // which external writer of the recording, from 1
   u32 numbering = 0;          // the WHERE that these numbers belong to, if there are several: Timeline::Origin::ids
   std::string cgroup{};       // as the reader sees it; empty: unknown
   std::string show_tid() const { return elsewhere.show_tid(tid); }
   bool of_a_thread() const { return !kernel && cpu < 0; }  // does it hold the events of one thread only?
   i32 its_cpu() const { return kernel ? static_cast<i32>(ring) : cpu; }  // -1: it holds events of several CPUs
   u32 place() const { return cpu >= 0 ? static_cast<u32>(cpu) : ring; }   // N of the place where it is found: per_cpu/cpuN
-  u32 ids() const { return kernel ? kernel_ids : apart ? apart_ids : 0; }
+  u32 ids() const { return kernel ? kernel_ids : ids_apart(apart); }
 };
 
 // A thread of this number is called otherwise from a moment on: it has named itself, its process has executed another program,
@@ -116,9 +118,9 @@ struct EventInfo {
   std::string system, name, format;
   bool enabled = false;
   bool kernel = false;
-  bool apart = false;    // of an external writer: see RingName
+  u8 apart = 0;          // of an external writer: see RingName
   std::string folder{};  // of an instance's: below events/SYSTEM
-  u32 number() const { return id + (kernel ? kernel_ids : apart ? apart_ids : 0); }
+  u32 number() const { return id + (kernel ? kernel_ids : ids_apart(apart)); }
 };
 
 // Other events refer to these.

@@ -138,7 +138,63 @@ TEST_F(RemoteCli, RecordTakesAWriter) {
   EXPECT_EQ(ringside("record --remote nobody -o rec").code, 1);
   const Outcome o = beside(std::string(tool) + "trigger -i w 'app:tick'");
   EXPECT_NE(o.code, 0);
-  EXPECT_NE(o.err.find("w is an external writer, and trigger arms the rings of an instance"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("no condition is about them"), std::string::npos) << o.err;
+}
+
+// Its rings go round unread until the condition holds, twice; what is saved is what it wrote before.
+TEST_F(RemoteCli, TriggerSavesAWritersLastEvents) {
+  const std::string command = " -- sh -c 'sleep 0.5; " RINGSIDE_BUILD_DIR
+                              "/example_01_write; until [ -e t.1/meta.json ]; do "
+                              "sleep 0.02; done; sleep 0.5; " RINGSIDE_BUILD_DIR "/example_01_write'";
+  const Outcome o =
+      beside(std::string(tool) + "trigger --remote w 'net:packet_in if length == 66' --count 2 -o t.%n" + command);
+  ASSERT_EQ(o.code, 0) << o.err;
+  u64 last = 0;
+  for (const std::string name : {"t.1", "t.2"}) {
+    std::map<std::string, u64> counts;
+    for (const auto& line : report(name)) {
+      if (!line.contains("event")) continue;
+      const std::string event = line["event"];
+      ++counts[event];
+      if (event != "app:tick") continue;
+      const u64 number = line["fields"]["number"];
+      EXPECT_TRUE(number > last || last == 0) << name << ": no event is in two recordings";
+      last = number;
+    }
+    EXPECT_GT(counts["app:tick"], 0u) << name << o.err;
+    EXPECT_GT(counts["net:packet_in"], 0u) << name;
+  }
+}
+
+TEST_F(RemoteCli, SeveralWritersInPartsOfARecording) {
+  const Outcome o =
+      beside("rm -f v; " RINGSIDE_BUILD_DIR "/example_03_remote ./v & Q=$!; until [ -S v ]; do sleep 0.02; done; " +
+             std::string(tool) +
+             "record --remote w --remote v --rotate 200ms --keep 100 -o rec --duration 60s & R=$!; "
+             "until [ $(ls -d rec* | wc -l) -ge 4 ]; do sleep 0.02; done; kill -TERM $R; wait $R; C=$?; kill -9 $Q; "
+             "sh -c \"exit $C\"");
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::map<std::string, std::vector<u64>> numbers;  // of each writer, in the order of the parts
+  std::vector<std::string> parts;
+  for (const auto& entry : std::filesystem::directory_iterator(dir))
+    if (is_recording(entry.path())) parts.push_back(entry.path());
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
+    return must(RecordingMeta::read(a)).start_ns < must(RecordingMeta::read(b)).start_ns;
+  });
+  ASSERT_GE(parts.size(), 4u);
+  for (const std::string& part : parts) {
+    const auto meta = must(RecordingMeta::read(part));
+    const auto of_writers = [](const RecordedRing& ring) { return ring.name.apart != 0; };
+    EXPECT_EQ(std::count_if(meta.rings.begin(), meta.rings.end(), of_writers), 2);
+    EXPECT_EQ(meta.account.overrun, 0u);
+    for (const auto& line : report(part))
+      if (line.contains("event")) numbers[line["tid"].dump()].push_back(line["fields"]["number"].get<u64>());
+  }
+  ASSERT_EQ(numbers.size(), 2u);
+  for (const auto& [ring, all] : numbers) {
+    ASSERT_FALSE(all.empty());
+    for (size_t k = 1; k < all.size(); ++k) EXPECT_EQ(all[k], all[k - 1] + 1) << ring << ": nothing is lost between two parts";
+  }
 }
 
 // The writer, a program and the kernel in one recording, each event in its numbers.
@@ -173,6 +229,8 @@ TEST_F(RemoteCli, AnAnnouncedWriterIsKnownByItsName) {
   };
   Outcome o = with("list --json");
   EXPECT_NE(o.out.find("{\"instance\":\"hv\",\"state\":\"writer\"}"), std::string::npos) << o.out << o.err;
+  o = with("list -i hv --json");
+  EXPECT_NE(o.out.find("\"name\":\"tick\""), std::string::npos) << o.out << o.err;
   o = with("remote hv --duration 200ms -o rec");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_GT(must(RecordingMeta::read(dir + "/rec")).account.read, 10u);

@@ -33,7 +33,8 @@ struct World {
                               [](u32 id, bool) {
                                 if (id != 1 && id != 2) std::abort();
                                 return 0;
-                              }}};
+                              },
+                          .ring_names = {{"vcpu 0", 3}}}};
   sys::Fd blob{memfd_create("descriptor", MFD_CLOEXEC)}, region{memfd_create("region", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   World() {
     Plan plan;
@@ -61,7 +62,7 @@ bool ask(int fd, void* packet, size_t size, msghdr m = {}) {
     return false;  // the reader before is still there
   Request q{};
   std::memcpy(&q, packet, std::min(size, sizeof q));
-  const bool event = q.ask == Ask::event && a.head.error == 0;
+  const bool event = (q.ask == Ask::event || q.ask == Ask::ring_name) && a.head.error == 0;
   if (n != static_cast<ssize_t>(event ? sizeof a : sizeof a.head) || a.head.magic != message_magic || a.head.ask != q.ask ||
       a.head.sequence != q.sequence || a.head.error < 0 || a.head.error > 4095)
     std::abort();

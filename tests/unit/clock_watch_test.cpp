@@ -1,4 +1,4 @@
-#include "record/clock_watch.hpp"
+#include "source/clock_watch.hpp"
 
 #include <gtest/gtest.h>
 

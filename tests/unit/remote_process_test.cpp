@@ -592,7 +592,7 @@ TEST(RemoteProcesses, FalseAnswersAreErrorsInTime) {
         if (n <= 0) break;
         EventAnswer a{};
         a.head = {message_magic, q.ask, q.sequence, 0, 0, 0, 0};
-        size_t size = q.ask == Ask::event ? sizeof a : sizeof a.head;
+        size_t size = q.ask == Ask::event || q.ask == Ask::ring_name ? sizeof a : sizeof a.head;
         if (q.ask == Ask::attach) a.head.argument = way % 3;
         if (q.ask == Ask::event) a.head.argument = 1;
         if (q.ask == Ask::attach || q.ask == Ask::event) a.head.id = static_cast<u32>(way / 4);
@@ -604,7 +604,9 @@ TEST(RemoteProcesses, FalseAnswersAreErrorsInTime) {
             case 3: size = draw() % sizeof a; break;
             case 4: a.head.argument = draw(); break;
             case 5: std::memset(a.name, 'x', sizeof a.name + sizeof a.format); break;
-            default: a.head.ask = static_cast<Ask>(draw() % 11); break;
+            default:
+              a.head.ask = static_cast<Ask>(draw() % 13);
+              break;
           }
         }
         if (draw() % 16 == 0) break;

@@ -79,6 +79,11 @@ inline std::string announced_path(const std::string& name) {
   return root + "/.remotes/" + name;
 }
 
+struct ProcessRing {
+  std::string name;  // 63 bytes at most; what report shows for events without a thread
+  i32 cpu = -1;      // whose events it holds; -1: of several
+};
+
 struct ProcessOptions {
   std::string path;  // of the socket; mode 0600: for readers of this user and of root
   std::vector<ProcessEvent> events;
@@ -93,6 +98,8 @@ struct ProcessOptions {
   std::function<int(u32 id, bool on)> switch_event{};
   // The number of rings that the program writes to, which a reader brings along. 0: not known before ring() is called.
   u32 rings = 0;
+  // What the first of them are; then `rings` may be 0.
+  std::vector<ProcessRing> ring_names{};
 };
 
 // CLOCK_MONOTONIC or the processor's counter, as the reader asks. A clock that this processor does not have refuses the reader.
@@ -122,7 +129,7 @@ class ProcessWriter {
   ProcessWriter& operator=(const ProcessWriter&) = delete;
 
   // 0, or an errno if there is no service. EADDRINUSE: another writer listens at the path. EEXIST: a file that is no socket
-  // is there; it stays. E2BIG: an event's text does not fit, or there are more than 4,095 events.
+  // is there; it stays. E2BIG: an event's text or a ring's name does not fit, or there are more than 4,095 events.
   int error() const noexcept { return service_->error(); }
 
   // Null while no reader is attached, or if the reader has fewer rings: then the call counts as an event that is lost. The
@@ -163,7 +170,7 @@ class ProcessWriter {
    public:
     Service(ProcessOptions options, Session*& now, NotBrought& not_brought)
         : options_(std::move(options)), now_(now), not_brought_(not_brought) {
-      if (!fit(options_.events)) {
+      if (!fit(options_.events) || !fit(options_.ring_names)) {
         error_ = E2BIG;
         return;
       }
@@ -297,11 +304,21 @@ class ProcessWriter {
           takes_last_ = a.head.error == 0 && (q.takes & takes_last) != 0;
           break;
         case Ask::rings:
-          a.head.argument = std::max<u64>(options_.rings, Hardware::load(&not_brought_.rings, unordered));
+          a.head.argument = std::max<u64>(std::max<u64>(options_.rings, options_.ring_names.size()),
+                                          Hardware::load(&not_brought_.rings, unordered));
           a.head.refused = static_cast<u32>(Hardware::load(&not_brought_.events, unordered));
           break;
         case Ask::event:
           if (describe_event(q.ring, a)) size = sizeof a;
+          break;
+        case Ask::ring_name:
+          a.head.error = q.ring < options_.ring_names.size() ? 0 : ENOENT;
+          if (a.head.error == 0) {
+            const ProcessRing& ring = options_.ring_names[q.ring];
+            a.head.argument = ring.cpu < 0 ? 0 : static_cast<u64>(ring.cpu) + 1;
+            ring.name.copy(a.name, sizeof a.name - 1);
+            size = sizeof a;
+          }
           break;
         case Ask::enable:
         case Ask::disable:
@@ -359,6 +376,11 @@ class ProcessWriter {
                fits(e.format, sizeof(EventAnswer::format));
       });
     }
+    static bool fit(const std::vector<ProcessRing>& rings) {
+      return rings.size() <= most_attached && std::all_of(rings.begin(), rings.end(), [](const ProcessRing& ring) {
+               return ring.name.size() < sizeof(EventAnswer::name) && ring.name.find('\0') == std::string::npos;
+             });
+    }
     bool describe_event(u32 n, EventAnswer& a) const {
       a.head.id = abilities();
       a.head.error = n < options_.events.size() ? 0 : ENOENT;
@@ -372,7 +394,7 @@ class ProcessWriter {
     }
     u32 abilities() const noexcept {
       return (options_.write ? can_write : 0) | (options_.switch_event ? can_switch_events : 0) | counts_refused |
-             can_tell_rings;
+             can_tell_rings | can_name_rings;
     }
     static int errno_of(int answer) noexcept { return answer >= 0 && answer <= 4095 ? answer : EIO; }
     int switch_event(const Request& q) {

@@ -13,8 +13,8 @@ class ClockWatch {
   explicit ClockWatch(const ClockInfo& clock) : clock_(clock), last_ns_(clock.base_ns) {}
   // Never for a clock that no instruction reads here.
   bool is_due(u64 now_ns) const { return is_instruction(clock_.kind) && now_ns >= look_ns_; }
-  // A sentence, if it jumped since the call before; in the first call, since the clock's base. The rate that was measured at the
-  // start may be wrong by some parts in a million, and CLOCK_MONOTONIC may be slewed by a thousandth.
+  // A sentence, if it jumped since the call before; in the first call, since the clock's base. The rate that was measured at
+  // the start may be wrong by some parts in a million, and CLOCK_MONOTONIC may be slewed by a thousandth.
   std::optional<std::string> look(TicksAndNs now);
 
  private:

@@ -1,4 +1,4 @@
-#include "record/clock_watch.hpp"
+#include "source/clock_watch.hpp"
 
 #include <fmt/format.h>
 
@@ -16,10 +16,11 @@ std::optional<std::string> ClockWatch::look(TicksAndNs now) {
   // 2 ms: this thread may be preempted between the two readings, though the tightest of many counts.
   const u64 allowed = passed / 500 + 2'000'000;
   if (static_cast<u64>(std::llabs(step)) <= allowed) return std::nullopt;
-  return fmt::format("the clock {} {} by {:.3f} s against CLOCK_MONOTONIC at {:.3f} s: the machine was suspended or moved, or the "
-                     "counter cannot be trusted; times before and behind that do not compare (--clock mono does not do this)",
-                     to_string(clock_.kind), step > 0 ? "went ahead" : "fell behind",
-                     static_cast<double>(std::llabs(step)) / 1e9, static_cast<double>(now.ns) / 1e9);
+  return fmt::format(
+      "the clock {} {} by {:.3f} s against CLOCK_MONOTONIC at {:.3f} s: the machine was suspended or moved, or the "
+      "counter cannot be trusted; times before and behind that do not compare (--clock mono does not do this)",
+      to_string(clock_.kind), step > 0 ? "went ahead" : "fell behind", static_cast<double>(std::llabs(step)) / 1e9,
+      static_cast<double>(now.ns) / 1e9);
 }
 
 }  // namespace ringside
