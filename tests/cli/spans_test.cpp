@@ -42,7 +42,7 @@ TEST_F(Spans, AnAsyncSpanEndsOnAnotherThread) { EXPECT_EQ(pairs("async"), (std::
 
 TEST_F(Spans, TheEndHasItsResults) {
   std::multiset<u64> rows;
-  for (const json& e : events("rec -f 'db:query: track_event_type == \"E\"'"))
+  for (const json& e : events("rec -e db:query -f 'track_event_type == \"E\"'"))
     rows.insert(e.at("fields").at("rows").get<u64>());
   std::multiset<u64> wanted;
   for (u64 i = 0; i < count; ++i) wanted.insert({i, 1000});

@@ -83,11 +83,15 @@ TEST_F(EventNumber, AnythingMayStandBesideAnInstance) {
   std::ofstream(dir + "/file") << "x";
   fs::create_symlink("a", dir + "/link");
   EXPECT_EQ(choose("b", event("y")), 2u);
+  put("a", 3, event("z"));
   fs::resize_file(dir + "/a/instance", event_table_at + 10);
-  EXPECT_EQ(choose("b", event("y")), 1u);
+  EXPECT_EQ(choose("b", event("y")), 1u) << "a table that is cut is none";
   fs::resize_file(dir + "/a/instance", instance_file_size);
   put("a", 1, event("x"));
   EXPECT_EQ(choose("b", event("y")), 2u);
+  EXPECT_EQ(choose("b", event("x", 2)), 2u) << "what was read before";
+  put("a", 2, event("v"));
+  EXPECT_EQ(choose("b", event("y")), 3u) << "a table that grew is read again";
   fs::permissions(dir, fs::perms::all);
   EventNumbers numbers(must(sys::open_trusted(dir + "/b", sys::Role::instance)).get());
   EventEntry table[2] = {};
