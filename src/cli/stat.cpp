@@ -91,7 +91,8 @@ void count_rings(Stat& s, const std::vector<std::unique_ptr<Source>>& sources) {
   }
 }
 
-result<Stat> stat_recording(const std::string& dir) {
+// named: as it was given; the directory of a tar is elsewhere, for a moment.
+result<Stat> stat_recording(const std::string& dir, const std::string& named) {
   Stat s;
   auto meta = RS_TRY(RecordingMeta::read(dir));
   for (const RecordedRing& ring : meta.rings) s.rings.push_back({ring.name, "recorded", ring.counters, 0, ring.way});
@@ -118,7 +119,7 @@ result<Stat> stat_recording(const std::string& dir) {
     s.facts["trigger"] = {{"condition", t.condition}, {"event", t.event}, {"time_ns", t.time_ns}};
     if (t.latency_ns) s.facts["trigger"]["latency_ns"] = *t.latency_ns;
   }
-  s.facts["recording"] = dir;
+  s.facts["recording"] = named;
   return s;
 }
 
@@ -147,7 +148,7 @@ result<Stat> stat_served(const std::string& socket) {
 
 result<Stat> stat_file(const std::string& file) {
   const auto unpacked = RS_TRY(Unpacked::of(file));
-  if (unpacked != nullptr && unpacked->is_recording()) return stat_recording(unpacked->path());
+  if (unpacked != nullptr && unpacked->is_recording()) return stat_recording(unpacked->path(), file);
   Stat s;
   auto dat = RS_TRY(open_trace_dat(unpacked != nullptr ? unpacked->path() : file, file));
   for (const std::string& problem : dat.problems) say(problem);
@@ -244,7 +245,7 @@ result<Stat> stat_instance(const std::string& name) {
 result<Stat> stat_of(const std::string& name) {
   const Where where = Where::of(name);
   if (where.is_served()) return stat_served(name);
-  if (where.is_recording()) return stat_recording(name);
+  if (where.is_recording()) return stat_recording(name, name);
   if (where.is_writer()) return stat_writer(where.socket);
   if (where.is_file()) return stat_file(name);
   if (where.is_kernel()) return stat_kernel(where.dir);

@@ -12,19 +12,23 @@ result<void> TracefsInstance::trace_functions(const FunctionChoice& choice) {
   bool has = false, has_function = false;
   for (std::string word; words >> word;) has = has || word == choice.tracer, has_function = has_function || word == "function";
   if (!has)
-    return refuse(std::errc::not_supported, "this kernel's instances have no tracer " + choice.tracer +
-                                                " (function_graph: Linux 6.11 and later, built " +
-                                                "with CONFIG_FUNCTION_GRAPH_TRACER)" +
-                                                (has_function ? "; --tracer function records the same calls without their ends"
-                                                              : "; uprobe:, kprobe: and the events of -e may tell the same"));
-  bool first = true;
+    return refuse(std::errc::not_supported,
+                  "this kernel's instances have no tracer " + choice.tracer +
+                      (choice.tracer == "function" ? " (CONFIG_FUNCTION_TRACER)"
+                                                   : " (Linux 6.11 and later, with CONFIG_FUNCTION_GRAPH_TRACER)") +
+                      (has_function ? "; --tracer function records the same calls without their ends"
+                                    : "; uprobe:, kprobe: and the events of -e may tell the same"));
+  // A name that matches nothing is no error to every kernel, and an empty list means all functions.
+  std::string before;
   for (const std::string& function : choice.functions) {
-    auto set = write("set_ftrace_filter", function, !std::exchange(first, false));
-    if (!set && set.error().code == std::errc::invalid_argument)
-      return refuse(std::errc::invalid_argument, "the kernel has no function that matches " + function +
-                                                     " and can be traced (" +
-                                                     "available_filter_functions of tracefs lists them)");
-    if (!set) return set;
+    auto set = write("set_ftrace_filter", function, !before.empty());
+    if (!set && set.error().code != std::errc::invalid_argument) return set;
+    const std::string now = sys::read_file(dir_ + "/set_ftrace_filter").value_or("");
+    if (!set || now.starts_with('#') || now == before)
+      return refuse(std::errc::invalid_argument,
+                    "the kernel has no function that matches " + function +
+                        " and can be traced (available_filter_functions of tracefs lists them), or --graph names it twice");
+    before = now;
   }
   if (choice.depth != 0 && !sys::read_file(dir_ + "/max_graph_depth"))
     return refuse(

@@ -51,6 +51,12 @@ void KeptNames::add(const std::string& path, const std::string& build_id, u64 of
   at->second.push_back(std::move(place));
 }
 
+void KeptNames::add_unnamed(const std::string& path, const std::string& build_id, u64 offset) {
+  const auto [file, fresh] = files_.try_emplace({build_id, path});
+  if (fresh && build_id.empty()) std::tie(file->second.size, file->second.mtime) = size_and_mtime(path);
+  addresses_ += file->second.at.try_emplace(offset).second;
+}
+
 std::string KeptNames::text() const {
   std::string out;
   for (const auto& [key, file] : files_) {
@@ -103,6 +109,13 @@ std::vector<ElfPlace> KeptNames::at(const std::string& path, const std::string& 
   if (file == files_.end()) return {};
   const auto found = file->second.at.find(offset);
   return found == file->second.at.end() ? std::vector<ElfPlace>() : found->second;
+}
+
+bool KeptNames::knows_no_name(const std::string& path, const std::string& build_id, u64 offset) const {
+  const auto file = files_.find({build_id, one_line(path)});
+  if (file == files_.end()) return false;
+  const auto found = file->second.at.find(offset);
+  return found != file->second.at.end() && found->second.empty();
 }
 
 bool KeptNames::has_changed(const std::string& path) const {

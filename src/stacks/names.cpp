@@ -275,6 +275,9 @@ std::string Names::kept() const {
   KeptNames out;
   for (const auto& [key, span] : in_files_) {
     const CodeFile& code = maps_.file(static_cast<u32>(key.first));
+    const auto elf = elves_.find(static_cast<u32>(key.first));
+    const bool unnamed = span.size == 1 && functions_[places_[span.begin].function].kind == CodeFunction::Kind::unnamed;
+    if (unnamed && elf != elves_.end() && elf->second != nullptr) out.add_unnamed(code.path, code.build_id, key.second);
     for (u32 i = 0; i < span.size; ++i) {
       const CodePlace& p = places_[span.begin + i];
       const CodeFunction& f = functions_[p.function];
@@ -304,7 +307,7 @@ ElfNames* Names::elf_of(u32 file, i32 pid) {
     if (opened)
       add_problem((*opened)->doubt());
     else
-      add_problem(opened.error().sentence + "; its functions have no names here");
+      unopened_[file] = opened.error().sentence + "; its functions have no names here";
     if (opened) at->second = std::move(*opened);
   }
   return at->second.get();
@@ -318,8 +321,10 @@ Names::Span Names::in_file(u32 file, u64 offset, i32 pid) {
   std::vector<CodePlace> places;
   const KeptNames* const kept = machines_[code.machine].kept.get();
   std::vector<ElfPlace> found = kept != nullptr ? kept->at(code.path, code.build_id, offset) : std::vector<ElfPlace>();
-  if (found.empty())
-    if (ElfNames* const names = elf_of(file, pid)) found = names->at(offset);
+  if (ElfNames* const names = found.empty() ? elf_of(file, pid) : nullptr; names != nullptr)
+    found = names->at(offset);
+  else if (found.empty() && (kept == nullptr || !kept->knows_no_name(code.path, code.build_id, offset)))
+    add_problem(std::exchange(unopened_[file], ""));  // else the recorder found no name in the file, either
   for (ElfPlace& p : found) {
     const u32 source = source_number(p.file);
     places.push_back({intern({std::move(p.function), module, path, p.file, CodeFunction::Kind::program}), p.line, p.offset,

@@ -107,6 +107,7 @@ class Names {
   std::unordered_map<std::pair<u64, u64>, Span, KeyHash> known_;     // by space and address
   std::unordered_map<std::pair<u64, u64>, Span, KeyHash> in_files_;  // by file and offset
   std::unordered_map<u32, std::unique_ptr<ElfNames>> elves_;         // null: cannot name
+  std::unordered_map<u32, std::string> unopened_;                    // why; empty: it was said
   std::map<i32, std::shared_ptr<PerfMap>> perf_maps_;
   std::map<std::pair<u64, u64>, Span> compiled_;  // by machine and process, and address: those that a perf map names
   std::map<u32, Machine> machines_;

@@ -103,7 +103,12 @@ TEST_F(FunctionGraph, RecordedFromTheKernel) {
   ASSERT_EQ(o.code, 0) << o.err;
   const json all = json::parse(ringside("latency functions --json rec").out);
   ASSERT_EQ(all.at("groups").size(), 1u) << all;
-  EXPECT_EQ(all.at("groups")[0].at("key"), "vfs_read+0x0");
+  std::ifstream symbols("/proc/kallsyms");
+  std::string address;
+  symbols >> address;
+  if (address.find_first_not_of('0') != std::string::npos) {  // else they are hidden
+    EXPECT_EQ(all.at("groups")[0].at("key"), "vfs_read+0x0");
+  }
   EXPECT_GE(all.at("groups")[0].at("count"), 3u);
   for (const json& e : events("-e ftrace:funcgraph_entry rec")) EXPECT_EQ(e.at("task"), "cat");
   const test::Outcome none = ringside("record -q --graph no_such_function -o none true");

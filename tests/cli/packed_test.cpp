@@ -92,6 +92,7 @@ TEST_F(Packed, AFileIsReadAsWhatIsInIt) {
     EXPECT_TRUE(here("report " + dat).out == lines_of_dat) << ending;
   }
   EXPECT_TRUE(here("report run.tar").out == lines);
+  EXPECT_EQ(nlohmann::json::parse(here("stat --json run.tar").out).at("recording"), "run.tar");  // not where it was unpacked
 }
 
 TEST_F(Packed, APipeIsReadAsWhatComesThroughIt) {

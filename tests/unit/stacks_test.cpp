@@ -217,6 +217,22 @@ void names_of_a_container(int namespaces) {
   kept.take_kept(live.kept());
   EXPECT_EQ(name(kept), refused ? "0x1008" : "inside");
 }
+// An address without a name in a file that is not here: with kept names nothing is missing that was there.
+TEST(Names, ThatTheRecorderDidNotFind) {
+  Symbols kernel;
+  CodeMaps maps;
+  maps.add(7, 70, {0x10000, 0x11000, 0, maps.file("/nowhere/app", "0102")});
+  Names names(kernel, maps), kept(kernel, maps), other(kernel, maps);
+  kept.take_kept("F\t0102\t0\t0\t/nowhere/app\nA\t100\n");
+  other.take_kept("F\t0102\t0\t0\t/nowhere/app\nA\t200\n");
+  for (Names* const one : {&names, &kept, &other}) {
+    const auto at = one->at(maps.space(7), 0x10100);
+    ASSERT_EQ(at.size(), 1u);
+    EXPECT_EQ(one->function(at[0].function).name, "app+0x100");
+    EXPECT_EQ(one->unnamed(), 1u);
+    EXPECT_EQ(one->problems().size(), one == &kept ? 0u : 1u);
+  }
+}
 TEST(Names, OfAContainersPerfMap) { names_of_a_container(CLONE_NEWNS | CLONE_NEWPID); }
 
 // A line of a map that is written later replaces what it covers, whatever its beginning; the rest of the older one stays.
