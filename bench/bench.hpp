@@ -51,6 +51,7 @@ void states_row();   // another one
 void command_rows(Instance& instance);
 void unwind_rows();
 void format_rows();
+void face_rows();
 int run_storm(u64 calls, const char* out);  // the load of one of them, as a program; writes its CPU seconds to `out`
 
 double median(std::vector<double> values);

@@ -1,6 +1,6 @@
 // The figures of docs/performance.md: ratios against a floor or another tool in the same run.
 //   ringside_bench OUTPUT.json [--quick]
-//   [time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|jobs|slice|compress|ship|stack|command|unwind|formats]...
+//   [time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|jobs|slice|compress|ship|stack|command|unwind|formats|face]...
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
                  "usage: ringside_bench OUTPUT.json [--quick] "
                  "[time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|jobs|slice|compress|ship|stack|"
                  "command|unwind|"
-                 "formats]...\n");
+                 "formats|face]...\n");
     return 2;
   }
   quick = argc > 2 && std::strcmp(argv[2], "--quick") == 0;
@@ -117,6 +117,7 @@ int main(int argc, char** argv) {
     if (wanted("unwind")) unwind_rows();
 #endif
     if (wanted("formats")) format_rows();
+    if (wanted("face")) face_rows();
   }
   ringside_close();
   std::filesystem::remove_all(dir);

@@ -11,6 +11,7 @@
 #include "cli/arguments.hpp"
 #include "cli/child.hpp"
 #include "cli/command.hpp"
+#include "cli/glance.hpp"
 #include "cli/overview.hpp"
 #include "mount/fuse/rights.hpp"
 #include "sys/budget.hpp"
@@ -83,6 +84,7 @@ int main(int argc, char** argv) {
                          "  ringside record --libc malloc,io make        record what a build allocates and reads\n"
                          "  ringside report | less                       look at it, in time order\n"
                          "  ringside top                                 which events are the most frequent ones\n"
+                         "  ringside                                     what is in the recording here, and what to ask next\n"
                          "  ringside doctor                              what this machine offers\n"
                          "  ringside help record                         a command's options\n"
                          "\n") +
@@ -98,6 +100,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the parser takes them from the back
   } catch (const CLI::ParseError& e) {
+    if (arguments.empty() && can_glance()) {
+      const auto code = glance();
+      return !code ? failed(code.error()) : all_put() ? *code : exit_failure;
+    }
     if (arguments.empty()) {
       std::cerr << app.help();
       return exit_usage;

@@ -1,6 +1,7 @@
 // Spans with arguments and spans that cross threads, from a program to each reader.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -91,6 +92,20 @@ TEST_F(Spans, ThePageDrawsThem) {
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.err.find("without their begin or end"), std::string::npos) << o.err;
   EXPECT_NE(ringside("plot rec -o -").out.find("request"), std::string::npos);
+}
+
+TEST_F(Spans, RingsideAloneTellsOfTheRecordingHere) {
+  const auto none = ringside("");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_EQ(none.out, "");
+  EXPECT_NE(none.err.find("ringside doctor"), std::string::npos);
+  ASSERT_EQ(ringside("record -q " RINGSIDE_BUILD_DIR "/tests/spans_writer 12").code, 0);
+  const auto o = ringside("");
+  EXPECT_EQ(o.code, 0) << o.err;
+  for (const char* const words : {"ringside.data: 132 events of 5 kinds in ", "48  db:query", "(1 more: ringside top)", "none lost",
+                                  "ringside latency span", "ringside report | less", "ringside plot -o page.html"})
+    EXPECT_NE(o.out.find(words), std::string::npos) << words << "\n" << o.out;
+  EXPECT_LE(std::count(o.out.begin(), o.out.end(), '\n'), 13) << o.out;
 }
 
 }  // namespace
