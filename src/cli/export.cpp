@@ -323,7 +323,7 @@ result<int> run_export(ExportOptions options) {
     throw UsageError{"-o - is stdout, whose name tells no format: add --format json, csv, perfetto, dat or tar"};
   const Format format = format_of(options);
   if (piped && format == Format::ctf) throw UsageError{"a CTF directory cannot be written to stdout; name it with -o"};
-  if (piped) options.to = "/dev/stdout";
+  if (piped) options.to = "/proc/self/fd/1";  // not every machine has /dev/stdout, and a file of that name would be made
   if (format != Format::dat && !options.only.empty()) throw UsageError{"--only is for a trace.dat; choose events with -e"};
   if (format == Format::ctf && !options.window.whole())
     throw UsageError{"a CTF directory has the whole time and all CPUs; choose events with -e and -F"};
