@@ -62,12 +62,16 @@ template <class T>
 struct field<T, std::enable_if_t<detail::is_duration<T>>> {
   static constexpr i64 get(const T& d) noexcept {
     using P = typename T::period;
-    if constexpr (std::is_floating_point_v<typename T::rep>)
-      return static_cast<i64>(d.count() * (1e9 * P::num / P::den));
-    else if constexpr (P::den <= 1'000'000'000 && 1'000'000'000 % P::den == 0)
-      return static_cast<i64>(d.count()) * (P::num * (1'000'000'000 / P::den));
-    else
-      return static_cast<i64>(static_cast<long double>(d.count()) * P::num * 1'000'000'000 / P::den);
+    constexpr i64 most = INT64_MAX, second = 1'000'000'000;
+    if constexpr (std::is_integral_v<typename T::rep> && P::den <= second && second % P::den == 0) {
+      i64 ns = 0;  // one beyond 292 years is as long
+      return !__builtin_mul_overflow(d.count(), static_cast<i64>(P::num * (second / P::den)), &ns) ? ns
+             : d.count() < 0                                                                       ? -most
+                                                                                                   : most;
+    } else {
+      const auto ns = static_cast<long double>(d.count()) * P::num * second / P::den;
+      return ns >= static_cast<long double>(most) ? most : ns <= -static_cast<long double>(most) ? -most : static_cast<i64>(ns);
+    }
   }
 };
 template <class T>
@@ -97,17 +101,20 @@ struct Written {
 };
 template <class T>
 struct Written<T, std::enable_if_t<has_field<T>>> {
-  using Type = std::decay_t<decltype(ringside::field<T>::get(std::declval<const T&>()))>;
+  using Got = std::decay_t<decltype(ringside::field<T>::get(std::declval<const T&>()))>;
+  using Type = typename Written<Got>::Type;
 };
-// What the event holds for a field of type T, and that value.
+// What the event holds for a field of type T, and that value: get() may give a type that has one itself.
 template <class T>
 using WrittenAs = typename Written<T>::Type;
 template <class T>
 RINGSIDE_INLINE decltype(auto) written(const T& value) noexcept {
-  if constexpr (has_field<T>)
-    return ringside::field<T>::get(value);
-  else
+  if constexpr (!has_field<T>)
     return (value);
+  else if constexpr (has_field<typename Written<T>::Got>)
+    return WrittenAs<T>(written(ringside::field<T>::get(value)));
+  else
+    return ringside::field<T>::get(value);
 }
 
 template <class T>
@@ -360,9 +367,9 @@ struct Event<D, Types<T...>> {
     const void* const sources[] = {source_of(value)...};
     if constexpr ((is_text<V> || ...)) {
       const u32 lengths[] = {length_of(value)...};
-      ringside_write_fields(&event, sources, lengths, caller);
+      ringside_write_fields(&event, table.field, sources, lengths, caller);
     } else {
-      ringside_write_fields(&event, sources, nullptr, caller);
+      ringside_write_fields(&event, table.field, sources, nullptr, caller);
     }
   }
 };

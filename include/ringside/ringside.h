@@ -65,7 +65,7 @@ extern unsigned char ringside_gate[RINGSIDE_GATE_BYTES];
 struct ringside_event {
   const char* system;                // with `fields`, both may end in an underscore, which the library takes off
   const char* name;
-  const char* format_fields;         // the lines of the fields, as in a tracefs format file, each with its newline; NULL: `fields`
+  const char* format_fields;         // the lines of the fields, as in a tracefs format file, with newlines; NULL: `fields`
   const char* print_fmt;             // what follows "print fmt: "; NULL: name=value of each of `fields`
   const struct ringside_field* fields;  // in their order; in front of them, one without a name that tells of all: its size is
                                         // their number, its count that of strings, its offset where those begin, its kind
@@ -106,8 +106,8 @@ bool ringside_write_word(struct ringside_event* event, uint32_t size, uint64_t f
 bool ringside_write_2_words(struct ringside_event* event, uint32_t size, uint64_t first, uint64_t second);
 bool ringside_write_3_words(struct ringside_event* event, uint32_t size, uint64_t first, uint64_t second, uint64_t third);
 bool ringside_write_numbers(struct ringside_event* event, uint32_t size, void* payload);
-// An event with texts, and at most 48 bytes with empty ones: `payload` has room for 48 bytes, and the first `fixed` are those of
-// ringside_write with zeros for the texts. caller: where the calls of a stack begin.
+// An event with texts, and at most 48 bytes with empty ones: `payload` has room for 48 bytes. The first `fixed` are those of
+// ringside_write, with zeros for the texts. caller: where the calls of a stack begin.
 struct ringside_text {
   const char* text;
   uint32_t size;  // RINGSIDE_TO_ITS_NUL: it ends in a NUL; then NULL reads "(null)"
@@ -116,12 +116,12 @@ struct ringside_text {
 #define RINGSIDE_TO_ITS_NUL 0xffffffffu
 bool ringside_write_texts(struct ringside_event* event, void* payload, uint32_t fixed, const struct ringside_text* texts,
                           uint32_t n, const void* caller);
-// Any event, from its parts: sources[i] points to the value of event->fields[1 + i]. A string's source is the text itself, of
-// lengths[i] bytes, or one that ends in a NUL: lengths NULL, or RINGSIDE_TO_ITS_NUL; then NULL reads "(null)". Strings take the
-// room that they need in order, and leave one byte for the NUL of each string after them. The payload is put together beside
-// the caller's stack if it is large. caller: where the calls of a stack begin.
-bool ringside_write_fields(struct ringside_event* event, const void* const* sources, const uint32_t* lengths,
-                           const void* caller);
+// Any event, from its parts: sources[i] points to the value of fields[1 + i]; the table is the caller's own. A string's source
+// is the text itself, of lengths[i] bytes, or one that ends in a NUL: lengths NULL, or RINGSIDE_TO_ITS_NUL; then NULL reads
+// "(null)". Strings take the room that they need in order, and leave one byte for the NUL of each string after them. The payload
+// is put together beside the caller's stack if it is large. caller: where the calls of a stack begin.
+bool ringside_write_fields(struct ringside_event* event, const struct ringside_field* fields, const void* const* sources,
+                           const uint32_t* lengths, const void* caller);
 
 // The number of the stack of calls that led to `caller`, a return address of this thread, written to the ring as ringside:stack
 // unless it holds that stack already. 0: it could not be taken, which is counted. For call sites; from any thread and any
@@ -326,6 +326,7 @@ static inline bool ringside_wanted(struct ringside_event* event) {
 #define RINGSIDE_EVENT_AS(system, name, ...) RINGSIDE_EVENT_PRINT(system, name, __VA_ARGS__, )
 #define RINGSIDE_EVENT_PRINT(system, name, print, ...) RINGSIDE_EVENT_NAMED(system, name, system##_##name, print, __VA_ARGS__)
 
+// The event's own table is that of the object which defines it, and stays; a call has its unit's.
 #define RINGSIDE_EVENT_NAMED(system_, name_, id, print, ...)                                                                 \
   __extension__ _Static_assert((0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__)) <= RINGSIDE_FIELDS_MAX,                          \
                                "ringside: at most 32 fields");                                                               \
@@ -338,19 +339,22 @@ static inline bool ringside_wanted(struct ringside_event* event) {
   __extension__ _Static_assert(RINGSIDE_FIXED(id) RINGSIDE_EACH(RINGSIDE_NUL, __VA_ARGS__) <= RINGSIDE_PAYLOAD_MAX,          \
                                "ringside: the fields of an event take at most 4,000 bytes");                                 \
   __attribute__((weak)) struct ringside_event ringside_event_##id = {#system_, #name_, NULL, print, NULL, 0, NULL, NULL};    \
-  RINGSIDE_CONSTRUCTOR(100) static void ringside_register_##id(void) {                                                       \
+  static inline const struct ringside_field* ringside_fields_##id(void) {                                                    \
     typedef struct ringside_layout_##id ringside_layout __attribute__((unused));                                             \
     static const struct ringside_field fields[] = {                                                                          \
         {NULL, (0 RINGSIDE_EACH(RINGSIDE_TAKES_STACK, __VA_ARGS__)) != 0 ? RINGSIDE_STACK : 0,                               \
          0 RINGSIDE_EACH(RINGSIDE_ONE, __VA_ARGS__), 0 RINGSIDE_EACH(RINGSIDE_NUL, __VA_ARGS__), RINGSIDE_FIXED(id), NULL},  \
         RINGSIDE_EACH(RINGSIDE_FIELD, __VA_ARGS__)};                                                                         \
-    ringside_event_##id.fields = fields;                                                                                     \
+    return fields;                                                                                                           \
+  }                                                                                                                          \
+  RINGSIDE_CONSTRUCTOR(100) static void ringside_register_##id(void) {                                                       \
+    if (!ringside_event_##id.fields) ringside_event_##id.fields = ringside_fields_##id();                                    \
     ringside_register(&ringside_event_##id);                                                                                 \
   }                                                                                                                          \
   RINGSIDE_CONSTRUCTOR_END                                                                                                   \
   __attribute__((noinline, unused)) static void ringside_write_##id RINGSIDE_PARAMETERS(__VA_ARGS__) {                       \
     const void* const ringside_sources[] = {RINGSIDE_EACH(RINGSIDE_SOURCE, __VA_ARGS__) NULL};                               \
-    ringside_write_fields(&ringside_event_##id, ringside_sources, NULL, __builtin_return_address(0));                        \
+    ringside_write_fields(&ringside_event_##id, ringside_fields_##id(), ringside_sources, NULL, __builtin_return_address(0));\
   }                                                                                                                          \
   __attribute__((always_inline, unused)) static inline bool id##_enabled(void) {                                             \
     return ringside_gate_open(ringside_gate_of(#system_, #name_)) && ringside_wanted(&ringside_event_##id);                  \

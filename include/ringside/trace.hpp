@@ -122,38 +122,38 @@
 #define RINGSIDE_SPAN(category, ...)                                                                                       \
   RINGSIDE_SPELLED(RINGSIDE_SPAN, category, __VA_ARGS__, )                                                                 \
   RINGSIDE_SPAN_FIELDS(category, __VA_ARGS__, )
-#define RINGSIDE_SPAN_FIELDS(category, name, ...)                                                                  \
-  namespace category {                                                                                             \
-  RINGSIDE_EVENT_CALL(#category, name, nullptr, RINGSIDE_KEPT_TYPE, (char, track_event_type),                      \
-                      (::std::string_view, slice_name), __VA_ARGS__)                                               \
-  namespace ringside_##name {                                                                                      \
-    class [[nodiscard]] Span {                                                                                     \
-      bool ringside_begun_;                                                                                        \
-      RINGSIDE_INLINE void ringside_write(char type) const noexcept {                                              \
-        Call::write(type, ::ringside::detail::plain(#name) RINGSIDE_EACH(RINGSIDE_AND_NAME, __VA_ARGS__));         \
-      }                                                                                                            \
-                                                                                                                   \
-     public:                                                                                                       \
-      RINGSIDE_EACH(RINGSIDE_KEPT, __VA_ARGS__)                                                                    \
-      RINGSIDE_INLINE explicit Span(RINGSIDE_LIST(RINGSIDE_GIVEN, __VA_ARGS__)) noexcept                           \
-          : ringside_begun_(Call::enabled()) RINGSIDE_EACH(RINGSIDE_KEEP, __VA_ARGS__) {                           \
-        if (RINGSIDE_UNLIKELY(ringside_begun_)) ringside_write('B');                                               \
-      }                                                                                                            \
-      RINGSIDE_INLINE ~Span() {                                                                                    \
-        if (RINGSIDE_UNLIKELY(ringside_begun_)) ringside_write('E');                                               \
-      }                                                                                                            \
-      Span(const Span&) = delete;                                                                                  \
-      Span& operator=(const Span&) = delete;                                                                       \
-    };                                                                                                             \
-  }                                                                                                                \
-  using name = ringside_##name::Span;                                                                              \
-  }                                                                                                                \
+#define RINGSIDE_SPAN_FIELDS(category, name, ...)                                                                            \
+  namespace category {                                                                                                       \
+  RINGSIDE_EVENT_CALL(#category, name, nullptr, RINGSIDE_KEPT_TYPE, (char, track_event_type),                                \
+                      (::std::string_view, slice_name), __VA_ARGS__)                                                         \
+  namespace ringside_##name {                                                                                                \
+    class [[nodiscard]] Ringside1Span {                                                                                      \
+      bool ringside1_begun;                                                                                                  \
+      RINGSIDE_INLINE void ringside1_write(char ringside1_type) const noexcept {                                             \
+        Call::write(ringside1_type, ::ringside::detail::plain(#name) RINGSIDE_EACH(RINGSIDE_AND_NAME, __VA_ARGS__));         \
+      }                                                                                                                      \
+                                                                                                                             \
+     public:                                                                                                                 \
+      RINGSIDE_EACH(RINGSIDE_KEPT, __VA_ARGS__)                                                                              \
+      RINGSIDE_INLINE explicit Ringside1Span(RINGSIDE_LIST(RINGSIDE_GIVEN, __VA_ARGS__)) noexcept                            \
+          : ringside1_begun(Call::enabled()) RINGSIDE_EACH(RINGSIDE_KEEP, __VA_ARGS__) {                                     \
+        if (RINGSIDE_UNLIKELY(ringside1_begun)) ringside1_write('B');                                                        \
+      }                                                                                                                      \
+      RINGSIDE_INLINE ~Ringside1Span() {                                                                                     \
+        if (RINGSIDE_UNLIKELY(ringside1_begun)) ringside1_write('E');                                                        \
+      }                                                                                                                      \
+      Ringside1Span(const Ringside1Span&) = delete;                                                                          \
+      Ringside1Span& operator=(const Ringside1Span&) = delete;                                                               \
+    };                                                                                                                       \
+  }                                                                                                                          \
+  using name = ringside_##name::Ringside1Span;                                                                               \
+  }                                                                                                                          \
   static_assert(true)
 #define RINGSIDE_KEPT_TYPE(...) ::ringside::detail::Kept<RINGSIDE_TYPE(__VA_ARGS__)>
 #define RINGSIDE_KEPT(...) RINGSIDE_KEPT_TYPE(__VA_ARGS__) RINGSIDE_NAME_ONLY(__VA_ARGS__);
 #define RINGSIDE_GLUE(a, b) RINGSIDE_GLUE_(a, b)
 #define RINGSIDE_GLUE_(a, b) a##b
-#define RINGSIDE_GIVEN_NAME(...) RINGSIDE_GLUE(ringside_, RINGSIDE_NAME_ONLY(__VA_ARGS__))
+#define RINGSIDE_GIVEN_NAME(...) RINGSIDE_GLUE(ringside0_, RINGSIDE_NAME_ONLY(__VA_ARGS__))
 #define RINGSIDE_GIVEN(...) ::ringside::detail::Param<RINGSIDE_TYPE(__VA_ARGS__)> RINGSIDE_GIVEN_NAME(__VA_ARGS__)
 #define RINGSIDE_KEEP(...) , RINGSIDE_NAME_ONLY(__VA_ARGS__)(RINGSIDE_GIVEN_NAME(__VA_ARGS__))
 #define RINGSIDE_AND_NAME(...) , RINGSIDE_NAME_ONLY(__VA_ARGS__)

@@ -54,7 +54,7 @@ EventNumbers::EventNumbers(int instance) {
   for (const std::string& name : *names) {
     const sys::Fd dir = sys::open_beneath(beside_.get(), name.c_str(), O_PATH | O_DIRECTORY);
     if (!dir || fstat(dir.get(), &there) != 0 || there.st_uid != own.st_uid || there.st_ino == own.st_ino) continue;
-    see(dir.get(), there.st_ino);
+    see(dir.get(), there.st_dev, there.st_ino);
   }
   std::erase_if(known(), [&](const Neighbour& one) {
     return std::find(neighbours_.begin(), neighbours_.end(), &one) == neighbours_.end();
@@ -68,12 +68,13 @@ EventNumbers::~EventNumbers() {
   if (beside_) flock(beside_.get(), LOCK_UN);
 }
 
-void EventNumbers::see(int dir, ino_t inode) {
+void EventNumbers::see(int dir, u64 device, u64 inode) {
   const sys::Fd fd = sys::open_owned(dir, "instance", O_RDONLY);
   InstanceControl c{};
   if (!fd || pread(fd.get(), &c, sizeof c, 0) != sizeof c || c.magic != instance_magic || c.version != instance_version) return;
-  auto at = std::find_if(known().begin(), known().end(), [&](const Neighbour& one) { return one.inode == inode; });
-  if (at == known().end()) at = known().insert(at, {inode});
+  const Neighbour here{device, inode, c.creator, c.created_ns};
+  auto at = std::find_if(known().begin(), known().end(), [&](const Neighbour& one) { return one.is(here); });
+  if (at == known().end()) at = known().insert(at, here);
   if (at->events != c.events) {
     at->events = 0;
     at->all.clear();

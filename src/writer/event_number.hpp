@@ -31,13 +31,16 @@ class EventNumbers {
     u32 number;
   };
   struct Neighbour {
-    ino_t inode = 0;
-    u64 events = 0;  // its word when they were read
+    u64 device, inode, made_by, made_ns;  // another instance may have the inode of one that was removed
+    u64 events = 0;                       // its word when they were read
     std::vector<Numbered> all{};
+    bool is(const Neighbour& other) const noexcept {
+      return device == other.device && inode == other.inode && made_by == other.made_by && made_ns == other.made_ns;
+    }
   };
   static u64 hash_of(const EventEntry& event);
   static bool read(int fd, u64 events, std::vector<Numbered>& all);
-  void see(int dir, ino_t inode);
+  void see(int dir, u64 device, u64 inode);
 
   static std::vector<Neighbour>& known();  // by this process
   sys::Fd beside_;

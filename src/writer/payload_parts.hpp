@@ -31,9 +31,9 @@ struct PayloadParts {
   bool has_stack, stack_behind;  // in a field, or behind the fixed part; the same one in all
   u64 stack = 0;
 
-  RINGSIDE_INLINE PayloadParts(const ringside_event& event, const void* const* from, const uint32_t* of_lengths) noexcept
-      : fields(event.fields + 1), sources(from), lengths(of_lengths), n(event.fields->size) {
-    const ringside_field& all = *event.fields;
+  RINGSIDE_INLINE PayloadParts(const ringside_event& event, const ringside_field& all, const void* const* from,
+                               const uint32_t* of_lengths) noexcept
+      : fields(&all + 1), sources(from), lengths(of_lengths), n(all.size) {
     stack_behind = __atomic_load_n(&event.id, __ATOMIC_RELAXED) >> 16 != 0;
     has_stack = stack_behind || all.kind == RINGSIDE_STACK;
     begin = stack_behind ? align_up(all.offset, 8u) + 8 : all.offset;

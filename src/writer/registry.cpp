@@ -102,10 +102,15 @@ std::string stack_line(u32 at) {
 }
 bool is_about_stacks(const ringside_event& e) { return &e == stack_events[0] || &e == stack_events[1]; }
 
+bool is_listed(const ringside_event& event) noexcept {
+  for (const ringside_event* e = all_events; e != nullptr; e = e->next)
+    if (e == &event) return true;
+  return false;
+}
+
 // Makes the event one of those that each instance gets. True: it was not.
 bool list(ringside_event& event) {
-  for (const ringside_event* e = all_events; e != nullptr; e = e->next)
-    if (e == &event) return false;
+  if (is_listed(event)) return false;
   event.next = all_events;
   all_events = &event;
   return true;
@@ -132,6 +137,12 @@ bool make_plain(const char*& name) noexcept {
   const char* const copy = strndup(name, size);
   if (copy != nullptr) name = copy;
   return copy != nullptr;
+}
+
+// As the call sites have it: by the names that were declared. Those that are plain by now would lose another underscore.
+u32 gate_of(const ringside_event& e) {
+  if (e.fields == nullptr) return ringside_gate_of(e.system, e.name);
+  return ringside_gate_of((std::string(e.system) + '_').c_str(), (std::string(e.name) + '_').c_str());
 }
 
 // To the program's user: no caller gets the error, and a recorder sees only a program that writes nothing.
@@ -228,7 +239,7 @@ int Entering::make(const ringside_event& e, const EventTexts& texts, u64 hash, u
   std::strncpy(made.system, e.system, sizeof made.system - 1);
   std::strncpy(made.name, e.name, sizeof made.name - 1);
   made.format_hash = hash;
-  made.gate = ringside_gate_of(e.system, e.name);
+  made.gate = gate_of(e);
   words.each_event([&](u32, const EventEntry& other) {
     if (std::strcmp(other.name, made.name) == 0 && std::strcmp(other.system, made.system) == 0) made.namesake = 1;
   });
@@ -612,7 +623,8 @@ int ringside_register(ringside_event* event) {
   if (__atomic_load_n(&event->id, __ATOMIC_ACQUIRE) != 0) return 0;
   open_from_environment();
   return opening_step([&] {
-    if (event->fields != nullptr && (!make_plain(event->system) || !make_plain(event->name))) return -ENOMEM;
+    const bool declared = event->fields != nullptr && !is_listed(*event);
+    if (declared && (!make_plain(event->system) || !make_plain(event->name))) return -ENOMEM;
     if (!fits(event->system) || !fits(event->name)) return -EINVAL;
     pin(*event);
     list(*event);

@@ -17,9 +17,9 @@ constexpr u32 most_on_stack = 48;
 }
 
 // Puts a small payload together; its own frame is gone when that is written. Answers its size; 0: it is not small.
-[[gnu::noinline]] u32 put_small(u8* payload, const ringside_event& event, const void* const* sources, const uint32_t* lengths,
-                                const void* caller) noexcept {
-  PayloadParts parts(event, sources, lengths);
+[[gnu::noinline]] u32 put_small(u8* payload, const ringside_event& event, const ringside_field& fields,
+                                const void* const* sources, const uint32_t* lengths, const void* caller) noexcept {
+  PayloadParts parts(event, fields, sources, lengths);
   if (parts.least > most_on_stack) return 0;
   std::memset(payload, 0, most_on_stack);
   if (RINGSIDE_UNLIKELY(parts.has_stack)) parts.stack = stack_for(caller);
@@ -68,9 +68,9 @@ template <class Parts>
   return written;
 }
 
-[[gnu::noinline]] bool write_large_fields(const ringside_event& event, const void* const* sources, const uint32_t* lengths,
-                                          const void* caller) noexcept {
-  PayloadParts parts(event, sources, lengths);
+[[gnu::noinline]] bool write_large_fields(const ringside_event& event, const ringside_field& fields, const void* const* sources,
+                                          const uint32_t* lengths, const void* caller) noexcept {
+  PayloadParts parts(event, fields, sources, lengths);
   if (parts.least > RINGSIDE_PAYLOAD_MAX) return count_refused(), false;
   if (parts.has_stack) parts.stack = stack_for(caller);
   return write_large(event, parts);
@@ -96,13 +96,13 @@ u32 put_small_texts(u8* payload, u32 fixed, const ringside_text* texts, u32 n) n
 
 using namespace ringside;
 
-extern "C" bool ringside_write_fields(ringside_event* event, const void* const* sources, const uint32_t* lengths,
-                                      const void* caller) {
+extern "C" bool ringside_write_fields(ringside_event* event, const ringside_field* fields, const void* const* sources,
+                                      const uint32_t* lengths, const void* caller) {
   if (!ringside_wanted(event)) return false;
   if (sandbox_now() == Sandbox::shut) return count_refused(), false;
   alignas(8) u8 payload[most_on_stack];
-  const u32 size = put_small(payload, *event, sources, lengths, caller);
-  if (size == 0) return write_large_fields(*event, sources, lengths, caller);
+  const u32 size = put_small(payload, *event, *fields, sources, lengths, caller);
+  if (size == 0) return write_large_fields(*event, *fields, sources, lengths, caller);
   return ringside_write(event, payload, size);  // whose frame is gone on the slow ways
 }
 

@@ -25,7 +25,7 @@ extern "C" {
 
 namespace {
 
-const char* const fields = "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n";
+constexpr const char* fields = "\tfield:u64 n;\toffset:8;\tsize:8;\tsigned:0;\n";
 constinit ringside_event event{"linked", "tick",  fields, "\"n=%llu\", REC->n", nullptr,
                                0,        nullptr, nullptr};
 [[gnu::constructor]] void declare() { ringside_register(&event); }

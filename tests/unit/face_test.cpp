@@ -18,8 +18,23 @@ struct Slice {
 struct Price {
   ringside::u32 cents;
 };
+struct Timeout {
+  std::chrono::milliseconds value;
+};
+struct Order {
+  Price price;
+  char more[28];
+};
 }  // namespace face_test
 
+template <>
+struct ringside::field<face_test::Timeout> {
+  static std::chrono::milliseconds get(const face_test::Timeout& t) noexcept { return t.value; }
+};
+template <>
+struct ringside::field<face_test::Order> {
+  static face_test::Price get(const face_test::Order& o) noexcept { return o.price; }
+};
 template <>
 struct ringside::field<face_test::Slice> {
   static std::string_view get(const face_test::Slice& s) noexcept { return {s.data, s.size}; }
@@ -36,6 +51,9 @@ RINGSIDE_EVENT(face_test, order, (State, state), (Slice, key), (Price, price), (
 RINGSIDE_EVENT(face_test, numbers, (State, state), (Price, price), (std::chrono::duration<double>, took));
 RINGSIDE_SPAN(face_test_db, query, (cstring, sql), (std::string, user), (u32, rows), (face_test::Price, price));
 RINGSIDE_SPAN(face_test_db, delete_);
+RINGSIDE_SPAN(face_test_db, Span, (u32, type), (u32, write), (bool, begun), (u32, ringside_begun));
+RINGSIDE_EVENT(face_test, nested, (face_test::Timeout, timeout), (face_test::Order, order));
+RINGSIDE_EVENT(face_test, del__, (u32, x__));
 
 namespace ringside {
 namespace {
@@ -86,6 +104,37 @@ TEST_F(Face, AnEventThatIsNotEnabledIsNotWrittenThoughAnotherOpensItsGate) {
   ringside_gate[face_test::ringside_order::Call::gate] = 1;
   face_test::order({}, {"", 0}, {1}, face_test::one, {}, {});
   EXPECT_TRUE(run.records.empty());
+}
+
+TEST_F(Face, AFieldOfAFieldIsWrittenAsTheLastOne) {
+  using namespace std::chrono_literals;
+  run.enable("face_test", "nested");
+  face_test::nested({2s}, {{7}, {}});
+  ASSERT_EQ(run.records.size(), 1u);
+  EXPECT_EQ(run.records[0].payload.size(), 20u);
+  EXPECT_EQ(run.records[0].at<i64>(8), 2'000'000'000);
+  EXPECT_EQ(run.records[0].at<u32>(16), 7u);
+  EXPECT_EQ(field<std::chrono::milliseconds>::get(std::chrono::milliseconds::max()), INT64_MAX);
+  EXPECT_EQ(field<std::chrono::milliseconds>::get(std::chrono::milliseconds::min()), -INT64_MAX);
+  EXPECT_EQ(field<std::chrono::duration<double>>::get(std::chrono::duration<double>(1e300)), INT64_MAX);
+}
+
+TEST_F(Face, ASpansFieldsMayHaveAnyName) {
+  run.enable("face_test_db", "Span");
+  { face_test_db::Span span{7777, 1, false, 2}; }
+  ASSERT_EQ(run.records.size(), 2u);
+  for (const auto& r : run.records) {
+    EXPECT_EQ(r.at<u32>(16), 7777u);
+    EXPECT_EQ(r.at<u32>(20), 1u);
+    EXPECT_EQ(r.at<bool>(24), false);
+    EXPECT_EQ(r.at<u32>(28), 2u);
+  }
+}
+
+TEST_F(Face, OneUnderscoreIsTakenOffAName) {
+  ASSERT_NE(run.find("face_test", "del_"), nullptr);
+  EXPECT_EQ(texts_of(*run.find("face_test", "del_")).fields, "\tfield:u32 x_;\toffset:8;\tsize:4;\tsigned:0;\n");
+  EXPECT_EQ(face_test::ringside_del__::Call::gate, ringside_gate_of("face_test", "del__"));
 }
 
 TEST_F(Face, ASpanHasItsArgumentsAtBothEnds) {

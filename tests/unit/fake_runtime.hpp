@@ -129,10 +129,10 @@ __attribute__((weak)) bool ringside_write_texts(ringside_event* event, void* pay
   bool full = false;
   return ringside_write(event, whole, ringside::PayloadTexts(*event, payload, fixed, texts, n).put(whole, sizeof whole, full));
 }
-__attribute__((weak)) bool ringside_write_fields(ringside_event* event, const void* const* sources, const uint32_t* lengths,
-                                                 const void* caller) {
+__attribute__((weak)) bool ringside_write_fields(ringside_event* event, const ringside_field* fields,
+                                                 const void* const* sources, const uint32_t* lengths, const void* caller) {
   if (!ringside_wanted(event)) return false;
-  ringside::PayloadParts parts(*event, sources, lengths);
+  ringside::PayloadParts parts(*event, *fields, sources, lengths);
   if (parts.has_stack) parts.stack = ringside_stack_of(caller);
   alignas(8) ringside::u8 payload[RINGSIDE_PAYLOAD_MAX] = {};
   bool full = false;
