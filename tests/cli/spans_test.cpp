@@ -28,7 +28,7 @@ struct Spans : test::BinaryTest {
   }
   std::map<std::string, u64> pairs(const std::string& arguments) {
     std::map<std::string, u64> all;
-    for (const json& row : answer("latency " + arguments + " rec").at("rows"))
+    for (const json& row : answer("latency " + arguments + " rec").at("groups"))
       all[row.at("key").get<std::string>()] = row.at("count");
     return all;
   }
