@@ -28,7 +28,8 @@ struct Spans : test::BinaryTest {
   }
   std::map<std::string, u64> pairs(const std::string& arguments) {
     std::map<std::string, u64> all;
-    for (const json& row : answer("latency " + arguments + " rec").at("groups"))
+    const json all_groups = answer("latency " + arguments + " rec").at("groups");
+    for (const json& row : all_groups)
       all[row.at("key").get<std::string>()] = row.at("count");
     return all;
   }
