@@ -1,5 +1,5 @@
 // An event takes little of its caller's stack, wherever that is: a large payload, and what is not the usual way to write it, are
-// elsewhere.
+// elsewhere. Compiled with frame pointers (CMakeLists.txt).
 #include "sys/side_stack.hpp"
 #include "writer/payload_parts.hpp"
 #include "writer/process.hpp"
@@ -10,19 +10,13 @@ namespace {
 
 constexpr u32 most_on_stack = 48;
 
-[[gnu::noinline]] u64 stack_for(const void* caller) noexcept {
-  // A function that asks for its frame keeps a frame pointer: in a static program, which has no tables, the walk goes by those.
-  asm volatile("" ::"r"(__builtin_frame_address(0)));
-  return ringside_stack_of(caller);
-}
-
 // Puts a small payload together; its own frame is gone when that is written. Answers its size; 0: it is not small.
 [[gnu::noinline]] u32 put_small(u8* payload, const ringside_event& event, const ringside_field& fields,
                                 const void* const* sources, const uint32_t* lengths, const void* caller) noexcept {
   PayloadParts parts(event, fields, sources, lengths);
   if (parts.least > most_on_stack) return 0;
   std::memset(payload, 0, most_on_stack);
-  if (RINGSIDE_UNLIKELY(parts.has_stack)) parts.stack = stack_for(caller);
+  if (RINGSIDE_UNLIKELY(parts.has_stack)) parts.stack = ringside_stack_of(caller);
   bool full = false;
   const u32 size = parts.put(payload, most_on_stack, full);
   return full ? 0 : size;
@@ -72,14 +66,14 @@ template <class Parts>
                                           const uint32_t* lengths, const void* caller) noexcept {
   PayloadParts parts(event, fields, sources, lengths);
   if (parts.least > RINGSIDE_PAYLOAD_MAX) return count_refused(), false;
-  if (parts.has_stack) parts.stack = stack_for(caller);
+  if (parts.has_stack) parts.stack = ringside_stack_of(caller);
   return write_large(event, parts);
 }
 
 [[gnu::noinline]] bool write_large_texts(const ringside_event& event, const void* numbers, u32 fixed,
                                          const ringside_text* texts, u32 n, const void* caller) noexcept {
   PayloadTexts parts(event, numbers, fixed, texts, n);
-  if (parts.stack_behind) parts.stack = stack_for(caller);
+  if (parts.stack_behind) parts.stack = ringside_stack_of(caller);
   return write_large(event, parts);
 }
 
@@ -119,7 +113,6 @@ extern "C" bool ringside_write_texts(ringside_event* event, void* payload, uint3
 // With the number of the caller's stack behind the numbers.
 [[gnu::noinline]] static bool write_with_stack(const ringside_event& event, const void* numbers, u32 size,
                                                const void* caller) noexcept {
-  asm volatile("" ::"r"(__builtin_frame_address(0)));
   alignas(8) u8 payload[most_on_stack + 8] = {};
   const u32 place = align_up(size, 8u);
   if (place > most_on_stack) return count_refused(), false;
