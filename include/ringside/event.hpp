@@ -139,7 +139,26 @@ inline constexpr bool is_pointer = std::is_same_v<T, void*> || std::is_same_v<T,
 template <class T>
 using Param =
     std::conditional_t<is_array<T> || has_field<T> || (is_text<T> && !std::is_same_v<T, std::string_view>), const T&, T>;
-// How a span keeps it.
+// T is that of a forwarding reference: a text that owns its bytes and goes at the end of the expression.
+template <class T>
+inline constexpr bool is_owner_that_goes =
+    !std::is_lvalue_reference_v<T> && std::is_convertible_v<const T&, std::string_view> && !std::is_pointer_v<T> &&
+    !std::is_array_v<T> && !std::is_same_v<std::remove_cv_t<T>, std::string_view>;
+
+// A text that a span is made with, and keeps by reference: one that would be gone does not compile.
+struct LastingText {
+  std::string_view text;
+  template <class V, std::enable_if_t<!is_owner_that_goes<V> && is_text<std::decay_t<V>>, int> = 0>
+  RINGSIDE_INLINE constexpr LastingText(V&& value) noexcept : text(value) {}
+  template <class V, std::enable_if_t<is_owner_that_goes<V>, int> = 0>
+  LastingText(V&& value) = delete;
+  RINGSIDE_INLINE constexpr LastingText(const char* value) noexcept : text(value != nullptr ? value : "(null)") {}
+  RINGSIDE_INLINE constexpr operator std::string_view() const noexcept { return text; }
+};
+
+// How a span is given a field, and keeps it.
+template <class T>
+using Given = std::conditional_t<is_text<T>, LastingText, Param<T>>;
 template <class T>
 using Kept = std::conditional_t<is_text<T>, std::string_view, T>;
 

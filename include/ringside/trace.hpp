@@ -154,7 +154,7 @@
 #define RINGSIDE_GLUE(a, b) RINGSIDE_GLUE_(a, b)
 #define RINGSIDE_GLUE_(a, b) a##b
 #define RINGSIDE_GIVEN_NAME(...) RINGSIDE_GLUE(ringside0_, RINGSIDE_NAME_ONLY(__VA_ARGS__))
-#define RINGSIDE_GIVEN(...) ::ringside::detail::Param<RINGSIDE_TYPE(__VA_ARGS__)> RINGSIDE_GIVEN_NAME(__VA_ARGS__)
+#define RINGSIDE_GIVEN(...) ::ringside::detail::Given<RINGSIDE_TYPE(__VA_ARGS__)> RINGSIDE_GIVEN_NAME(__VA_ARGS__)
 #define RINGSIDE_KEEP(...) , RINGSIDE_NAME_ONLY(__VA_ARGS__)(RINGSIDE_GIVEN_NAME(__VA_ARGS__))
 #define RINGSIDE_AND_NAME(...) , RINGSIDE_NAME_ONLY(__VA_ARGS__)
 
@@ -253,12 +253,6 @@ class Name {
  private:
   std::string_view text_;
 };
-// T is that of a forwarding reference: a text that owns its bytes and goes at the end of the expression.
-template <class T>
-inline constexpr bool is_owner_that_goes = !std::is_lvalue_reference_v<T> && std::is_convertible_v<const T&, std::string_view> &&
-                                           !std::is_pointer_v<T> && !std::is_array_v<T> &&
-                                           !std::is_same_v<std::remove_cv_t<T>, std::string_view>;
-
 // A slice of this thread's time. Slices of one track must nest. Names are copied.
 RINGSIDE_INLINE void span_begin(Name name) noexcept { events::span('B', name); }
 RINGSIDE_INLINE void span_end(Name name) noexcept { events::span('E', name); }
@@ -281,7 +275,7 @@ class [[nodiscard]] scope {
   [[nodiscard]] RINGSIDE_INLINE explicit scope(Name name) noexcept : name_(name), begun_(events::span.enabled()) {
     if (RINGSIDE_UNLIKELY(begun_)) events::span.write('B', name_);
   }
-  template <class Owner, std::enable_if_t<is_owner_that_goes<Owner>, int> = 0>
+  template <class Owner, std::enable_if_t<detail::is_owner_that_goes<Owner>, int> = 0>
   explicit scope(Owner&& name) = delete;
   RINGSIDE_INLINE ~scope() {
     if (RINGSIDE_UNLIKELY(begun_)) span_end(name_);
@@ -308,7 +302,7 @@ class [[nodiscard]] async_span {
   RINGSIDE_INLINE async_span(Name name, u64 id) noexcept : name_(name), id_(id), open_(events::async_span.enabled()) {
     if (RINGSIDE_UNLIKELY(open_)) events::async_span.write('B', name_, id_);
   }
-  template <class Owner, std::enable_if_t<is_owner_that_goes<Owner>, int> = 0>
+  template <class Owner, std::enable_if_t<detail::is_owner_that_goes<Owner>, int> = 0>
   async_span(Owner&& name, u64 id) = delete;
   RINGSIDE_INLINE async_span(async_span&& from) noexcept
       : name_(from.name_), id_(from.id_), open_(std::exchange(from.open_, false)) {}

@@ -140,7 +140,8 @@ TEST_F(Face, OneUnderscoreIsTakenOffAName) {
 TEST_F(Face, ASpanHasItsArgumentsAtBothEnds) {
   run.enable("face_test_db", "query");
   {
-    face_test_db::query span{"SELECT", std::string("ada"), 0, {3}};
+    const std::string user = "ada";
+    face_test_db::query span{"SELECT", user, 0, {3}};
     span.rows = 17;
     span.sql = "SELECT 1";
     span.price = {4};
@@ -164,7 +165,7 @@ TEST_F(Face, ASpanOfACategoryEndsOnlyIfItBegan) {
   }
   EXPECT_TRUE(run.records.empty());
   {
-    face_test_db::query disabled("", std::string(), 0, {});
+    face_test_db::query disabled("", "", 0, {});
     face_test_db::delete_ span;
   }
   ASSERT_EQ(run.records.size(), 2u);

@@ -54,7 +54,11 @@ struct RemoteNames : instance_test::InstanceTest {
       const u32 ring = source->name().ring;
       for (auto view = must(source->next()); view; view = must(source->next())) {
         abi::EventCursor events(view->sub_buffer + abi::header_size, view->begin, view->end, view->time);
-        while (events.next()) all[ring].push_back(reinterpret_cast<const Event*>(events.payload().data)->number);
+        while (events.next()) {
+          Event e{};
+          std::memcpy(&e, events.payload().data, sizeof e);
+          all[ring].push_back(e.number);
+        }
       }
     }
     return all;
