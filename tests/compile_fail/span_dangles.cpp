@@ -1,4 +1,4 @@
-// expects: (use of deleted function|call to deleted|no matching (function for call|constructor))
+// expects: deleted function
 #include <ringside/trace.hpp>
 #include <string>
 
