@@ -1,5 +1,6 @@
 // Stacks: how fast they are added up, and named.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <random>
 
@@ -57,9 +58,9 @@ void fold_row() {
 
 // The addresses of a program's own code, each asked for once.
 void names_row() {
-  auto elf = ElfNames::open("/proc/self/exe", "");
+  auto elf = ElfNames::open(std::filesystem::read_symlink("/proc/self/exe").string(), "");
   if (!elf) return row("symbols.per_s", std::nullopt, "1/s", elf.error().sentence);
-  std::ifstream file("/proc/self/exe", std::ios::ate);
+  std::ifstream file(std::filesystem::read_symlink("/proc/self/exe").string(), std::ios::ate);
   const auto size = static_cast<u64>(file.tellg());
   std::mt19937_64 random(1);
   (void)(*elf)->at(0x1000);
