@@ -110,7 +110,7 @@ TEST_F(StatesCommand, ProcessesBelowThoseThatStartedThem) {
   EXPECT_EQ(running, tree.at("all_running_ns"));
   const json threads = json::parse(ringside("states --json -n 100000 rec").out).at("all").at("running");
   EXPECT_EQ(running, threads.at("total_ns").get<u64>() + threads.at("cut_ns").get<u64>());
-  const Outcome text = ringside("states --tree rec");
+  const Outcome text = ringside("states --tree -n 1000 rec");
   EXPECT_NE(text.out.find("  ls "), std::string::npos) << text.out;
   EXPECT_EQ(ringside("states --tree --sort running rec").code, 2);
 }
