@@ -125,6 +125,13 @@ struct RingNow {
 };
 RingNow own_ring_now() noexcept;
 
+// Does its payload have the number of the caller's stack behind its fields?
+RINGSIDE_INLINE bool has_stack(const ringside_event& event) noexcept {
+  return RINGSIDE_UNLIKELY(__atomic_load_n(&event.id, __ATOMIC_RELAXED) >> 16 != 0);
+}
+// As ringside_write_3_words, for such an event.
+bool write_words_with_stack(ringside_event* event, const void* caller, u32 size, u64 first, u64 second, u64 third) noexcept;
+
 // stack.cpp
 // For events that carry stacks: gives `enter` the events that describe these, in the open instance; then readies the tables.
 void ready_stacks(u32 depth) noexcept;

@@ -185,3 +185,27 @@ extern "C" bool ringside_write(ringside_event* event, void* payload, uint32_t si
   if (RINGSIDE_UNLIKELY(size < RINGSIDE_COMMON_SIZE || size > RINGSIDE_PAYLOAD_MAX)) return refuse_and_count();
   return write_sized<0>(*event, payload, size);
 }
+
+// A size has its own way, so that the words go from registers into the ring. The functions in front of it have no frame: where
+// a walk goes by frame pointers, the caller's is still there for write_words_with_stack.
+template <class... Word>
+[[gnu::noinline, gnu::aligned(64)]] static bool write_words(ringside_event* event, u32 size, Word... word) noexcept {
+  constexpr u32 most = 8 + 8 * sizeof...(word);
+  if (RINGSIDE_UNLIKELY(!ringside_wanted(event))) return false;
+  u64 payload[] = {0, word...};
+  if (RINGSIDE_LIKELY(size == most)) return detail::write_event<most>(detail::this_thread, *event, payload, most);
+  return ringside_write(event, payload, size);
+}
+
+extern "C" bool ringside_write_word(ringside_event* event, uint32_t size, uint64_t first) {
+  if (has_stack(*event)) return write_words_with_stack(event, __builtin_return_address(0), size, first, 0, 0);
+  return write_words(event, size, first);
+}
+extern "C" bool ringside_write_2_words(ringside_event* event, uint32_t size, uint64_t first, uint64_t second) {
+  if (has_stack(*event)) return write_words_with_stack(event, __builtin_return_address(0), size, first, second, 0);
+  return write_words(event, size, first, second);
+}
+extern "C" bool ringside_write_3_words(ringside_event* event, uint32_t size, uint64_t first, uint64_t second, uint64_t third) {
+  if (has_stack(*event)) return write_words_with_stack(event, __builtin_return_address(0), size, first, second, third);
+  return write_words(event, size, first, second, third);
+}

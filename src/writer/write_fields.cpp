@@ -104,8 +104,7 @@ extern "C" bool ringside_write_texts(ringside_event* event, void* payload, uint3
                                      uint32_t n, const void* caller) {
   if (RINGSIDE_UNLIKELY(!ringside_wanted(event))) return false;
   if (RINGSIDE_UNLIKELY(sandbox_now() == Sandbox::shut)) return count_refused(), false;
-  const bool has_stack = __atomic_load_n(&event->id, __ATOMIC_RELAXED) >> 16 != 0;
-  const u32 size = has_stack ? 0 : put_small_texts(static_cast<u8*>(payload), fixed, texts, n);
+  const u32 size = has_stack(*event) ? 0 : put_small_texts(static_cast<u8*>(payload), fixed, texts, n);
   if (RINGSIDE_LIKELY(size != 0)) return ringside_write(event, payload, size);  // whose frame is gone on the slow ways
   return write_large_texts(*event, payload, fixed, texts, n, caller);
 }
@@ -122,38 +121,17 @@ extern "C" bool ringside_write_texts(ringside_event* event, void* payload, uint3
   return detail::write_event(detail::this_thread, event, payload, place + 8);
 }
 
-RINGSIDE_INLINE static bool has_stack(const ringside_event& event) noexcept {
-  return RINGSIDE_UNLIKELY(__atomic_load_n(&event.id, __ATOMIC_RELAXED) >> 16 != 0);
+namespace ringside {
+
+bool write_words_with_stack(ringside_event* event, const void* caller, u32 size, u64 first, u64 second, u64 third) noexcept {
+  const u64 payload[] = {0, first, second, third};
+  return ringside_wanted(event) && write_with_stack(*event, payload, size, caller);
 }
 
-// A size has its own way, so that the words go from registers into the ring.
-template <class... Word>
-RINGSIDE_INLINE static bool write_words(ringside_event* event, const void* caller, u32 size, Word... word) noexcept {
-  constexpr u32 most = 8 + 8 * sizeof...(word);
-  if (RINGSIDE_UNLIKELY(!ringside_wanted(event))) return false;
-  u64 payload[] = {0, word...};
-  if (has_stack(*event)) return write_with_stack(*event, payload, size, caller);
-  if (RINGSIDE_LIKELY(size == most)) return detail::write_event<most>(detail::this_thread, *event, payload, most);
-  return ringside_write(event, payload, size);
-}
+}  // namespace ringside
 
-extern "C" {
-
-// The fastest calls, each in lines of its own.
-[[gnu::aligned(64)]] bool ringside_write_word(ringside_event* event, uint32_t size, uint64_t first) {
-  return write_words(event, __builtin_return_address(0), size, first);
-}
-[[gnu::aligned(64)]] bool ringside_write_2_words(ringside_event* event, uint32_t size, uint64_t first, uint64_t second) {
-  return write_words(event, __builtin_return_address(0), size, first, second);
-}
-[[gnu::aligned(64)]] bool ringside_write_3_words(ringside_event* event, uint32_t size, uint64_t first, uint64_t second,
-                                                 uint64_t third) {
-  return write_words(event, __builtin_return_address(0), size, first, second, third);
-}
-bool ringside_write_numbers(ringside_event* event, uint32_t size, void* payload) {
+extern "C" bool ringside_write_numbers(ringside_event* event, uint32_t size, void* payload) {
   if (!ringside_wanted(event)) return false;
   return has_stack(*event) ? write_with_stack(*event, payload, size, __builtin_return_address(0))
                            : ringside_write(event, payload, size);
 }
-
-}  // extern "C"
