@@ -58,9 +58,10 @@ void fold_row() {
 
 // The addresses of a program's own code, each asked for once.
 void names_row() {
-  auto elf = ElfNames::open(std::filesystem::read_symlink("/proc/self/exe").string(), "");
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  auto elf = ElfNames::open(program, "");
   if (!elf) return row("symbols.per_s", std::nullopt, "1/s", elf.error().sentence);
-  std::ifstream file(std::filesystem::read_symlink("/proc/self/exe").string(), std::ios::ate);
+  std::ifstream file(program, std::ios::ate);
   const auto size = static_cast<u64>(file.tellg());
   std::mt19937_64 random(1);
   (void)(*elf)->at(0x1000);

@@ -285,6 +285,7 @@ RINGSIDE_INLINE u32 length_of([[maybe_unused]] const V& value) noexcept {
   }
 }
 
+// A name as the trace has it: without an underscore at its end.
 constexpr std::string_view plain(const char* name) noexcept { return {name, ringside_plain_length(name)}; }
 
 // Of a __PRETTY_FUNCTION__: Class::function, from behind its return type up to its parameters. plain: its __func__.

@@ -41,9 +41,10 @@ std::vector<Hint> hints(const std::map<u32, u64>& counts, const Formats& formats
   if (has("libc:malloc")) all.push_back({"ringside hist libc:malloc/size.log2", "the sizes that were allocated"});
   if (any([](const EventType& type) { return type.stack() != nullptr; }))
     all.push_back({"ringside flame", "where the events came from: ./flame.html"});
+  if (all.size() >= most_hints) all.resize(most_hints - 1);
   all.push_back({"ringside report | less", "each event, in time order"});
   all.push_back({"ringside plot -o page.html", "the whole as a page for a browser"});
-  if (all.size() > most_hints) all.erase(all.begin() + most_hints - 1, all.end() - 2), all.resize(most_hints);
+  if (all.size() > most_hints) all.resize(most_hints);
   return all;
 }
 

@@ -1,16 +1,13 @@
 // The texts of tracefs that describe bytes: events/header_page, events/header_event and an event's format file. A reader
 // of the kernel's texts can read these.
 #pragma once
-#include <ringside/ringside.h>
-
-#include <ringside/base/types.hpp>
+#include <ringside/event.hpp>
 #include <string>
 #include <string_view>
 
 namespace ringside {
 
-// A name as the trace has it: without an underscore at its end.
-inline std::string_view plain(const char* name) noexcept { return {name, ringside_plain_length(name)}; }
+using detail::plain;
 
 // An event's texts: its own, or made from its fields. fields: the lines of a format file, each with its newline; print: what
 // follows "print fmt: ". As libtraceevent 1.7 understands it: it extends no sign by itself, knows no %c, but takes a char for a
