@@ -77,6 +77,7 @@ class Input {
   virtual void stop() {}                                   // the reader wants no later events
   virtual void leave_out(i32 /*tid*/) {}                   // what this thread of the reader causes itself
   virtual void patience(std::chrono::nanoseconds /*most*/) {}  // how long it may be waited for
+  static constexpr std::chrono::seconds last_patience{2};      // for its last events
   // Sources that begin anew, whatever has been read; nothing is consumed. None: it cannot be opened again.
   virtual std::vector<std::unique_ptr<Source>> open_again() const { return {}; }
 

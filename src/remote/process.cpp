@@ -30,6 +30,7 @@ struct Process::Wire {
   bool open = true;
   i64 receive_ns = -1;  // recv's time-out
   std::optional<Request> unanswered;
+  u64 asked_ns = 0;  // when it was asked
   std::map<u32, Answer> late;  // late answers that still count, to a swap or to a reset, by ring
   bool counts_refused = false;  // the writer
   std::map<u32, u32> last;      // the rings' last counts of refused events, from a writer that has ended
@@ -110,8 +111,10 @@ struct Process::Wire {
     if (!open) return fail(EPIPE, who + ": it ended, or closed the connection");
     const i64 ns = patience.count();
     if (unanswered) {
-      // It did not answer in time before: wait only a little longer, in case it goes on now.
-      auto got = RS_TRY(receive(a, std::min<i64>(ns, 10'000'000)));
+      // It did not answer in time before: wait only a little longer, in case it goes on now; or for what is left of a patience
+      // that has grown since.
+      const i64 left = ns - static_cast<i64>(sys::now_ns() - asked_ns);
+      auto got = RS_TRY(receive(a, std::max(left, std::min<i64>(ns, 10'000'000))));
       if (got && !settle(a)) return over(EPROTO, "its answer matches no request");
       if (!got) return silent(what, ring);
     }
@@ -122,6 +125,7 @@ struct Process::Wire {
     }
     const Request q{message_magic, what, ++sequence, ring, argument, what == Ask::attach ? takes_last : 0};
     RS_TRY(put(q, text, files));
+    asked_ns = sys::now_ns();
     auto got = RS_TRY(receive(a, ns));
     if (!got) {
       unanswered = q;

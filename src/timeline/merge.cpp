@@ -241,9 +241,9 @@ bool Timeline::fetch(Lane& lane) {
     const bool ended = lane.source->ended();  // asked first: data written before the end is still to come
     auto view =
         lane.ahead ? result<std::optional<SubBufferView>>(*std::exchange(lane.ahead, std::nullopt)) : lane.source->next();
-    const bool no_answer = !view && following_ && view.error().code == std::errc::timed_out;
-    if (!view && !(no_answer && lane.silent)) problems_.push_back(view.error().sentence);
-    lane.silent = no_answer;
+    const bool timed_out = !view && view.error().code == std::errc::timed_out, no_answer = timed_out && following_;
+    if (!view && !(timed_out && lane.silent)) problems_.push_back(view.error().sentence);
+    lane.silent = timed_out;
     lane.asked = asked;
     if (!view || !*view) {
       lane.over = !no_answer && (!view || (ended && !following_));
@@ -278,8 +278,8 @@ void Timeline::ask_idle() {
   gate_ = forever;
   for (size_t i = 0; i < idle_.size(); ++i) {
     Lane& lane = *lanes_[idle_[i]];
-    // Asking a source that does not answer takes time, so it is asked once in a look_ahead_ns.
-    const bool wait = lane.silent && moment(lane) - lane.asked < options_.look_ahead_ns;
+    // Asking a source that does not answer takes time, so it is asked once in a look_ahead_ns, and once more at the end.
+    const bool wait = following_ && lane.silent && moment(lane) - lane.asked < options_.look_ahead_ns;
     if (!wait && fetch(lane)) {
       play(lane);
       continue;

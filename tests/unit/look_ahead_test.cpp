@@ -193,6 +193,24 @@ TEST_F(LookAhead, FinishReleasesAllRecords) {
   EXPECT_EQ(drain(), "1@999 0@1000");
 }
 
+TEST_F(LookAhead, FinishAsksASilentSourceOnceMore) {
+  live[1]->silent = true;
+  EXPECT_EQ(drain(), "");
+  live[1]->silent = false;
+  live[1]->write(999);
+  timeline.finish();
+  EXPECT_EQ(drain(), "1@999");
+}
+
+TEST_F(LookAhead, ASourceThatIsSilentAtTheEndIsReportedOnce) {
+  live[1]->silent = true;
+  EXPECT_EQ(drain(), "");
+  timeline.finish();
+  EXPECT_EQ(drain(), "");
+  EXPECT_EQ(timeline.problems().size(), 1u);
+  EXPECT_EQ(live[1]->asked, 2u);
+}
+
 TEST(Timeline, RecordingsNeverWait) {
   SubBuffer a(10), b(5);
   a.event(10, {1, 1}).event(20, {1, 1});

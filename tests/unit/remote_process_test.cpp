@@ -70,6 +70,29 @@ TEST_P(RemoteProcess, AStoppedWriterIsAnErrorInTimeAndGoesOn) {
   EXPECT_FALSE(books.torn);  // no unannounced gap
 }
 
+// A reader that looks ahead by little asks with little patience; for the last events it has more.
+TEST_P(RemoteProcess, AnUnansweredRequestIsWaitedForAsLongAsPatienceHasGrown) {
+  const std::string path = fresh_path();
+  const u64 count = 1000;
+  WriterProcess writer(path, count);
+  auto p = attach(path, GetParam());
+  auto source = must(p->buffer().source(0));
+  must(p->enable(true));
+  Books books;
+  while (books.next < count) books.take(*source, 10);
+  writer.stop();
+  p->patience(1us);
+  const auto in_vain = p->enable(true);
+  ASSERT_FALSE(in_vain);
+  EXPECT_EQ(in_vain.error().code, std::errc::timed_out);
+  p->patience(20s);
+  std::jthread later([&] {
+    std::this_thread::sleep_for(100ms);
+    writer.send(SIGCONT);
+  });
+  EXPECT_TRUE(p->enable(true));
+}
+
 TEST_P(RemoteProcess, AResetThatAStoppedWriterCarriesOutLaterBeginsTheRingAnew) {
   const std::string path = fresh_path();
   WriterProcess writer(path, ~u64{0}, 50);
