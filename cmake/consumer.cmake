@@ -22,7 +22,7 @@ file(GLOB cli CONFIGURE_DEPENDS src/cli/*.cpp src/watch/*.cpp)
 if(cli)
   add_executable(ringside_cli ${cli})
 endif()
-ringside_library(ringside_reading source instance kernel remote timeline decode export serve stacks export/perfetto analysis plot probe record clickhouse shipped convert consumer mount mount/fuse)
+ringside_library(ringside_reading source text instance kernel remote timeline decode export serve stacks export/perfetto analysis plot probe record clickhouse shipped convert consumer mount mount/fuse)
 # A program for a guest: no library, no vector registers (its interrupts save none), linked at the address of a guest's ELF image.
 function(ringside_guest image source)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ringside/*.hpp)

@@ -8,7 +8,7 @@
 #include "analysis/names.hpp"
 #include "decode/role.hpp"
 #include "decode/syscalls.hpp"
-#include "export/json.hpp"
+#include "sys/json.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {

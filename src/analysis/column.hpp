@@ -32,7 +32,7 @@
 #include "analysis/integer_at.hpp"
 #include "analysis/texts.hpp"
 #include "decode/formats.hpp"
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 #include "schema/event_pattern.hpp"
 #include "sys/json.hpp"
 #include "timeline/merge.hpp"

@@ -1,5 +1,4 @@
-// The names that every record has besides the fields of its event, the events that patterns name, and suggestions for mistyped
-// names.
+// The names that every record has besides the fields of its event, and the events that patterns name.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,6 +6,7 @@
 
 #include "decode/formats.hpp"
 #include "schema/event_pattern.hpp"
+#include "text/words.hpp"
 
 namespace ringside {
 
@@ -36,12 +36,6 @@ Mixture find_mixture(std::string_view name, const Formats& formats, Asked asked)
 // "; did you mean prio or prev_prio?"; empty if nothing is near.
 std::string near_names(std::string_view wanted, const Formats& formats);
 
-// The words most like `wanted`, best first: few letters differ, or one contains the other.
-std::vector<std::string> nearest(std::string_view wanted, const std::vector<std::string>& words, size_t most = 3);
-// "; did you mean record or recover?"; empty for no words.
-std::string did_you_mean(const std::vector<std::string>& words);
-// "a, b, c": the first twelve, and how many there are.
-std::string short_list(const std::vector<std::string>& names);
 // Suggestions for a pattern that matches none of `all` ("SYSTEM:EVENT" each): "; did you mean ...?", or the events of its
 // system.
 std::string near_events(const EventPattern& pattern, const std::vector<std::string>& all);
@@ -55,9 +49,6 @@ bool libc_traces(const std::string& lists, std::string_view call);
 
 // "no event here matches ...", with near names, what there is, or how such events are recorded.
 std::string none_matches(std::string_view events, const Formats& formats);
-
-// In quotes, without control characters, cut after 64 bytes.
-std::string in_quotes(std::string_view text);
 
 // "sched:sched_switch, irq:irq_handler_entry, ...": the first twenty; "none".
 std::string event_list(const Formats& formats);

@@ -7,7 +7,7 @@
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "decode/role.hpp"
-#include "export/json.hpp"
+#include "sys/json.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {

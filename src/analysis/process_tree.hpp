@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "analysis/states.hpp"
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 
 namespace ringside {
 

@@ -21,7 +21,7 @@
 #include "analysis/run_state.hpp"
 #include "decode/formats.hpp"
 #include "decode/id_table.hpp"
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {

@@ -20,7 +20,7 @@
 #include "decode/id_table.hpp"
 #include "analysis/integer_at.hpp"
 #include "decode/formats.hpp"
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {

@@ -18,7 +18,7 @@
 #include "analysis/process_address.hpp"
 #include "decode/formats.hpp"
 #include "decode/id_table.hpp"
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 #include "timeline/merge.hpp"
 
 namespace ringside {

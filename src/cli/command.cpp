@@ -9,7 +9,7 @@
 #include <ringside/abi/sub_buffer.hpp>
 
 #include "analysis/mistyped.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 
 namespace ringside::cli {
 

@@ -8,7 +8,7 @@
 #include "cli/options.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {

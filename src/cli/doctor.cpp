@@ -15,7 +15,7 @@
 #include "cli/options.hpp"
 #include "cli/preload.hpp"
 #include "clock/tsc.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "kernel/clock_check.hpp"
 #include "sys/sys.hpp"
 #include "writer/cpu_rings.hpp"

@@ -12,7 +12,7 @@
 #include "export/recording_as_dat.hpp"
 #include "export/recording_as_tar.hpp"
 #include "export/text.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "source/packed_stream.hpp"
 #include "source/temporary_directory.hpp"
 #include "sys/beneath.hpp"

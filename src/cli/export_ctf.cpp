@@ -12,7 +12,7 @@
 #include "cli/progress.hpp"
 #include "convert/ctf.hpp"
 #include "convert/installed.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "source/temporary_directory.hpp"
 #include "sys/try.hpp"
 #include "watch/signals.hpp"

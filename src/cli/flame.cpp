@@ -13,7 +13,7 @@
 #include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "cli/presets.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "stacks/flame_page.hpp"
 #include "stacks/pprof.hpp"
 #include "sys/try.hpp"

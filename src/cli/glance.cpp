@@ -10,7 +10,7 @@
 #include "cli/table.hpp"
 #include "consumer/trace.hpp"
 #include "decode/role.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {

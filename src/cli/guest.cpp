@@ -8,7 +8,7 @@
 #include "cli/recording.hpp"
 #include "watch/signals.hpp"
 #include "cli/options.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
 #include "record/source_feed.hpp"

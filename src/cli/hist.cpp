@@ -10,7 +10,7 @@
 #include "cli/live.hpp"
 #include "watch/picture.hpp"
 #include "cli/table.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "sys/try.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "cli/command.hpp"
 #include "export/json.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/json.hpp"
 
 namespace ringside::cli {

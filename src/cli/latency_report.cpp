@@ -9,7 +9,7 @@
 #include "cli/table.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/sys.hpp"
 #include "watch/picture.hpp"
 

@@ -5,7 +5,7 @@
 #include "cli/json.hpp"
 #include "cli/latency_job.hpp"
 #include "cli/options.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 
 namespace ringside::cli {
 

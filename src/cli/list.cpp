@@ -12,7 +12,7 @@
 #include "cli/options.hpp"
 #include "cli/table.hpp"
 #include "consumer/where.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "remote/process.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"

@@ -6,7 +6,7 @@
 
 #include "cli/arguments.hpp"
 #include "cli/json.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "sys/text.hpp"
 #include "sys/try.hpp"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "analysis/names.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "probe/probes.hpp"
 #include "sys/beneath.hpp"

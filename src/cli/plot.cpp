@@ -10,7 +10,7 @@
 
 #include "cli/options.hpp"
 #include "cli/presets.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "plot/page.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cli/command.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 
 namespace ringside::cli {
 namespace {

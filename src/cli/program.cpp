@@ -13,7 +13,7 @@
 
 #include "analysis/names.hpp"
 #include "cli/command.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::cli {

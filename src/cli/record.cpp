@@ -22,7 +22,7 @@
 #include "cli/record_options.hpp"
 #include "cli/record_remarks.hpp"
 #include "export/recording_as_dat.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "instance/borrowed.hpp"
 #include "record/instance_feed.hpp"
 #include "record/loss_watch.hpp"

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "cli/command.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/thread.hpp"
 
 namespace ringside::cli {

@@ -14,7 +14,7 @@
 #include "cli/export.hpp"
 #include "cli/program.hpp"
 #include "cli/writers.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {

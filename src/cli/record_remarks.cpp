@@ -7,7 +7,7 @@
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "cli/command_file.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 
 namespace ringside::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/options.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/try.hpp"
 #include "watch/signals.hpp"
 

@@ -6,7 +6,7 @@
 #include "cli/formats_option.hpp"
 #include "cli/recording.hpp"
 #include "consumer/where.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "instance/instance.hpp"
 #include "record/source_feed.hpp"
 #include "remote/dump.hpp"

@@ -7,7 +7,7 @@
 #include "cli/options.hpp"
 #include "cli/recording.hpp"
 #include "consumer/where.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "record/remote_feed.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"

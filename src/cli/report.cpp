@@ -7,7 +7,7 @@
 #include "cli/in_order.hpp"
 #include "cli/json.hpp"
 #include "cli/options.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
 #include "sys/thread.hpp"

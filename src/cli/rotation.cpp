@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 

@@ -10,7 +10,7 @@
 #include "cli/options.hpp"
 #include "cli/presets.hpp"
 #include "consumer/keep_names.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "ship/metrics.hpp"
 #include "ship/recorder.hpp"
 #include "ship/sender.hpp"

@@ -8,7 +8,7 @@
 #include "cli/options.hpp"
 #include "cli/table.hpp"
 #include "convert/unpacked.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/kernel_source.hpp"
 #include "remote/process.hpp"

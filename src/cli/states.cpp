@@ -13,7 +13,7 @@
 #include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "cli/table.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "schema/glob.hpp"
 #include "sys/try.hpp"

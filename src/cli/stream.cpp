@@ -10,7 +10,7 @@
 #include "cli/formats_option.hpp"
 #include "cli/options.hpp"
 #include "cli/recording.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "record/stream_feed.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"

@@ -20,7 +20,7 @@
 #include "cli/recording.hpp"
 #include "cli/table.hpp"
 #include "consumer/where.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "kernel/perf_sampler.hpp"
 #include "sys/try.hpp"
 

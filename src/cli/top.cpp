@@ -7,7 +7,7 @@
 #include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "cli/table.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {

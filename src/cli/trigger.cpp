@@ -28,7 +28,7 @@
 #include "cli/writers.hpp"
 #include "consumer/where.hpp"
 #include "export/text.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "instance/borrowed.hpp"
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"

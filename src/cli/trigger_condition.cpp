@@ -7,7 +7,7 @@
 #include "analysis/mistyped.hpp"
 #include "cli/options.hpp"
 #include "cli/presets.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {

@@ -20,7 +20,7 @@
 #include "cli/presets.hpp"
 #include "cli/table.hpp"
 #include "watch/terminal.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "watch/model.hpp"
 #include "watch/screen.hpp"
 #include "export/json.hpp"

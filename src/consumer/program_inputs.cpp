@@ -6,7 +6,7 @@
 #include "analysis/names.hpp"
 #include "consumer/input.hpp"
 #include "consumer/trace.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "remote/process.hpp"
 #include "source/get_reader_served.hpp"
 #include "sys/sys.hpp"

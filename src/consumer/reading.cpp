@@ -6,7 +6,7 @@
 
 #include "analysis/column.hpp"
 #include "analysis/pairs.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {

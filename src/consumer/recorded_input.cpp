@@ -8,7 +8,7 @@
 #include "convert/ctf.hpp"
 #include "consumer/trace.hpp"
 #include "convert/unpacked.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
 

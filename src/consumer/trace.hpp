@@ -8,8 +8,8 @@
 
 #include "consumer/input.hpp"
 #include "decode/formats.hpp"
-#include "export/tasks.hpp"
-#include "export/units.hpp"
+#include "decode/tasks.hpp"
+#include "text/units.hpp"
 
 struct ringside_remote_reader;
 

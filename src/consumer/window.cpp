@@ -3,7 +3,7 @@
 #include <charconv>
 
 #include "analysis/names.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {

@@ -15,7 +15,7 @@
 
 #include "decode/formats.hpp"
 #include "decode/id_table.hpp"
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 #include "source/account.hpp"
 #include "source/wall.hpp"
 #include "timeline/merge.hpp"

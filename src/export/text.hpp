@@ -20,7 +20,7 @@
 #include "decode/formats.hpp"
 #include "decode/id_table.hpp"
 #include "decode/syscalls.hpp"
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 #include "source/wall.hpp"
 #include "timeline/merge.hpp"
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "decode/formats.hpp"
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 #include "export/text.hpp"
 #include "source/source.hpp"
 #include "sys/sys.hpp"

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "export/json.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "plot/parts.hpp"
 
 namespace ringside::plot {

@@ -1,6 +1,6 @@
 #include "plot/page.hpp"
 
-#include "export/packed_page.hpp"
+#include "text/packed_page.hpp"
 
 // The built page.
 asm(R"(

@@ -4,7 +4,7 @@
 
 #include "decode/syscalls.hpp"
 #include "export/json.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "plot/parts.hpp"
 
 namespace ringside::plot {

@@ -25,7 +25,7 @@
 
 #include "analysis/heat_map.hpp"
 #include "decode/role.hpp"
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 #include "plot/curves.hpp"
 #include "plot/lanes.hpp"
 #include "plot/stack_table.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "instance/ring_source.hpp"
 #include "sys/sys.hpp"
 

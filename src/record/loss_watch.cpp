@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "export/units.hpp"
+#include "text/units.hpp"
 
 namespace ringside {
 

@@ -4,7 +4,7 @@
 #include <ringside/base/check.hpp>
 #include <set>
 
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/as_memory_allows.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"

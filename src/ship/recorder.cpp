@@ -3,7 +3,7 @@
 #include <chrono>
 #include <thread>
 
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "ship/wall.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <thread>
 
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "shipped/query.hpp"
 #include "sys/try.hpp"
 

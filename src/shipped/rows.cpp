@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "shipped/columns.hpp"
 #include "source/packer.hpp"
 #include "sys/try.hpp"

@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "shipped/columns.hpp"
 #include "shipped/parts.hpp"
 #include "shipped/query.hpp"

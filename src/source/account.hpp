@@ -1,5 +1,5 @@
 // Where all the events are that somebody tried to write. The rings, a feed, an input, a reading and a recording have one each;
-// they are added up by +=, put into words by export/units.hpp, and into JSON here.
+// they are added up by +=, put into words by text/units.hpp, and into JSON here.
 //
 //   tried   = written + refused
 //   written = earlier + read + left out + unread + overrun + unrecorded

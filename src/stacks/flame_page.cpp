@@ -1,6 +1,6 @@
 #include "stacks/flame_page.hpp"
 
-#include "export/packed_page.hpp"
+#include "text/packed_page.hpp"
 #include "sys/json.hpp"
 
 asm(R"(

@@ -20,7 +20,7 @@
 
 #include "decode/id_table.hpp"
 #include "decode/formats.hpp"
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 #include "stacks/names.hpp"
 #include "timeline/merge.hpp"
 

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "export/units.hpp"
+#include "text/units.hpp"
 
 namespace ringside {
 namespace {

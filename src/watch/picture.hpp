@@ -13,7 +13,7 @@
 
 #include "analysis/heat_map.hpp"
 #include <ringside/histogram.hpp>
-#include "export/units.hpp"
+#include "text/units.hpp"
 
 namespace ringside {
 

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "watch/screen.hpp"
 #include "watch/table_columns.hpp"
 

@@ -1,5 +1,5 @@
 // Sizes, times and tables of the command line. The table is compiled in: the binary's sources are no library.
-#include "export/units.hpp"
+#include "text/units.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "cli/hand_made.hpp"
-#include "export/units.hpp"
+#include "text/units.hpp"
 #include "record/recording_run.hpp"
 #include "record/source_feed.hpp"
 #include "record/stream_feed.hpp"

@@ -1,5 +1,5 @@
 // Names of threads over time, and the numbers of the kernel's events in a container.
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 
 #include <gtest/gtest.h>
 

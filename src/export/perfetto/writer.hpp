@@ -34,7 +34,7 @@
 #include "decode/role.hpp"
 #include "export/perfetto/nesting.hpp"
 #include "export/perfetto/sequence.hpp"
-#include "export/tasks.hpp"
+#include "decode/tasks.hpp"
 #include "source/wall.hpp"
 #include "timeline/merge.hpp"
 

@@ -1,4 +1,4 @@
-#include "export/packed_page.hpp"
+#include "text/packed_page.hpp"
 
 #include <zlib.h>
 
