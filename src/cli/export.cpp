@@ -6,12 +6,9 @@
 #include "cli/export_ctf.hpp"
 #include "cli/options.hpp"
 #include "cli/progress.hpp"
-#include "export/csv.hpp"
-#include "export/json.hpp"
-#include "export/perfetto/writer.hpp"
+#include "export/exporter.hpp"
 #include "export/recording_as_dat.hpp"
 #include "export/recording_as_tar.hpp"
-#include "export/text.hpp"
 #include "text/units.hpp"
 #include "source/packed_stream.hpp"
 #include "source/temporary_directory.hpp"
@@ -30,20 +27,10 @@ struct ExportOptions {
   bool recorded = false;  // at the end of a recording, which sums up itself
 };
 
-enum class Format { dat, perfetto, json, csv, ctf, tar };
-
-Format format_of(const ExportOptions& options) {
-  const std::string& name = options.format;
-  const size_t dot = options.to.rfind('.');
-  const std::string ending = name.empty() && dot != std::string::npos ? options.to.substr(dot + 1) : "";
-  if (name == "dat" || ending == "dat") return Format::dat;
-  if (name == "perfetto" || ending == "pftrace" || ending == "perfetto-trace") return Format::perfetto;
-  if (name == "json" || ending == "json" || ending == "jsonl") return Format::json;
-  if (name == "csv" || ending == "csv") return Format::csv;
-  if (name == "ctf" || ending == "ctf" || (!options.to.empty() && options.to.back() == '/')) return Format::ctf;
-  if (name == "tar" || ending == "tar") return Format::tar;
-  throw UsageError{"the name " + options.to +
-                   " tells no format; use an ending .dat, .pftrace, .json, .csv, .tar or .ctf (a directory), or --format"};
+const ExportFormat& format_of(const ExportOptions& options) {
+  const ExportFormat* const format = options.format.empty() ? export_format_of_file(options.to) : export_format(options.format);
+  if (format != nullptr) return *format;
+  throw UsageError{"the ending of " + options.to + " names no format; use " + export_format_endings() + ", or --format"};
 }
 
 // A file that appears whole or not at all; a special one is written into.
@@ -78,152 +65,48 @@ class WholeFile {
   u64 bytes_ = 0;
 };
 
-// What a format makes of records.
-class Sink {
- public:
-  virtual ~Sink() = default;
-  virtual result<void> begin(u64) { return {}; }
-  virtual result<void> add(const TraceRecord& record, const RingName& ring) = 0;
-  virtual result<void> put_out() = 0;  // all that was added
-  virtual result<void> add_missing(u64 time, const Account& account) = 0;  // what no gap tells
-  virtual result<void> finish() { return put_out(); }
-  virtual u64 left_out() const { return 0; }
-};
-
-// Lines of text, written in large pieces.
-class Lines : public Sink {
- public:
-  explicit Lines(WholeFile& file) : file_(file) {}
-  result<void> add(const TraceRecord& record, const RingName& ring) override {
-    print(record, ring, out_);
-    return out_.size() >= (256 << 10) ? put_out() : result<void>();
-  }
-  result<void> put_out() override {
-    auto done = file_.write({out_.data(), out_.size()});
-    out_.clear();
-    return done;
-  }
-  result<void> add_missing(u64 time, const Account& account) override {
-    print_missing(time, account, out_);
-    return {};
-  }
-
- protected:
-  fmt::memory_buffer out_;  // to be written
-  virtual void print_missing(u64 time, const Account& account, fmt::memory_buffer& out) = 0;
-  virtual void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) = 0;
-
- private:
-  WholeFile& file_;
-};
-
-class JsonSink final : public Lines {
- public:
-  JsonSink(WholeFile& file, const Trace& trace, const std::optional<WallClock>& wall)
-      : Lines(file), lines_(trace.formats, trace.tasks) {
-    lines_.show_wall(wall);
-  }
-
- private:
-  void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
-    lines_.print(record, ring, out);
-  }
-  void print_missing(u64 time, const Account& account, fmt::memory_buffer& out) override {
-    append_json_missing(time, account, out);
-  }
-  JsonLines lines_;
-};
-
-class CsvSink final : public Lines {
- public:
-  CsvSink(WholeFile& file, Reading& reading, const EventPatterns& only, const std::optional<WallClock>& wall)
-      : Lines(file), trace_(reading.trace()), only_(only), lines_(trace_.formats, trace_.tasks) {
-    lines_.show_wall(wall);
-  }
-  // What the recorder says of itself (stacks, maps, names) has no columns, unless it is asked for.
-  result<void> begin(u64) override {
-    begun_ = true;
-    lines_.begin(
-        [&](const EventType& type) {
-          return only_.empty() ? type.system != "ftrace" && type.system != "ringside" : matches(only_, type);
-        },
-        out_);
-    return {};
-  }
-  result<void> finish() override {
-    if (!begun_) RS_TRY(begin(0));  // of no events the first line alone
-    return put_out();
-  }
-
- private:
-  void print_missing(u64 time, const Account& account, fmt::memory_buffer& out) override {
-    lines_.print_missing(time, account, out);
-  }
-  void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
-    lines_.print(record, ring, out);
-  }
-  const Trace& trace_;
-  const EventPatterns only_;
-  CsvLines lines_;
-  bool begun_ = false;
-};
-
-// Perfetto's format has one machine. Several: none, because calls of one would have the names of another.
+// Of several machines: none, because system calls of one would have the names of another.
 World one_world(const Trace& trace) {
   const World& first = trace.first().world;
   const bool same = std::all_of(trace.inputs.begin(), trace.inputs.end(), [&](const auto& in) { return in->world == first; });
   return same ? first : World{};
 }
 
-class PerfettoSink final : public Sink {
- public:
-  PerfettoSink(WholeFile& file, const Trace& trace, bool compressed, Stacks* stacks)
-      : writer_(trace.formats, trace.tasks,
-                {.world = one_world(trace), .wall = trace.wall(), .compressed = compressed, .stacks = stacks},
-                [&file](std::string_view bytes) { return file.write(bytes); }) {}
-  result<void> begin(u64 first_ns) override { return writer_.begin(first_ns); }
-  result<void> add(const TraceRecord& record, const RingName& ring) override { return writer_.add(record, ring); }
-  result<void> put_out() override { return writer_.put_out(); }
-  result<void> add_missing(u64 time, const Account& account) override { return writer_.add_missing(time, account.elsewhere()); }
-  result<void> finish() override { return writer_.finish(); }
-  u64 left_out() const override { return writer_.left_out(); }
-
- private:
-  PerfettoWriter writer_;
-};
-
-std::unique_ptr<Sink> make_sink(Format format, WholeFile& file, Reading& reading, bool compressed,
-                                const EventPatterns& only = {}, bool with_wall = false) {
-  if (format == Format::perfetto)
-    return std::make_unique<PerfettoSink>(file, reading.trace(), compressed, &reading.join_stacks());
-  if (format == Format::json) {
-    reading.join_stacks();
-    return std::make_unique<JsonSink>(file, reading.trace(), wall_of(reading.trace(), with_wall));
-  }
-  return std::make_unique<CsvSink>(file, reading, only, wall_of(reading.trace(), with_wall));
+std::unique_ptr<Exporter> make_exporter(const ExportFormat& format, WholeFile& file, Reading& reading, bool compressed,
+                                        const EventPatterns& only = {}, bool with_wall = false) {
+  const Trace& trace = reading.trace();
+  const Exported of{.formats = trace.formats,
+                    .tasks = trace.tasks,
+                    .world = one_world(trace),
+                    .wall = with_wall ? wall_of(trace, true) : trace.wall(),
+                    .show_wall = with_wall,
+                    .compressed = compressed,
+                    .stacks = format.stacks ? &reading.join_stacks() : nullptr,
+                    .only = only};
+  return format.make(of, [&file](std::string_view bytes) { return file.write(bytes); });
 }
 
 // begun: there was a record.
-result<void> finish(Sink& sink, Reading& reading, bool begun) {
+result<void> finish(Exporter& exporter, Reading& reading, bool begun) {
   const Account& account = reading.complete().account;
   if (account.elsewhere() != 0 || !account.exact()) {
     const u64 last = reading.totals().last_ns;
-    if (!begun) RS_TRY(sink.begin(last));
-    RS_TRY(sink.add_missing(last, account));
+    if (!begun) RS_TRY(exporter.begin(last));
+    RS_TRY(exporter.add_missing(last, account));
   }
-  return sink.finish();
+  return exporter.finish();
 }
 
 // What is wrong with the finished file, and the exit code.
-int say_faults(Reading& reading, Format format, const Sink& sink) {
+int say_faults(Reading& reading, const ExportFormat& format, const Exporter& exporter) {
   const bool problems = say_problems(reading);
-  if (format == Format::perfetto) say_first(reading.stack_remarks());
-  const u64 out = sink.left_out();
-  if (out != 0) say(counted(out, "event") + " of CPUs from 1024 on are not in it: Perfetto reads no such CPUs");
-  return problems || out != 0 ? exit_failure : exit_ok;
+  if (format.stacks) say_first(reading.stack_remarks());
+  const std::string out = exporter.left_out();
+  if (!out.empty()) say(out);
+  return problems || !out.empty() ? exit_failure : exit_ok;
 }
 
-result<int> export_events(const ExportOptions& options, Format format) {
+result<int> export_events(const ExportOptions& options, const ExportFormat& format) {
   Reading::Options open = reading_of(options.where, options.filter);
   const EventPatterns only = open.only = parse_events(options.events);
   open.window = options.window;
@@ -231,7 +114,7 @@ result<int> export_events(const ExportOptions& options, Format format) {
   if (!options.recorded) check_wanted(only, options.window, *reading);
   catch_signals();  // an unfinished file is removed
   auto file = RS_TRY(WholeFile::create(options.to));
-  const auto sink = make_sink(format, *file, *reading, !options.uncompressed, only, options.wall);
+  const auto exporter = make_exporter(format, *file, *reading, !options.uncompressed, only, options.wall);
   Progress progress(options.quiet);
   TraceRecord record;
   bool begun = false;
@@ -247,19 +130,19 @@ result<int> export_events(const ExportOptions& options, Format format) {
     const Reading::Got got = reading->next(record);
     if (got == Reading::Got::nothing) break;
     if (got == Reading::Got::other) continue;
-    if (!std::exchange(begun, true)) RS_TRY(sink->begin(record.time));
-    RS_TRY(sink->add(record, reading->ring(record)));
+    if (!std::exchange(begun, true)) RS_TRY(exporter->begin(record.time));
+    RS_TRY(exporter->add(record, reading->ring(record)));
   }
-  RS_TRY(finish(*sink, *reading, begun));
+  RS_TRY(finish(*exporter, *reading, begun));
   RS_TRY(file->finish());
   progress.clear();
-  const int code = say_faults(*reading, format, *sink);
+  const int code = say_faults(*reading, format, *exporter);
   const Totals& totals = reading->complete();
   if (!options.recorded)
     say(counted(totals.account.read, "event") +
         (totals.account.none_lost() ? "" : ", " + lost_count(totals.account) + " lost" + lost_places(totals.account)) + ", " +
         format_size(file->bytes()) + " in " + options.to +
-        (format == Format::perfetto ? "; look with: https://ui.perfetto.dev" : ""));
+        (*format.look != 0 ? std::string("; look with: ") + format.look : ""));
   return code;
 }
 
@@ -283,14 +166,14 @@ result<std::vector<std::string>> problems_of(const std::string& recording, bool 
 // The files of a recording as they are, in a directory that has the tar's name.
 result<int> export_tar(const std::string& from, const ExportOptions& options) {
   const auto file = RS_TRY(WholeFile::create(options.to));
-  const std::string folder = is_tar(options.to) ? std::filesystem::path(options.to).stem().string() : default_recording;
+  const std::string folder = options.to.ends_with(".tar") ? std::filesystem::path(options.to).stem().string() : default_recording;
   RS_TRY(recording_as_tar(from, folder, [&](std::string_view bytes) -> result<void> {
     if (asked_to_stop()) return refuse(std::errc::interrupted, options.to + " was not written: interrupted");
     return file->write(bytes);
   }));
   RS_TRY(file->finish());
   if (!options.quiet && !options.recorded)
-    say(format_size(file->bytes()) + " in " + options.to + "; look with: ringside report " + options.to);
+    say(format_size(file->bytes()) + " in " + options.to + "; look with: " + export_format("tar")->look + " " + options.to);
   return exit_ok;
 }
 
@@ -314,33 +197,33 @@ result<int> export_piped_dat(const std::string& from, const ExportOptions& optio
 result<int> run_export(ExportOptions options) {
   if (options.to.empty()) {
     const std::string last = options.where.empty() ? "" : options.where.back();
-    const bool a_name = Where::now(last).is_nothing() &&
-                        (tells_another_format(last) || last.ends_with(".dat") || last.ends_with(".ctf") || is_tar(last));
+    const bool a_name = Where::now(last).is_nothing() && export_format_of_file(last) != nullptr;
     throw UsageError{"export needs the file to write" + did_you_mean({"-o " + (a_name ? last : "FILE")})};
   }
   const bool piped = options.to == "-";
   if (piped && options.format.empty())
-    throw UsageError{"-o - is stdout, whose name tells no format: add --format json, csv, perfetto, dat or tar"};
-  const Format format = format_of(options);
-  if (piped && format == Format::ctf) throw UsageError{"a CTF directory cannot be written to stdout; name it with -o"};
+    throw UsageError{"-o - is stdout, whose name has no ending: add --format json, csv, perfetto, dat or tar"};
+  using Of = ExportFormat::Of;
+  const ExportFormat& format = format_of(options);
+  if (piped && format.of == Of::ctf) throw UsageError{"a CTF directory cannot be written to stdout; name it with -o"};
   if (piped) options.to = "/proc/self/fd/1";  // not every machine has /dev/stdout, and a file of that name would be made
-  if (format != Format::dat && !options.only.empty()) throw UsageError{"--only is for a trace.dat; choose events with -e"};
-  if (format == Format::ctf && !options.window.whole())
+  if (format.of != Of::dat && !options.only.empty()) throw UsageError{"--only is for a trace.dat; choose events with -e"};
+  if (format.of == Of::ctf && !options.window.whole())
     throw UsageError{"a CTF directory has the whole time and all CPUs; choose events with -e and -F"};
-  if (format == Format::ctf) return export_ctf(options.where, options.events, options.filter, options.to, options.quiet);
-  if (format != Format::dat && format != Format::tar) return export_events(options, format);
-  const std::string one = format == Format::tar ? "a tar" : "a trace.dat";
+  if (format.of == Of::ctf) return export_ctf(options.where, options.events, options.filter, options.to, options.quiet);
+  if (format.of == Of::records) return export_events(options, format);
+  const std::string one = format.of == Of::tar ? "a tar" : "a trace.dat";
   if (options.where.size() > 1) throw UsageError{one + " is made of one recording"};
   if (!options.events.empty() || !options.filter.empty() || !options.window.whole())
     throw UsageError{one + " has all events of a recording" +
-                     (format == Format::tar ? "" : "; --only leaves the kernel's or the program's out")};
+                     (format.of == Of::tar ? "" : "; --only leaves the kernel's or the program's out")};
   const std::string from = options.where.empty() ? default_recording : options.where[0];
   const Where where = Where::of(from);
   if (!where.is_recording() && !where.is_nothing())
     return refuse(std::errc::invalid_argument,
                   where.text + " is " + where.what() + ", not a recording; only what ringside record has made becomes " + one);
   catch_signals();  // an unfinished file is removed
-  if (format == Format::tar) return export_tar(from, options);
+  if (format.of == Of::tar) return export_tar(from, options);
   if (piped) return export_piped_dat(from, options);
   std::vector<std::string> problems = RS_TRY(problems_of(from, options.quiet));
   auto written = RS_TRY(export_recording(from, options.to, options.only, &problems, asked_to_stop));
@@ -352,11 +235,9 @@ result<int> run_export(ExportOptions options) {
 
 class GrowingFile final : public GrowingExport {
  public:
-  GrowingFile(const std::string& to, std::unique_ptr<Reading> reading) : to_(to), reading_(std::move(reading)) {
-    ExportOptions options;
-    options.to = to;
-    format_ = format_of(options);
-    if (format_ != Format::csv) reading_->join_stacks();  // from the first event on
+  GrowingFile(const std::string& to, std::unique_ptr<Reading> reading)
+      : to_(to), format_(*export_format_of_file(to)), reading_(std::move(reading)) {
+    if (format_.stacks) reading_->join_stacks();  // from the first event on
   }
   result<void> advance(const RecordingMeta& now, u64 taken_until) override {
     constexpr u64 most_ns = 10'000'000, put_out_every_ns = 200'000'000;
@@ -365,29 +246,29 @@ class GrowingFile final : public GrowingExport {
     if (!RS_TRY(may_take())) return {};
     const u64 begin = sys::now_ns();
     RS_TRY(take([&] { return sys::now_ns() - begin > most_ns; }));
-    if (sink_ == nullptr || begin - put_out_ns_ < put_out_every_ns) return {};
+    if (exporter_ == nullptr || begin - put_out_ns_ < put_out_every_ns) return {};
     put_out_ns_ = begin;
-    return sink_->put_out();
+    return exporter_->put_out();
   }
   result<int> finish(const RecordingMeta& now) override {
     reading_->grow(now, sys::now_ns());
     reading_->stop();
-    if (sink_ == nullptr) RS_TRY(begin(WholeFile::create(to_)));
+    if (exporter_ == nullptr) RS_TRY(begin(WholeFile::create(to_)));
     RS_TRY(take([] { return false; }));
-    RS_TRY(cli::finish(*sink_, *reading_, begun_));
-    return say_faults(*reading_, format_, *sink_);
+    RS_TRY(cli::finish(*exporter_, *reading_, begun_));
+    return say_faults(*reading_, format_, *exporter_);
   }
 
  private:
   result<void> begin(result<std::unique_ptr<WholeFile>> file) {
     file_ = RS_TRY(std::move(file));
     RS_TRY(file_->appear_now());
-    sink_ = make_sink(format_, *file_, *reading_, true);
+    exporter_ = make_exporter(format_, *file_, *reading_, true);
     return {};
   }
   // A special file is opened before the first event. False: nobody reads the FIFO yet, and the events wait in the recording.
   result<bool> may_take() {
-    if (sink_ != nullptr) return true;
+    if (exporter_ != nullptr) return true;
     const auto to = RS_TRY(sys::Output::at(to_));
     if (!to.special) return true;
     auto file = RS_TRY(WholeFile::try_create(to_));
@@ -402,32 +283,23 @@ class GrowingFile final : public GrowingExport {
       const Reading::Got got = reading_->next(record);
       if (got == Reading::Got::nothing) break;
       if (got == Reading::Got::other) continue;
-      if (sink_ == nullptr) RS_TRY(begin(WholeFile::create(to_)));
-      if (!std::exchange(begun_, true)) RS_TRY(sink_->begin(record.time));
-      RS_TRY(sink_->add(record, reading_->ring(record)));
+      if (exporter_ == nullptr) RS_TRY(begin(WholeFile::create(to_)));
+      if (!std::exchange(begun_, true)) RS_TRY(exporter_->begin(record.time));
+      RS_TRY(exporter_->add(record, reading_->ring(record)));
     }
     return {};
   }
 
   std::string to_;
-  Format format_{};
+  const ExportFormat& format_;
   std::unique_ptr<Reading> reading_;
   std::unique_ptr<WholeFile> file_{};  // from the first event on
-  std::unique_ptr<Sink> sink_{};
+  std::unique_ptr<Exporter> exporter_{};
   bool begun_ = false;  // there was an event
   u64 put_out_ns_ = 0;
 };
 
 }  // namespace
-
-bool tells_another_format(const std::string& file) {
-  for (const char* const ending : {".pftrace", ".perfetto-trace", ".json", ".jsonl", ".csv"}) {
-    if (file.ends_with(ending)) return true;
-  }
-  return false;
-}
-
-bool is_tar(const std::string& file) { return file.ends_with(".tar"); }
 
 std::unique_ptr<GrowingExport> GrowingExport::of(const std::string& dir, const std::string& file, const RecordingMeta& now) {
   return std::make_unique<GrowingFile>(file, Reading::open_growing(dir, now));
@@ -440,8 +312,8 @@ result<int> export_recorded(const std::string& dir, const std::string& file, boo
   options.where = {dir};
   options.to = file;
   options.recorded = true;
-  const Format format = format_of(options);
-  return format == Format::tar ? export_tar(dir, options) : export_events(options, format);
+  const ExportFormat& format = format_of(options);
+  return format.of == ExportFormat::Of::tar ? export_tar(dir, options) : export_events(options, format);
 }
 
 Command add_export(CLI::App& app) {
@@ -451,12 +323,17 @@ Command add_export(CLI::App& app) {
   c->add_option("WHERE", options->where,
                 "recording, trace.dat file or instance, which is not consumed; several are merged (default: ringside.data)");
   c->add_option("-o,--to,--output", options->to,
-                "the file to write; an older one is replaced. Its ending tells the format: .pftrace, .dat, .json, .csv, .tar, "
-                ".ctf (a directory); -: stdout")
+                "the file to write; an older one is replaced. Its ending names the format: " + export_format_endings() +
+                    "; -: stdout")
       ->type_name("FILE");
-  c->add_option("--format", options->format,
-                "perfetto, dat, json (a line for each event), csv, tar or ctf, whatever the file's name is")
-      ->check(CLI::IsMember({"perfetto", "dat", "json", "csv", "tar", "ctf"}));
+  std::vector<std::string> names;
+  std::string described;
+  for (const ExportFormat& format : export_formats()) {
+    names.emplace_back(format.name);
+    described += fmt::format("{}{} ({})", described.empty() ? "" : ", ", format.name, format.text);
+  }
+  c->add_option("--format", options->format, "whatever the file's name is: " + described)
+      ->check(CLI::IsMember(names));
   add_events(*c, options->events, "only these events");
   add_filter(*c, options->filter);
   add_window(*c, options->window);

@@ -8,9 +8,6 @@
 
 namespace ringside::cli {
 
-// Whether the name tells a format that `record --to` makes other than a trace.dat: .pftrace, .json, .csv.
-bool tells_another_format(const std::string& file);
-bool is_tar(const std::string& file);  // by its name
 // Writes the recording `dir` into such a file. It does not end at Ctrl-C, which has ended the recording. again: a GrowingExport
 // has failed; what it has written into a special file stays there, and an error says so.
 result<int> export_recorded(const std::string& dir, const std::string& file, bool again);

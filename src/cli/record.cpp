@@ -21,6 +21,7 @@
 #include "cli/record_names.hpp"
 #include "cli/record_options.hpp"
 #include "cli/record_remarks.hpp"
+#include "export/exporter.hpp"
 #include "export/recording_as_dat.hpp"
 #include "text/units.hpp"
 #include "instance/borrowed.hpp"
@@ -37,7 +38,10 @@ namespace {
 constexpr auto tick = std::chrono::milliseconds(20);  // a short command's end is noticed this late
 
 // Is its file written while the recording goes on? With --max-size it lacks what had to go, so it is made at the end.
-bool grows(const RecordOptions& options) { return tells_another_format(options.to) && options.max_size == 0; }
+bool grows(const RecordOptions& options) {
+  const ExportFormat* const format = export_format_of_file(options.to);
+  return format != nullptr && format->grows() && options.max_size == 0;
+}
 
 // The program's events to record; none: all. Those of --libc are among them, unless a pattern chooses among these.
 EventPatterns events_of_program(const RecordOptions& options) {
@@ -208,7 +212,8 @@ result<void> assemble(const RecordOptions& options, GrowingExport* file, const R
   const auto write = [&]() -> result<void> {
     if (file != nullptr)
       RS_TRY(file->finish(recorded));
-    else if (tells_another_format(options.to) || is_tar(options.to))
+    else if (const ExportFormat* const format = export_format_of_file(options.to);
+             format != nullptr && format->of != ExportFormat::Of::dat)
       RS_TRY(export_recorded(options.out, options.to, grows(options)));
     else
       RS_TRY(export_recording(options.out, options.to, ""));

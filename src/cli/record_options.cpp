@@ -11,7 +11,7 @@
 #include "analysis/names.hpp"
 #include "cli/arguments.hpp"
 #include "cli/command_file.hpp"
-#include "cli/export.hpp"
+#include "export/exporter.hpp"
 #include "cli/program.hpp"
 #include "cli/writers.hpp"
 #include "text/units.hpp"
@@ -108,8 +108,8 @@ result<void> check(RecordOptions& options) {
   if (options.buffer_size < 2 * options.subbuf_size)
     throw UsageError{"--buffer-size must hold at least two sub-buffers of " + format_size(options.subbuf_size)};
   // Files of other tools: -o FILE as in export.
-  if (options.to.empty() && (options.out.ends_with(".dat") || is_tar(options.out) || tells_another_format(options.out)) &&
-      !is_recording(options.out))
+  const ExportFormat* const other = export_format_of_file(options.out);
+  if (options.to.empty() && other != nullptr && other->of != ExportFormat::Of::ctf && !is_recording(options.out))
     options.to = options.out;
   options.rotation.check();
   if (options.max_size != 0 && options.max_size < smallest_recording)
@@ -141,7 +141,8 @@ result<void> check(RecordOptions& options) {
     std::error_code none;
     if (std::filesystem::is_directory(options.to, none))
       throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
-    if (options.to.ends_with(".ctf")) throw UsageError{"--to makes no CTF trace; ringside export makes one of a recording"};
+    if (const ExportFormat* const to = export_format_of_file(options.to); to != nullptr && to->of == ExportFormat::Of::ctf)
+      throw UsageError{"--to makes no CTF trace; ringside export makes one of a recording"};
     options.out = parts_of(options.to);
   }
   return {};
@@ -232,15 +233,16 @@ void add_options(CLI::App& app, RecordOptions& options) {
   of_rings("--clock",
            app.add_option("--clock", options.clock,
                           "tsc (x86-64), cntvct (arm64), mono or counter (default: tsc where it is invariant, else mono)"));
-  app.add_option(
-         "-o,--output", options.out,
-         "directory of the recording; an older recording becomes DIR.old. A FILE that ends in .tar, .dat, .pftrace, .json or "
-         ".csv: the same as --to")
+  const auto not_a_directory = [](const ExportFormat& format) { return format.of != ExportFormat::Of::ctf; };
+  app.add_option("-o,--output", options.out,
+                 "directory of the recording; an older recording becomes DIR.old. A FILE with one of these endings is the same "
+                 "as --to: " + export_format_endings(not_a_directory))
       ->capture_default_str();
   app.add_option(
          "--to", options.to,
          "record into one file instead: a .tar of the recording, with its names; a trace.dat for trace-cmd, KernelShark and "
-         "ringside report; .pftrace for Perfetto, .json, .csv, which grow meanwhile")
+         "ringside report; or a file that grows meanwhile: " +
+             export_format_endings([](const ExportFormat& format) { return format.grows(); }))
       ->type_name("FILE")
       ->excludes("--output");
   add_size(app, "--max-size", options.max_size,

@@ -7,6 +7,8 @@
 
 #include "decode/print_steps.hpp"
 #include "export/json.hpp"
+#include "export/line_exporter.hpp"
+#include "sys/try.hpp"
 
 namespace ringside {
 namespace {
@@ -142,6 +144,43 @@ void CsvLines::print_missing(u64 time, const Account& account, fmt::memory_buffe
   commas(columns_.size(), out);
   cell(fmt::format("{}", fmt::join(account.reasons(), "; ")), out);
   append(out, "\r\n");
+}
+
+namespace {
+class CsvExporter final : public LineExporter {
+ public:
+  CsvExporter(const Exported& of, Put put) : LineExporter(std::move(put)), only_(of.only), lines_(of.formats, of.tasks) {
+    lines_.show_wall(of.shown_wall());
+  }
+  // What the recorder says of itself (stacks, maps, names) has no columns, unless it is asked for.
+  result<void> begin(u64) override {
+    begun_ = true;
+    const auto wanted = [&](const EventType& type) {
+      return only_.empty() ? type.system != "ftrace" && type.system != "ringside" : only_.matches(type.system, type.name);
+    };
+    lines_.begin(wanted, out_);
+    return {};
+  }
+  result<void> finish() override {
+    if (!begun_) RS_TRY(begin(0));  // of no events the first line alone
+    return put_out();
+  }
+
+ private:
+  void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
+    lines_.print(record, ring, out);
+  }
+  void print_missing(u64 time, const Account& account, fmt::memory_buffer& out) override {
+    lines_.print_missing(time, account, out);
+  }
+  const EventPatterns only_;
+  CsvLines lines_;
+  bool begun_ = false;
+};
+}  // namespace
+
+std::unique_ptr<Exporter> csv_exporter(const Exported& of, Exporter::Put put) {
+  return std::make_unique<CsvExporter>(of, std::move(put));
 }
 
 }  // namespace ringside

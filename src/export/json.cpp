@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "decode/print_steps.hpp"
+#include "export/line_exporter.hpp"
 #include "sys/json.hpp"
 #include "sys/text.hpp"
 
@@ -274,6 +275,28 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     out.push_back(']');
   }
   append(out, "}\n");
+}
+
+namespace {
+class JsonExporter final : public LineExporter {
+ public:
+  JsonExporter(const Exported& of, Put put) : LineExporter(std::move(put)), lines_(of.formats, of.tasks) {
+    lines_.show_wall(of.shown_wall());
+  }
+
+ private:
+  void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out) override {
+    lines_.print(record, ring, out);
+  }
+  void print_missing(u64 time, const Account& account, fmt::memory_buffer& out) override {
+    append_json_missing(time, account, out);
+  }
+  JsonLines lines_;
+};
+}  // namespace
+
+std::unique_ptr<Exporter> json_exporter(const Exported& of, Exporter::Put put) {
+  return std::make_unique<JsonExporter>(of, std::move(put));
 }
 
 }  // namespace ringside

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <protozero/pbf_writer.hpp>
 
+#include "text/units.hpp"
+
 namespace ringside {
 namespace perfetto {
 
@@ -819,7 +821,12 @@ void PerfettoWriter::lost_event(u64 time, u32 type, u64 track, const std::string
   track_event(time, type, track, sequence_.text(Sequence::name, name), scratch_);
 }
 
-result<void> PerfettoWriter::add_missing(u64 time, u64 events) {
+std::string PerfettoWriter::left_out() const {
+  return left_out_ != 0 ? counted(left_out_, "event") + " of CPUs from 1024 on are not in it: Perfetto reads no such CPUs" : "";
+}
+
+result<void> PerfettoWriter::add_missing(u64 time, const Account& account) {
+  const u64 events = account.elsewhere();
   if (events == 0) return {};
   lost_event(time, in_event::instant, new_track(0, "lost: refused or not recorded", false),
              fmt::format("{} events refused or not recorded", events), events);
@@ -880,6 +887,11 @@ result<void> PerfettoWriter::finish() {
     stats(2);
   }
   return flush(true);
+}
+
+std::unique_ptr<Exporter> perfetto_exporter(const Exported& of, Exporter::Put put) {
+  const PerfettoOptions options{.world = of.world, .wall = of.wall, .compressed = of.compressed, .stacks = of.stacks};
+  return std::make_unique<PerfettoWriter>(of.formats, of.tasks, options, std::move(put));
 }
 
 }  // namespace ringside

@@ -32,6 +32,7 @@
 
 #include "decode/id_table.hpp"
 #include "decode/role.hpp"
+#include "export/exporter.hpp"
 #include "export/perfetto/nesting.hpp"
 #include "export/perfetto/sequence.hpp"
 #include "decode/tasks.hpp"
@@ -47,20 +48,17 @@ struct PerfettoOptions {
   Stacks* stacks = nullptr;  // of TraceRecord::stack; null: there are none
 };
 
-class PerfettoWriter {
+class PerfettoWriter final : public Exporter {
  public:
-  using Put = std::function<result<void>(std::string_view bytes)>;
   PerfettoWriter(const Formats& formats, const Tasks& tasks, const PerfettoOptions& options, Put put);
-  ~PerfettoWriter();
+  ~PerfettoWriter() override;
 
-  result<void> begin(u64 first_ns);
-  result<void> add(const TraceRecord& record, const RingName& ring);
-  // An instant: those that no gap tells.
-  result<void> add_missing(u64 time, u64 events);
-  result<void> put_out();  // all that was added is in the file then
-  result<void> finish();
-  // Events that the format cannot carry: of CPUs from 1024 on.
-  u64 left_out() const { return left_out_; }
+  result<void> begin(u64 first_ns) override;
+  result<void> add(const TraceRecord& record, const RingName& ring) override;
+  result<void> add_missing(u64 time, const Account& account) override;  // an instant
+  result<void> put_out() override;
+  result<void> finish() override;
+  std::string left_out() const override;
 
  private:
   using Sequence = perfetto::Sequence;
