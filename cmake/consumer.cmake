@@ -7,8 +7,7 @@ pkg_check_modules(COMPRESSION REQUIRED IMPORTED_TARGET zlib libzstd)
 pkg_check_modules(ELFUTILS REQUIRED IMPORTED_TARGET libdw libelf liblzma)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(NCURSES REQUIRED ncursesw)
-pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)
-pkg_check_modules(CURL IMPORTED_TARGET libcurl)  # optional: without it nothing is shipped
+pkg_check_modules(CURL IMPORTED_TARGET libcurl)
 find_path(PROTOZERO protozero/pbf_writer.hpp REQUIRED)  # libprotozero-dev: headers alone
 
 # What most of a target's sources include, compiled once: a third of the build's time.
@@ -17,12 +16,32 @@ function(ringside_precompile target)
     <fmt/format.h> ${ARGN})
 endfunction()
 
-# In front of all that it needs: a build begins with its unit, the longest of all.
+# The products beside the reading side. What is left out has a command that says how to get it (src/cli/absent.cpp).
+option(RINGSIDE_FLEET "Build ringside ship, and what reads the server that it sends to (needs libcurl)" ON)
+option(RINGSIDE_MOUNT "Build ringside mount (needs libfuse3)" ON)
+option(RINGSIDE_GUEST "Build ringside guest: the monitor of small virtual machines (x86-64)" ON)
+if(RINGSIDE_FLEET AND NOT CURL_FOUND)
+  message(STATUS "No ringside ship: it needs libcurl4-openssl-dev")
+  set(RINGSIDE_FLEET OFF)
+endif()
+if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
+  set(RINGSIDE_GUEST OFF)
+endif()
+
+# Before all that it needs: a build begins with its unit, the longest of all.
 file(GLOB cli CONFIGURE_DEPENDS src/cli/*.cpp src/watch/*.cpp)
+foreach(product FLEET=ship MOUNT=mount GUEST=guest)
+  string(REPLACE = ";" product ${product})
+  list(GET product 0 name)
+  list(GET product 1 command)
+  if(NOT RINGSIDE_${name})
+    list(FILTER cli EXCLUDE REGEX "/cli/${command}\\.cpp$")
+  endif()
+endforeach()
 if(cli)
   add_executable(ringside_cli ${cli})
 endif()
-ringside_library(ringside_reading source text instance kernel remote timeline decode export serve stacks export/perfetto analysis plot probe record clickhouse shipped convert consumer mount mount/fuse)
+ringside_library(ringside_reading source text instance kernel remote timeline decode serve stacks analysis export export/perfetto plot probe record convert consumer)
 # A program for a guest: no library, no vector registers (its interrupts save none), linked at the address of a guest's ELF image.
 function(ringside_guest image source)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ringside/*.hpp)
@@ -32,14 +51,6 @@ function(ringside_guest image source)
       -I${PROJECT_SOURCE_DIR}/include -nostdlib -static
       -Wl,-Ttext-segment=0x200000,-z,max-page-size=4096,-z,noexecstack,--build-id=none,-e,ringside_guest_start ${source} -o ${image})
 endfunction()
-if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
-  set(guest_demo ${PROJECT_BINARY_DIR}/guest-demo.elf)
-  ringside_guest(${guest_demo} ${PROJECT_SOURCE_DIR}/src/guest/demo/demo.cpp)
-  file(GLOB guest CONFIGURE_DEPENDS src/guest/*.cpp)
-  target_sources(ringside_reading PRIVATE ${guest})
-  set_source_files_properties(src/guest/image.cpp PROPERTIES OBJECT_DEPENDS ${guest_demo}
-    COMPILE_DEFINITIONS RINGSIDE_GUEST_DEMO="${guest_demo}")
-endif()
 # The web page of `ringside plot`, which src/plot/page/build makes.
 set(plot_page ${PROJECT_SOURCE_DIR}/src/plot/page.html)
 set_source_files_properties(src/plot/page.cpp PROPERTIES OBJECT_DEPENDS ${plot_page}
@@ -50,29 +61,44 @@ set_source_files_properties(src/stacks/flame_page.cpp PROPERTIES OBJECT_DEPENDS 
 target_link_libraries(ringside_reading PUBLIC ringside
   $<BUILD_INTERFACE:fmt::fmt> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>
   $<INSTALL_INTERFACE:fmt> $<INSTALL_INTERFACE:tracefs> $<INSTALL_INTERFACE:z> $<INSTALL_INTERFACE:zstd> $<INSTALL_INTERFACE:seccomp> $<INSTALL_INTERFACE:dw> $<INSTALL_INTERFACE:elf> $<INSTALL_INTERFACE:lzma>
-  PRIVATE $<BUILD_INTERFACE:${TRACEFS}> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::FUSE> $<BUILD_INTERFACE:PkgConfig::ELFUTILS>)
-if(CURL_FOUND)  # its headers: the library itself is loaded when a server is asked
-  target_include_directories(ringside_reading PRIVATE ${CURL_INCLUDE_DIRS})
-  target_compile_definitions(ringside_reading PRIVATE RINGSIDE_CURL)
-else()
-  message(STATUS "No ringside ship: it needs libcurl4-openssl-dev")
-endif()
+  PRIVATE $<BUILD_INTERFACE:${TRACEFS}> $<BUILD_INTERFACE:PkgConfig::COMPRESSION> $<BUILD_INTERFACE:PkgConfig::SECCOMP> $<BUILD_INTERFACE:PkgConfig::ELFUTILS>)
 file(RELATIVE_PATH libdir_of_binary /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
 set_source_files_properties(src/convert/installed.cpp PROPERTIES
   COMPILE_DEFINITIONS "RINGSIDE_LIBDIR_OF_BINARY=\"${libdir_of_binary}\";RINGSIDE_LIBDIR=\"${CMAKE_INSTALL_FULL_LIBDIR}\"")
 set_target_properties(ringside_reading PROPERTIES EXPORT_NAME consumer)
 target_compile_features(ringside_reading INTERFACE cxx_std_20)
 ringside_precompile(ringside_reading)
-# The agent: of the command alone.
-ringside_library(ringside_ship ship)
-target_link_libraries(ringside_ship PUBLIC ringside_reading)
-if(NOT RINGSIDE_UNITY)
-  ringside_precompile(ringside_ship)
+# Each product is a library over the reading side; a program that links it has the definition RINGSIDE_NAME.
+add_library(ringside_products INTERFACE)
+target_link_libraries(ringside_products INTERFACE ringside_reading)
+function(ringside_product name library)
+  ringside_library(${library} ${ARGN})
+  target_link_libraries(${library} PUBLIC ringside_reading)
+  target_compile_definitions(${library} INTERFACE ${name})
+  target_link_libraries(ringside_products INTERFACE ${library})
+  if(NOT RINGSIDE_UNITY)
+    ringside_precompile(${library})
+  endif()
+endfunction()
+if(RINGSIDE_FLEET)
+  ringside_product(RINGSIDE_FLEET ringside_fleet clickhouse shipped ship)
+  target_include_directories(ringside_fleet PRIVATE ${CURL_INCLUDE_DIRS})  # the library itself is loaded when a server is asked
+endif()
+if(RINGSIDE_MOUNT)
+  ringside_product(RINGSIDE_MOUNT ringside_mount mount mount/fuse)
+  pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)
+  target_link_libraries(ringside_mount PRIVATE PkgConfig::FUSE)
+endif()
+if(RINGSIDE_GUEST)
+  ringside_product(RINGSIDE_GUEST ringside_guests guest)
+  set(guest_demo ${PROJECT_BINARY_DIR}/guest-demo.elf)
+  ringside_guest(${guest_demo} ${PROJECT_SOURCE_DIR}/src/guest/demo/demo.cpp)
+  set_source_files_properties(src/guest/image.cpp PROPERTIES OBJECT_DEPENDS ${guest_demo} SKIP_UNITY_BUILD_INCLUSION ON
+    COMPILE_DEFINITIONS RINGSIDE_GUEST_DEMO="${guest_demo}")
 endif()
 # A room's unit takes the name that CMake gives it.
-foreach(room mount plot serve)
-  set_source_files_properties(${PROJECT_BINARY_DIR}/CMakeFiles/ringside_reading.dir/Unity/unity_${room}_cxx.cxx PROPERTIES
-    COMPILE_OPTIONS "${RINGSIDE_COLD_OPTIONS}")
+foreach(unit ringside_mount.dir/Unity/unity_mount ringside_reading.dir/Unity/unity_plot ringside_reading.dir/Unity/unity_serve)
+  set_source_files_properties(${PROJECT_BINARY_DIR}/CMakeFiles/${unit}_cxx.cxx PROPERTIES COMPILE_OPTIONS "${RINGSIDE_COLD_OPTIONS}")
 endforeach()
 # GCC 13 and later do not take a precompiled header at another optimisation, and say so: they compile these units without it.
 if(RINGSIDE_COLD_OPTIONS)
@@ -90,7 +116,7 @@ if(cli)
   else()
     ringside_precompile(ringside_cli <nlohmann/json.hpp> <CLI/CLI.hpp>)
   endif()
-  target_link_libraries(ringside_cli PRIVATE ringside_ship ringside_options ${NCURSES_LINK_LIBRARIES})  # its flags would be everybody's
+  target_link_libraries(ringside_cli PRIVATE ringside_products ringside_options ${NCURSES_LINK_LIBRARIES})  # its flags would be everybody's
   target_compile_definitions(ringside_cli PRIVATE RINGSIDE_VERSION="${PROJECT_VERSION}")
   ringside_install(TARGETS ringside_cli RUNTIME)
   include(cmake/manual.cmake)
@@ -130,7 +156,7 @@ if(BABELTRACE_FOUND AND NOT RINGSIDE_SANITIZE)
   # In a directory of its own: babeltrace2 loads every library that it finds in one.
   set_target_properties(babeltrace_plugin PROPERTIES OUTPUT_NAME babeltrace-plugin-ringside PREFIX ""
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/babeltrace2 UNITY_BUILD ${RINGSIDE_UNITY})
-  target_link_libraries(babeltrace_plugin PRIVATE ringside_reading ringside_options PkgConfig::BABELTRACE)
+  target_link_libraries(babeltrace_plugin PRIVATE ringside_products ringside_options PkgConfig::BABELTRACE)
   target_link_options(babeltrace_plugin PRIVATE -Wl,--exclude-libs,ALL)
   ringside_install(TARGETS babeltrace_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/babeltrace2/plugins)
 else()

@@ -10,6 +10,9 @@
 #include "columns.hpp"
 #include "decode/print_steps.hpp"
 #include "pass.hpp"
+#ifdef RINGSIDE_FLEET
+#include "shipped/shipped_input.hpp"
+#endif
 #include "sys/text.hpp"
 #include "sys/try.hpp"
 
@@ -409,6 +412,9 @@ py::tuple event_types(const Wanted& wanted) {
 }  // namespace
 
 PYBIND11_MODULE(_ringside, m) {
+#ifdef RINGSIDE_FLEET
+  ringside::open_servers();
+#endif
   m.doc() = "The reading side of ringside; use the package ringside.";
   py::register_exception<std::system_error>(m, "_SystemError", PyExc_OSError);
   m.attr("Error") = py::reinterpret_steal<py::object>(PyErr_NewExceptionWithDoc(

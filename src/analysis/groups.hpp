@@ -37,13 +37,12 @@ class Groups {
     return groups;
   }
 
-  // times: the record stands for that number of them.
-  Cell* at(const TraceRecord& record, const RingName& ring, u64 times = 1) {
+  Cell* at(const TraceRecord& record, const RingName& ring) {
     KeyWords key{};
     if (!two_ && table_.evicted().keys == forgotten_ && columns_.data()->quick_key(record, key[0])) [[likely]] {
       if (Cell* const cell = table_.known(key)) [[likely]] return cell;
     }
-    return at_any(record, ring, times);
+    return at_any(record, ring);
   }
   bool has(const TraceRecord& record, const RingName& ring) {
     return std::all_of(columns_.begin(), columns_.end(), [&](Column& column) { return column.has(record, ring); });
@@ -85,11 +84,11 @@ class Groups {
 
  private:
   explicit Groups(size_t most) : table_(most) {}
-  [[gnu::noinline]] Cell* at_any(const TraceRecord& record, const RingName& ring, u64 times) {
+  [[gnu::noinline]] Cell* at_any(const TraceRecord& record, const RingName& ring) {
     if (table_.evicted().keys != forgotten_) [[unlikely]] forget_texts();
     KeyWords key{};
     if (!columns_[0].key(record, ring, texts_, key[0]) || (two_ && !columns_[1].key(record, ring, texts_, key[1]))) {
-      without_ += times;
+      ++without_;
       return nullptr;
     }
     return &table_.at(key);

@@ -33,23 +33,23 @@ void Hist::Cell::add(const Cell& other) {
   for (size_t i = 0; i < values->size(); ++i) (*values)[i].merge((*other.values)[i]);
 }
 
-bool Hist::add_values(const TraceRecord& record, const RingName& ring, u64 times) {
+bool Hist::add_values(const TraceRecord& record, const RingName& ring) {
   for (size_t i = 0; i < values_.size(); ++i) {
     if (!read_[i].read(values_[i], record, ring)) {
       // What lacks a key, too, counts as without the key.
       if (groups_.has(record, ring))
-        without_values_[i] += times;
+        ++without_values_[i];
       else
-        groups_.at(record, ring, times);
+        groups_.at(record, ring);
       return false;
     }
   }
-  Cell* cell = groups_.at(record, ring, times);
+  Cell* cell = groups_.at(record, ring);
   if (cell == nullptr) return false;
-  count_ += times;
+  ++count_;
   if (cell->count == 0) cell->values = std::make_unique<std::vector<Histogram>>(values_.size(), Histogram(precision_));
-  cell->count += times;
-  for (size_t i = 0; i < values_.size(); ++i) read_[i].add_to((*cell->values)[i], times);
+  ++cell->count;
+  for (size_t i = 0; i < values_.size(); ++i) read_[i].add_to((*cell->values)[i]);
   return true;
 }
 

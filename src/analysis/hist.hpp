@@ -41,13 +41,13 @@ class Hist {
 
   static result<Hist> make(const Options& options, const Formats& formats, const Tasks& tasks);
 
-  // False: the record lacks a key or a value. times: it stands for that number of them.
-  bool add(const TraceRecord& record, const RingName& ring, u64 times = 1) {
-    if (!values_.empty()) return add_values(record, ring, times);
-    Cell* cell = groups_.at(record, ring, times);
+  // False: the record lacks a key or a value.
+  bool add(const TraceRecord& record, const RingName& ring) {
+    if (!values_.empty()) return add_values(record, ring);
+    Cell* cell = groups_.at(record, ring);
     if (cell == nullptr) return false;
-    count_ += times;
-    cell->count += times;
+    ++count_;
+    ++cell->count;
     return true;
   }
 
@@ -78,7 +78,7 @@ class Hist {
     void add(const Cell& other);
   };
   Hist(Groups<Cell> groups, u32 precision) : groups_(std::move(groups)), precision_(precision) {}
-  bool add_values(const TraceRecord& record, const RingName& ring, u64 times);
+  bool add_values(const TraceRecord& record, const RingName& ring);
 
   Groups<Cell> groups_;
   std::vector<Column> values_;

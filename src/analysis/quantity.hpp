@@ -23,11 +23,11 @@ struct Quantity {
     kind = Kind::real;
     return column.kind() == Column::Kind::real && column.real(record, ring, real) && !std::isnan(real);
   }
-  void add_to(Histogram& histogram, u64 times = 1) const {
+  void add_to(Histogram& histogram) const {
     switch (kind) {
-      case Kind::whole: return histogram.add(whole, times);
-      case Kind::of_unsigned: return histogram.add_unsigned(static_cast<u64>(whole), times);
-      case Kind::real: return histogram.add_real(real, times);
+      case Kind::whole: return histogram.add(whole);
+      case Kind::of_unsigned: return histogram.add_unsigned(static_cast<u64>(whole));
+      case Kind::real: return histogram.add_real(real);
     }
   }
 };

@@ -3,6 +3,9 @@
 
 #include "babeltrace/recorder.hpp"
 #include "babeltrace/rings.hpp"
+#ifdef RINGSIDE_FLEET
+#include "shipped/shipped_input.hpp"
+#endif
 #include "sys/try.hpp"
 
 namespace ringside::babeltrace {
@@ -80,6 +83,9 @@ result<std::unique_ptr<Reading>> open(const Wanted& wanted) {
 
 bt_component_class_initialize_method_status initialize(bt_self_component_source* self, bt_self_component_source_configuration*,
                                                        const bt_value* given, void*) {
+#ifdef RINGSIDE_FLEET
+  open_servers();
+#endif
   bt_self_component* const component = bt_self_component_source_as_self_component(self);
   Params params;
   (void)bt_value_map_foreach_entry_const(given, param, &params);

@@ -4,21 +4,18 @@
 #include <ringside/ringside.h>
 #include <unistd.h>
 
+#include "cli/options.hpp"
 #include "cli/progress.hpp"
 #include "cli/recording.hpp"
-#include "watch/signals.hpp"
-#include "cli/options.hpp"
-#include "text/units.hpp"
+#include "guest/guest.hpp"
 #include "record/instance_feed.hpp"
 #include "record/kernel_feed.hpp"
 #include "record/source_feed.hpp"
 #include "sys/try.hpp"
-#if defined(__x86_64__)
-#include "guest/guest.hpp"
-#endif
+#include "text/units.hpp"
+#include "watch/signals.hpp"
 
 namespace ringside::cli {
-#if defined(__x86_64__)
 namespace {
 
 using std::chrono::nanoseconds;
@@ -205,12 +202,4 @@ Command add_guest(CLI::App& app) {
   return {c, [options] { return run_guest(*options); }};
 }
 
-#else
-
-Command add_guest(CLI::App& app) {
-  CLI::App* c = app.add_subcommand("guest", "run a guest in a virtual machine (x86-64 only)");
-  return {c, [] { return refuse(std::errc::not_supported, "guests run on x86-64 only"); }};
-}
-
-#endif
 }  // namespace ringside::cli

@@ -217,14 +217,9 @@ Error explained(Error error, const HistOptions& options, const Formats& formats)
   return error;
 }
 
-// by_server: it may add events up.
-result<int> run_hist(const HistOptions& options, bool by_server) {
+result<int> run_hist(const HistOptions& options) {
   auto sort = sort_of(options);
   RunOptions open = options.run;
-  if (by_server) {
-    open.tallied = split_columns(options.key);
-    open.tallied.insert(open.tallied.end(), options.values.begin(), options.values.end());
-  }
   place_key(options, open);
   const bool chosen = !open.events.empty();
   auto opened = AnalysisRun::open(std::move(open));
@@ -245,20 +240,14 @@ result<int> run_hist(const HistOptions& options, bool by_server) {
   const bool of_stacks = std::any_of(hist.keys().begin(), hist.keys().end(), [](const Column& c) { return c.of_stacks(); });
   std::vector<Column> columns = hist.keys();
   columns.insert(columns.end(), hist.values().begin(), hist.values().end());
-  const bool tallied = run->trace().tallied();
-  const auto add = [tallied](Hist& to, const TraceRecord& record, const RingName& ring) {
-    to.add(record, ring, tallied ? ShippedAsRecording::times_of(record.payload) : 1);
-  };
-  bool again = false;  // which keys a full table gives up depends on the order of events
-  const int code = run->add_up(
+  const auto add = [](Hist& to, const TraceRecord& record, const RingName& ring) { to.add(record, ring); };
+  return run->add_up(
       hist, options.most_keys, columns, make_hist, add, [&](const Totals& totals, double, bool last) -> std::string {
-        if ((again = tallied && hist.evicted().keys != 0)) return "";
         if (last && of_stacks) say_first(run->reading().stack_remarks());
         const auto rows = hist.rows(*sort);
         return options.run.json ? as_json(hist, rows, hist.keys()[0].buckets() ? rows.size() : options.count, totals)
                                 : as_table(hist, rows, *sort, options, totals);
       });
-  return again ? run_hist(options, false) : code;
 }
 
 }  // namespace
@@ -289,12 +278,8 @@ Command add_hist(CLI::App& app) {
       "Beside the fields of events there are event, system, task (comm, in events without a field of this name), thread, "
       "process, cgroup, cpu, ring, syscall (by name), source and ts. Modifiers: .log2,\n"
       ".buckets=N, .hex, .sym (a kernel function), .execname (of a thread's number), .usecs and .msecs (of times).\n"
-      "Sums, counts and maxima are exact, quantiles right within 1.6 %. Nothing is consumed; -e makes an instance of its own.\n"
-      "Of clickhouse:// the server adds up the events that are alike, in SQL, with the same result. All of them are fetched "
-      "for --time and --cpu,\n"
-      "for ts without .buckets=N, stacks and .execname; and, where there are events of the kernel, for names of threads, "
-      "processes and cgroups.");
-  return {c, [options] { return run_hist(*options, true); }};
+      "Sums, counts and maxima are exact, quantiles right within 1.6 %. Nothing is consumed; -e makes an instance of its own.");
+  return {c, [options] { return run_hist(*options); }};
 }
 
 }  // namespace ringside::cli

@@ -115,11 +115,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   open.make.buffer_size = options.kernel_buffer_size;
   if (options.over) open.time.over = options.over;
   open.push_down = options.push_down;
-  const Tallied tallied{options.tallied, options.filter, open.only};
-  const bool of_server = !open.where.empty() && std::all_of(open.where.begin(), open.where.end(), clickhouse::Address::is);
-  if (of_server && !tallied.columns.empty() && options.window.whole()) open.tallied = &tallied;
   run->again_ = open;
-  run->again_.tallied = nullptr;  // it is read once
   run->again_.notices = [](const auto&) {};
   const bool by_default = !named && !samples && open.kernel.empty();
   run->reading_ = RS_TRY(Reading::open(std::move(open)));

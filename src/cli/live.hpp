@@ -40,8 +40,6 @@ struct RunOptions {
   std::function<bool()> over = nullptr;   // true: the end of a live run, beside --duration; none: Ctrl-C is
   u32 jobs = 0;            // threads for a recording; 0: one core is left for others
   bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted
-  std::vector<std::string>
-      tallied{};  // a table of these columns is all that is wanted: a server may add events up (Trace::tallied)
 };
 // WHERE... -e, and the options of add_run_options: -i -f --cpu --time --source --interval --duration --look-ahead --once --json
 void add_run(CLI::App& app, RunOptions& options);

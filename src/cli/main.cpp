@@ -13,7 +13,12 @@
 #include "cli/command.hpp"
 #include "cli/glance.hpp"
 #include "cli/overview.hpp"
+#ifdef RINGSIDE_FLEET
+#include "shipped/shipped_input.hpp"
+#endif
+#ifdef RINGSIDE_MOUNT
 #include "mount/fuse/rights.hpp"
+#endif
 #include "sys/budget.hpp"
 #include "sys/sys.hpp"
 #include "watch/signals.hpp"
@@ -69,7 +74,12 @@ int main(int argc, char** argv) {
     std::cerr << "ringside: RINGSIDE_BUDGET is no number of percent from 1 to 10000\n";
     return ringside::cli::exit_usage;
   }
+#ifdef RINGSIDE_MOUNT
   ringside::mount::put_rights_aside();
+#endif
+#ifdef RINGSIDE_FLEET
+  ringside::open_servers();
+#endif
   CLI::App app{"ringside: the Linux tracing ring buffer outside the kernel", "ringside"};
   app.require_subcommand(1);
   app.set_version_flag("-V,--version", std::string("ringside ") +

@@ -50,10 +50,10 @@ std::string wall_time(u64 ns) {
 
 // What was shipped: each machine's clock, and how far apart two of them may be.
 void about_clocks(const Trace& trace, plot::About& about) {
-  constexpr u64 unknown = ShippedAsRecording::Machine::unknown;
+  constexpr u64 unknown = MachineTime::unknown;
   u64 worst = 0, second = 0;
   for (const auto& input : trace.inputs) {
-    const ShippedAsRecording::Machine* const machine = input->machine();
+    const MachineTime* const machine = input->time_of_day();
     if (machine == nullptr) return;
     const u64 error = machine->error_ns;
     about.facts.emplace_back("clock of " + machine->host, error < unknown

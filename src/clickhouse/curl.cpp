@@ -1,4 +1,3 @@
-#ifdef RINGSIDE_CURL
 #include "clickhouse/curl.hpp"
 
 #include <dlfcn.h>
@@ -38,4 +37,3 @@ result<const Curl*> Curl::load() {
 }
 
 }  // namespace ringside::clickhouse
-#endif

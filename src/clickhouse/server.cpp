@@ -9,12 +9,9 @@
 #include <chrono>
 #include <thread>
 
+#include "clickhouse/curl.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
-
-#ifdef RINGSIDE_CURL
-#include "clickhouse/curl.hpp"
-#endif
 
 namespace ringside::clickhouse {
 namespace {
@@ -150,8 +147,6 @@ result<Login> Login::read(const std::string& path) {
   }
   return login;
 }
-
-#ifdef RINGSIDE_CURL
 
 // One request of libcurl's.
 struct Server::Way {
@@ -290,22 +285,6 @@ result<std::string> Server::post(const std::string& parameters, std::string_view
                 where + " refuses" + (code_ != 0 ? fmt::format(" (code {})", code_) : fmt::format(" (HTTP {})", status)) +
                     ": " + short_text(way.answer));
 }
-
-#else
-
-struct Server::Way {};
-Server::Server(const Address& address, const Login& login, std::function<bool()> stop, Time time)
-    : address_(address), login_(login), stop_(std::move(stop)), time_(std::move(time)) {}
-Server::~Server() = default;
-result<std::unique_ptr<Server>> Server::open(const Address& address, const Login&, std::function<bool()>, Time) {
-  return refuse(std::errc::not_supported,
-                "cannot ask " + address.show() + ": this ringside was built without libcurl (Debian: libcurl4-openssl-dev)");
-}
-result<std::string> Server::post(const std::string&, std::string_view, bool) {
-  return refuse(std::errc::not_supported, "built without libcurl");
-}
-
-#endif
 
 // Also of an error without a code at the begin of the answer. A proxy's error page is none of the server's.
 std::errc Server::kind_of_error(std::string_view answer) const {

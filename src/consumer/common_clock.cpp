@@ -19,15 +19,15 @@ std::string microseconds(u64 ns) { return fmt::format("{:.3g} us", static_cast<d
 result<void> agree_on_time_of_day(Trace& trace) {
   for (const auto& input : trace.inputs) {
     const Input& o = *input;
-    if (o.machine() == nullptr)
+    if (o.time_of_day() == nullptr)
       return refuse(
           std::errc::invalid_argument,
           o.where +
               " has times of a clock that began with its machine, and what was shipped has times of day; show each alone");
     trace.notices.push_back(o.origin.label + ": times of day, " +
-                            (o.machine()->error_ns >= o.machine()->unknown
+                            (o.time_of_day()->error_ns >= o.time_of_day()->unknown
                                  ? "by a clock that is not synchronised: how far they are off is not known"
-                                 : "±" + microseconds(o.machine()->error_ns)));
+                                 : "±" + microseconds(o.time_of_day()->error_ns)));
   }
   return {};
 }
@@ -35,7 +35,7 @@ result<void> agree_on_time_of_day(Trace& trace) {
 }  // namespace
 
 result<void> agree_on_time(Trace& trace, bool verbose) {
-  const auto is_shipped = [](const auto& input) { return input->machine() != nullptr; };
+  const auto is_shipped = [](const auto& input) { return input->time_of_day() != nullptr; };
   if (std::any_of(trace.inputs.begin(), trace.inputs.end(), is_shipped)) return agree_on_time_of_day(trace);
   const std::string here = sys::boot_id(), mono = to_string(ClockKind::mono);
   const auto in_ticks = [](const Input& o) {

@@ -11,7 +11,6 @@
 #include "instance/instance.hpp"
 #include "kernel/kernel_source.hpp"
 #include "kernel/tracefs_instance.hpp"
-#include "shipped/shipped.hpp"
 #include "source/recording.hpp"
 #include "source/world.hpp"
 #include "timeline/merge.hpp"
@@ -26,6 +25,13 @@ struct LiveSamples {
   std::vector<i32> pids{};
 };
 
+// The clock of a machine that sent its events to a server.
+struct MachineTime {
+  static constexpr u64 unknown = ~u32{0};  // an error: the clock is not synchronised
+  std::string host;
+  u64 error_ns = 0;  // how far its times of day may be off
+};
+
 class Input {
  public:
   explicit Input(std::string named) : where(std::move(named)) {}
@@ -37,8 +43,8 @@ class Input {
   virtual result<void> open(Trace& trace) = 0;
   // Another one, for another thread; what was converted or fetched for this one is not made again.
   virtual std::unique_ptr<Input> another() const = 0;
-  // Before open(), for what has to be fetched first. alone: no other input is read with it. tallied: counts are enough.
-  virtual result<void> fetch(bool /*alone*/, const Tallied* /*tallied*/) { return {}; }
+  // Before open(), for what has to be fetched first. alone: no other input is read with it.
+  virtual result<void> fetch(bool /*alone*/) { return {}; }
   // Of a recording that this process writes: takes over what was added to its description.
   virtual void grow(Trace& /*trace*/, const RecordingMeta& /*now*/) {}
 
@@ -50,8 +56,7 @@ class Input {
   virtual std::optional<WallClock> wall() const {
     return live() && own_clock().kind != ClockKind::counter ? std::optional(WallClock::measure()) : std::nullopt;
   }
-  virtual const ShippedAsRecording::Machine* machine() const { return nullptr; }  // its times are that machine's times of day
-  virtual bool tallied() const { return false; }  // each record stands for a number of events (ShippedAsRecording::times_of)
+  virtual const MachineTime* time_of_day() const { return nullptr; }  // its times are that machine's times of day
   virtual Instance* instance() const { return nullptr; }
   virtual TracefsInstance* tracefs() const { return nullptr; }  // the kernel's live events
   // The changes of names that were not handed out yet.
@@ -99,6 +104,8 @@ class Input {
 
 // input.cpp: what a WHERE names; a place on a server may have several machines.
 result<std::vector<std::unique_ptr<Input>>> inputs_of(const Where& where);
+// Before any input is opened: what opens places on a server. The library of the fleet has it (shipped/shipped_input.hpp).
+void open_servers_by(result<std::vector<std::unique_ptr<Input>>> (*open)(const std::string& place));
 // Each kind has its file.
 std::unique_ptr<Input> recording_input(const std::string& dir);
 std::unique_ptr<Input> ctf_input(const std::string& dir);

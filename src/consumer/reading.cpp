@@ -23,7 +23,7 @@ Reading::Time Reading::real_time() {
 result<std::unique_ptr<Reading>> Reading::open(Options options) {
   std::unique_ptr<Reading> reading(new Reading);
   reading->trace_ = RS_TRY(open_traces(options.where, options.kernel, options.choice, options.verbose, options.make,
-                                       options.same, options.tallied, options.remotes, options.samples));
+                                       options.same, options.remotes, options.samples));
   Trace& trace = reading->trace_;
   reading->time_ = std::move(options.time);
   reading->notices_ = std::move(options.notices);

@@ -47,14 +47,13 @@ class Reading {
     std::function<bool()> over;         // true: later events are not wanted
   };
   struct Options {
-    std::vector<std::string> where{}, kernel{};  // these, and the next six, as open_traces() takes them
+    std::vector<std::string> where{}, kernel{};  // these, and the next five, as open_traces() takes them
     std::vector<ringside_remote_reader*> remotes{};
     LiveSamples samples{};
     KernelChoice choice{};
     TracefsOptions make{};
     bool verbose = false;
     const Trace* same = nullptr;
-    const Tallied* tallied = nullptr;
     Window window{};         // nothing outside is read
     EventPatterns only{};    // none: every event
     std::string filter{};    // empty: every event

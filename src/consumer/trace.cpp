@@ -90,7 +90,6 @@ void Trace::read_again(const std::function<void(u32, Bytes)>& use) const {
 bool Trace::any(bool (Input::*is)() const) const {
   return std::any_of(inputs.begin(), inputs.end(), [is](const auto& input) { return (*input.*is)(); });
 }
-bool Trace::tallied() const { return any(&Input::tallied); }
 bool Trace::live() const { return any(&Input::live); }
 bool Trace::has_only_just_begun() const { return any(&Input::begins_when_opened); }
 bool Trace::consumes() const { return any(&Input::consumes); }
@@ -263,7 +262,7 @@ void label(Trace& trace, size_t named) {
   std::map<std::string, u32> boots;
   for (size_t i = 0; i < named && trace.inputs.size() > 1; ++i) {
     Input& input = *trace.inputs[i];
-    if (const auto* const machine = input.machine()) {
+    if (const auto* const machine = input.time_of_day()) {
       const u32 boot = ++boots[machine->host];
       input.origin.label = machine->host + (boot == 1 ? "" : "." + std::to_string(boot));
     } else {
@@ -283,7 +282,7 @@ result<void> add(Trace& trace, const Where& where) {
 
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events,
                           const KernelChoice& choice, bool verbose, TracefsOptions make, const Trace* same,
-                          const Tallied* tallied, const std::vector<ringside_remote_reader*>& readers,
+                          const std::vector<ringside_remote_reader*>& readers,
                           const LiveSamples& samples) {
   Trace trace;
   auto patterns = RS_TRY(EventPatterns::parse(events));
@@ -295,7 +294,7 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
     if (samples.hz != 0) trace.inputs.push_back(sample_input(samples));
     if (trace.inputs.empty() && events.empty()) RS_TRY(add(trace, Where::of(default_recording)));
     const bool alone = events.empty() && trace.inputs.size() == 1;
-    for (const auto& input : trace.inputs) RS_TRY(input->fetch(alone, tallied));
+    for (const auto& input : trace.inputs) RS_TRY(input->fetch(alone));
     const size_t named = trace.inputs.size();
     if (auto remotes = patterns.of_remotes(true); !remotes.empty())
       trace.inputs.push_back(kernel_remotes_input(std::move(remotes), make.buffer_size));

@@ -48,7 +48,6 @@ struct Trace {
 
   // The time of day of its times: its first input's that knows it.
   std::optional<WallClock> wall() const;
-  bool tallied() const;    // ShippedAsRecording::times_of(): each record stands for that number of events
   bool raw_times() const;  // its clock does not count seconds
   TimeUnit unit() const { return raw_times() ? TimeUnit::ticks : TimeUnit::ns; }
   u64 now() const;         // this moment in the timeline's ns; 0: its clock does not count seconds
@@ -86,7 +85,7 @@ struct Trace {
 // is not made again.
 result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events = {},
                           const KernelChoice& choice = {}, bool verbose = false, TracefsOptions make = {},
-                          const Trace* same = nullptr, const Tallied* tallied = nullptr,
+                          const Trace* same = nullptr,
                           const std::vector<ringside_remote_reader*>& remotes = {}, const LiveSamples& samples = {});
 
 // The recording in DIR, which another object of this process writes: `now` is what its writer knows. To be followed.

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <thread>
 
-#include "clickhouse/server.hpp"
 #include "convert/ctf.hpp"
 #include "convert/unpacked.hpp"
 #include "instance/instance.hpp"
@@ -48,7 +47,7 @@ std::string announced_socket(const std::string& name) {
 }
 
 Where Where::now(const std::string& text) {
-  if (clickhouse::Address::is(text)) return {text, Kind::shipped};
+  if (text.starts_with("clickhouse://")) return {text, Kind::shipped};
   if (Unpacked::is_given_open(text)) return {text, Kind::trace_dat};
   const auto is_instance = [&] { return Instance::open(text).has_value(); };
   const bool is_path = text.find('/') != std::string::npos;

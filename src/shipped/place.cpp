@@ -110,8 +110,11 @@ result<std::vector<ShippedAsRecording::Machine>> ShippedAsRecording::machines(co
                    *boot = RS_TRY(wanted(block, "boot", false)), *error = RS_TRY(wanted(block, "error", false)),
                    *any = RS_TRY(wanted(block, "any_reaches", false));
     for (u64 row = 0; row < block.rows; ++row) {
-      Machine machine{std::string(host->texts[row]), std::string(boot_id->texts[row]), static_cast<u64>(boot->whole(row)),
-                      static_cast<u64>(error->whole(row))};
+      Machine machine;
+      machine.host = host->texts[row];
+      machine.boot_id = boot_id->texts[row];
+      machine.boot = static_cast<u64>(boot->whole(row));
+      machine.error_ns = static_cast<u64>(error->whole(row));
       if (const auto at = with_events.find({machine.host, machine.boot}); at != with_events.end()) {
         machine.error_ns = std::max(machine.error_ns, at->second.error_ns);
         machine.batches = std::move(at->second.batches);

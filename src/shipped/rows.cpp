@@ -92,14 +92,8 @@ void put_common(const EventType& type, u32 id, u32 flags, i32 tid, std::vector<u
   if (type.has_tid()) std::memcpy(payload.data() + 4, &tid, sizeof tid);
 }
 
-result<void> Rows::add(const Place& place, const std::string& table, std::vector<u8>& payload, u64 times) {
+result<void> Rows::add(const Place& place, const std::string& table, const std::vector<u8>& payload) {
   Row row{place};
-  if (tallied_) {
-    payload.resize((payload.size() + 3) & ~size_t{3});
-    payload.resize(payload.size() + sizeof times);
-    std::memcpy(payload.data() + payload.size() - sizeof times, &times, sizeof times);
-    row.place.part = row.place.number = 0;
-  }
   if (payload.size() > subbuf_size / 2)
     return refuse(std::errc::bad_message, "an event of " + table + " has " + format_size(payload.size()));
   row.size = static_cast<u32>(payload.size());
@@ -110,7 +104,7 @@ result<void> Rows::add(const Place& place, const std::string& table, std::vector
 }
 
 void Rows::add_gap(const Place& place, u64 lost) {
-  Row row{tallied_ ? Place{place.ring} : place};
+  Row row{place};
   row.lost = lost;
   rows_.push_back(row);
 }

@@ -25,9 +25,7 @@ class Rows {
     u32 ring = 0, part = 0, number = 0;
     u64 time = 0;
   };
-  // tallied: each event says how many events it stands for, and only their times tell an order (ShippedAsRecording::times_of).
-  explicit Rows(bool tallied) : tallied_(tallied) {}
-  result<void> add(const Place& place, const std::string& table, std::vector<u8>& payload, u64 times = 1);
+  result<void> add(const Place& place, const std::string& table, const std::vector<u8>& payload);
   void add_gap(const Place& place, u64 lost);
   // All of them, in order. Returns the events that were lost behind the last one of their ring.
   result<u64> write(RecordingWriter& writer);
@@ -39,7 +37,6 @@ class Rows {
     u64 lost = 0;
     size_t at = 0;  // of its payload
   };
-  bool tallied_;
   std::vector<Row> rows_;
   std::vector<u8> payloads_;
 };

@@ -12,7 +12,6 @@
 #include "shipped/parts.hpp"
 #include "shipped/query.hpp"
 #include "shipped/rows.hpp"
-#include "shipped/tally.hpp"
 #include "source/recording.hpp"
 #include "sys/try.hpp"
 
@@ -29,20 +28,15 @@ using clickhouse::quoted_text;
 class Maker {
  public:
   Maker(const ShippedAsRecording::Place& place, const ShippedAsRecording::Machine& machine, ShippedAsRecording::Times times,
-        const Tallied* tallied, clickhouse::Server& server)
-      : place_(place), machine_(machine), times_(times), tallied_(tallied), server_(server) {}
+        clickhouse::Server& server)
+      : place_(place), machine_(machine), times_(times), server_(server) {}
 
   result<void> make(const std::string& dir) {
     RS_TRY(parts_.read(server_, dir));
-    std::optional<Tally> tally;
-    if (tallied_ != nullptr) tally.emplace(place_, machine_, times_, *tallied_, server_, parts_, rows_);
-    if (tally && !tally->can()) tally.reset();
-    if (tally) RS_TRY(tally->read_columns());
     for (const std::string& table : RS_TRY(tables_of_events(server_))) {
       if (!parts_.name(table) && table != unknown_events) continue;
-      if (!tally || !RS_TRY(tally->take(table))) RS_TRY(read_table(table));
+      RS_TRY(read_table(table));
     }
-    if (tally) early_ += tally->early();
     RS_TRY(read_gaps());
     RS_TRY(read_symbols());
     return write(dir);
@@ -174,10 +168,9 @@ class Maker {
   const ShippedAsRecording::Place& place_;
   const ShippedAsRecording::Machine& machine_;
   ShippedAsRecording::Times times_;
-  const Tallied* tallied_;
   clickhouse::Server& server_;
   Parts parts_{place_, machine_, times_};
-  Rows rows_{tallied_ != nullptr};
+  Rows rows_;
   std::string symbols_;
   u64 unrecorded_ = 0, early_ = 0, strange_ = 0;
   bool dropped_unproved_ = false;
@@ -186,14 +179,12 @@ class Maker {
 }  // namespace
 }  // namespace shipped
 
-result<std::unique_ptr<ShippedAsRecording>> ShippedAsRecording::read(const Place& place, const Machine& machine, Times times,
-                                                                     const Tallied* tallied) {
+result<std::unique_ptr<ShippedAsRecording>> ShippedAsRecording::read(const Place& place, const Machine& machine, Times times) {
   std::unique_ptr<ShippedAsRecording> made(
       new ShippedAsRecording(RS_TRY(TemporaryDirectory::make("shipped", "the events of " + machine.host))));
   const auto server = RS_TRY(clickhouse::Server::open(place.address, place.login));
   server->most_answer(u64{4} << 30);
-  shipped::Maker maker(place, machine, times, tallied, *server);
-  made->tallied_ = tallied != nullptr;
+  shipped::Maker maker(place, machine, times, *server);
   RS_TRY(maker.make(made->dir_.path()));
   made->remarks_ = maker.remarks();
   return made;

@@ -1,5 +1,6 @@
 // ringside ship against a real server: one for all tests of this program.
 #include "ship/ship.hpp"
+#include "shipped/shipped_input.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -717,6 +718,7 @@ TEST_F(Ship, TheTenQuestionsHaveAnswers) {
 // One case of ctest: 77 says that a part of it was skipped.
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  ringside::open_servers();
   const int failed = RUN_ALL_TESTS();
   return failed == 0 && testing::UnitTest::GetInstance()->skipped_test_count() != 0 ? 77 : failed;
 }

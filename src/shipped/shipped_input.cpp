@@ -1,7 +1,8 @@
-#include "consumer/shipped_input.hpp"
+#include "shipped/shipped_input.hpp"
 
 #include "consumer/recorded_input.hpp"
 #include "consumer/trace.hpp"
+#include "shipped/shipped.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -13,10 +14,10 @@ class ShippedInput : public RecordedInput {
                std::shared_ptr<ShippedAsRecording> fetched = nullptr)
       : RecordedInput(place), machine_(std::move(machine)), fetched_(std::move(fetched)) {}
   // The times of one boot of one machine are those of its own recordings.
-  result<void> fetch(bool alone, const Tallied* tallied) override {
+  result<void> fetch(bool alone) override {
     alone_ = alone;
     const auto times = alone ? ShippedAsRecording::Times::mono : ShippedAsRecording::Times::wall;
-    fetched_ = RS_TRY(ShippedAsRecording::read(RS_TRY(ShippedAsRecording::Place::parse(where)), machine_, times, tallied));
+    fetched_ = RS_TRY(ShippedAsRecording::read(RS_TRY(ShippedAsRecording::Place::parse(where)), machine_, times));
     return {};
   }
   result<void> open(Trace& trace) override {
@@ -31,9 +32,8 @@ class ShippedInput : public RecordedInput {
     return of;
   }
   std::unique_ptr<Input> another() const override { return another_input(); }
-  const ShippedAsRecording::Machine* machine() const override { return &machine_; }
+  const MachineTime* time_of_day() const override { return &machine_; }
   std::optional<WallClock> wall() const override { return alone_ ? RecordedInput::wall() : WallClock{0, machine_.error_ns}; }
-  bool tallied() const override { return fetched_->tallied(); }
   std::optional<u64> recorded_events() const override { return std::nullopt; }
   std::vector<std::unique_ptr<Source>> open_again() const override { return open_again_in(fetched_->recording()); }
 
@@ -50,11 +50,13 @@ class ShippedInput : public RecordedInput {
 
 }  // namespace
 
-result<std::vector<std::unique_ptr<Input>>> shipped_inputs(const std::string& place) {
+static result<std::vector<std::unique_ptr<Input>>> shipped_inputs(const std::string& place) {
   std::vector<std::unique_ptr<Input>> inputs;
   for (auto& machine : RS_TRY(ShippedAsRecording::machines(RS_TRY(ShippedAsRecording::Place::parse(place)))))
     inputs.push_back(std::make_unique<ShippedInput>(place, std::move(machine)));
   return inputs;
 }
+
+void open_servers() { open_servers_by(shipped_inputs); }
 
 }  // namespace ringside

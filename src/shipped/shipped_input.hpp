@@ -1,9 +1,9 @@
 // What was shipped to a server, as inputs: one for each boot of each machine.
 #pragma once
-#include "consumer/input.hpp"
 
 namespace ringside {
 
-result<std::vector<std::unique_ptr<Input>>> shipped_inputs(const std::string& place);
+// From here on, inputs_of() opens places on a server. At the start of a program that links the library of the fleet.
+void open_servers();
 
 }  // namespace ringside
