@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "sys/side_stack.hpp"
-#include "watch/signals_off.hpp"
+#include "sys/signals_off.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside::sys {

@@ -2,7 +2,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "watch/signals_off.hpp"
+#include "sys/signals_off.hpp"
 
 namespace ringside::sys {
 

@@ -27,7 +27,7 @@
 #include "sys/memory_limit.hpp"
 #include "sys/sandbox.hpp"
 #include "sys/side_stack.hpp"
-#include "watch/signals_off.hpp"
+#include "sys/signals_off.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::sys {

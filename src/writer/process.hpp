@@ -15,7 +15,7 @@
 #include "writer/layout.hpp"
 #include "writer/members.hpp"
 #include "writer/ring_file.hpp"
-#include "watch/signals_off.hpp"
+#include "sys/signals_off.hpp"
 
 namespace ringside {
 
