@@ -10,7 +10,7 @@
 //   if (Reservation s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }        // on the writer's processor
 //   w.swap_reader(read);                                                        // for the reader, meanwhile, on any processor
 //
-// It is the ring of docs/design.md 3 with its control words in private memory: the same Writer, and the same Reader, which runs
+// It is the ring of docs/design/ring.md with its control words in private memory: the same Writer, and the same Reader, which runs
 // on the reader's behalf. Published puts what the reader needs of these words into the page footers or the meta-page. Nothing
 // is ever loaded from shared memory, so whatever the reader writes there harms only the reader.
 //
