@@ -41,8 +41,8 @@
 //           header.commit       outermost writer (CPU: a sequence)     mappers; readers of a CPU's ring          COMMIT
 // clang-format on
 //
-// Exceptions: recover writes the writer's words when there is no writer; clear_words writes all words when there is neither
-// writer nor reader (`life` belongs to the maker alone); the reader writes to its own page, which the writer has left:
+// Exceptions: recover writes the writer's words when there is no writer; clear_words clears all words when there is neither
+// writer nor reader (of the maker's it writes only `life`); the reader writes to its own page, which the writer has left:
 // flag_missed (committed, real_end, header.commit) and find_from (header.commit).
 //
 // slot[k] is a place in the ring. All else in Record[k] belongs to the sub-buffer with id k. The two share a record only to
