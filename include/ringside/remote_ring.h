@@ -7,7 +7,7 @@
 //           reader, when it takes position r: {lap, id} -> {lap + 1, the page that it gives back}
 //   tail    writer: release, after events and base of the page that it left and entered          pairs: ADVANCE
 //   commit  (in the page) writer: release, after the event                                        pairs: COMMIT
-//   off     the service; the writer loads it behind its store of `busy`, and the service loads     (docs/design.md 3.5)
+//   off     the service; the writer loads it behind its store of `busy`, and the service loads     (docs/design/ring.md)
 //           `busy` behind it and a heavy fence
 //
 // A loser of the compare-and-swap looks again. After the reader's has succeeded, the page is its own: the writer looks at the

@@ -17,8 +17,8 @@
 //
 // Cost while disabled: one load and a predicted branch at the call. Arguments are evaluated but not converted (those of
 // RINGSIDE_TRACE are not evaluated); guard costly ones with `if (net::packet_in.enabled())`. Safety: every call may be made
-// from any thread and from signal handlers, never blocks, never throws, and reports no error. An event that the ring refuses
-// (full, too big, recording off) is counted there. Exception: marker formats with vsnprintf, and is as safe in a signal handler
+// from any thread and from signal handlers, never blocks, never throws, and reports no error. An event that is refused
+// (full, too big, recording off) is counted, by its ring or by the instance. Exception: marker formats with vsnprintf, and is as safe in a signal handler
 // as the C library's vsnprintf. Stack: at most 1 KiB below the caller, 2 KiB where the event has a stack of calls; a marker takes
 // 1 KiB and what vsnprintf takes on top. Not for: text that must not be lost (use a log).
 #pragma once

@@ -452,8 +452,8 @@ size_t Reading::each_new_problem(const std::function<void(const std::string&)>& 
   return told_ + told_doubts_.size();
 }
 
-// Those of complete() that neither a notice of the opening nor the timeline has told. The caller that cuts a reading short says
-// that itself.
+// Doubts of complete() that were not reported yet, by a notice of the opening or by the timeline. A caller that cuts a reading
+// short reports that itself.
 std::vector<std::string> Reading::found_doubts() const {
   std::vector<std::string> found = complete_.account.doubts;
   const auto drop = [&](const std::vector<std::string>& told) {

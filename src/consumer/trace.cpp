@@ -158,7 +158,7 @@ void Trace::grow(const RecordingMeta& now) {
 }
 
 void Trace::finish() {
-  for (const auto& input : inputs) input->patience(Input::last_patience);  // nothing else waits any more
+  for (const auto& input : inputs) input->patience(Input::last_patience);  // nothing else is waiting
   refresh();
   // By the clock of any live one: all show the same time, as far as known.
   for (u32 i = 0; i < timeline.size(); ++i) {

@@ -49,8 +49,8 @@ result<void> Instance::reset(u32 number) {
   return {};
 }
 
-// A ring's counters start from 0: what was told of them is no longer in any sum. Refused events that were not told yet may be
-// among them; then as many of other rings are told twice.
+// A ring's counters start from 0. The totals lose this ring's reported refusals; if some of its refusals were not reported yet,
+// as many of other rings are reported twice.
 void Instance::begins_anew(const Counters& before) {
   const RefusedCounts gone = refused_of(before);
   for (const Refusal why : counted_refusals) {

@@ -24,7 +24,7 @@ std::string_view text_at(Bytes record, size_t offset, size_t end) {
 constexpr size_t id_size = 16;  // at the end of all but samples: TID and TIME
 constexpr size_t map_texts = 72, name_text = 16, fork_size = 32, sample_chain = 32;
 
-// Behind the chain: the registers' kind and they themselves, the stack's size, its bytes, and how many of these are its.
+// After the chain: the registers' ABI, the registers, the size of the copy, its bytes, and how many of them are used.
 bool read_stack(Bytes rest, PerfRecord& r) {
   constexpr u64 of_64_bits = PERF_SAMPLE_REGS_ABI_64;
   constexpr size_t count = std::popcount(perf_registers);

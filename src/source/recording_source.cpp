@@ -134,8 +134,8 @@ u64 RecordingSource::time_stamp(u64 index) const {
   return header.time_stamp;
 }
 
-// The last sub-buffer up to this one that somebody has not overwritten with zeros; else the first one: zeros have no time, and
-// the order by time must stay.
+// The last sub-buffer with a non-zero header at or before index; else the first one. Zeros have no time, and the order by time
+// must stay.
 u64 RecordingSource::with_header(u64 index) const {
   const auto zeros = [&](u64 n) {
     const u64 at = begin_ + n * ring_.subbuf_size;

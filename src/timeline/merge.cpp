@@ -21,7 +21,7 @@ u32 Timeline::add(std::unique_ptr<Source> source, const Origin& origin) {
   lane.source = std::move(source);
   lane.index = index;
   running_ = false;
-  if (following_) gate_ = 0;
+  if (following_) promised_ = 0;
   idle_.push_back(index);
   if (lanes_.size() * 2 > tree_.size()) {
     const std::vector<Node> before = std::move(tree_);
@@ -187,7 +187,7 @@ void Timeline::follow(Options options) {
   running_ = false;
   for (const auto& lane : lanes_)
     if (std::exchange(lane->over, false)) idle_.push_back(lane->index);
-  gate_ = idle_.empty() ? forever : 0;
+  promised_ = idle_.empty() ? forever : 0;
 }
 
 void Timeline::finish() {
@@ -275,7 +275,7 @@ bool Timeline::fetch(Lane& lane) {
 // Asks all idle lanes, and computes the time before which they can bring nothing more.
 void Timeline::ask_idle() {
   size_t kept = 0;
-  gate_ = forever;
+  promised_ = forever;
   for (size_t i = 0; i < idle_.size(); ++i) {
     Lane& lane = *lanes_[idle_[i]];
     // Asking a source that does not answer takes time, so it is asked once in a look_ahead_ns, and once more at the end.
@@ -288,7 +288,7 @@ void Timeline::ask_idle() {
     idle_[kept++] = lane.index;
     const u64 now = following_ ? moment(lane) : 0, ahead = options_.look_ahead_ns;
     if (following_ && now - lane.since < ahead)
-      gate_ = std::min(gate_, lane.well ? lane.horizon : std::max(lane.horizon, now - std::min(now, ahead)));
+      promised_ = std::min(promised_, lane.well ? lane.horizon : std::max(lane.horizon, now - std::min(now, ahead)));
   }
   RINGSIDE_CHECK(kept <= lanes_.size(), "a source is idle once");
   idle_.resize(kept);
@@ -336,7 +336,7 @@ void Timeline::refill_current() {
   if (fetch(lane)) return;
   if (!following_ && !idle_.empty()) ask_idle();
   if (!lane.over) idle_.push_back(lane.index);
-  if (!lane.over && following_) gate_ = std::min(gate_, lane.horizon = std::max(lane.horizon, lane.time));
+  if (!lane.over && following_) promised_ = std::min(promised_, lane.horizon = std::max(lane.horizon, lane.time));
 }
 
 // Its payload stays valid when its sub-buffer is given back.
@@ -374,7 +374,7 @@ bool Timeline::load_ahead(TraceRecord& last) {
 bool Timeline::next_lane(TraceRecord& out) {
   settle_current();
   if (lanes_.empty()) return false;
-  const auto waits = [&] { return tree_[1].time == forever || tree_[1].time > std::min(gate_, limit_); };
+  const auto waits = [&] { return tree_[1].time == forever || tree_[1].time > std::min(promised_, limit_); };
   bool ahead = false;
   if (waits()) {
     ask_idle();
@@ -390,7 +390,7 @@ bool Timeline::next_lane(TraceRecord& out) {
   Lane& lane = *lanes_[tree_[1].lane];
   RINGSIDE_DEBUG_CHECK(lane.has_event || lane.pending_lost != 0, "the winner of the tournament has something to give");
   current_ = &lane;
-  until_ = std::min({runner_up(lane.index), gate_, limit_});
+  until_ = std::min({runner_up(lane.index), promised_, limit_});
   const bool late = lane.time < high_;
   if (!late && !ahead) high_ = lane.time;
   if (lane.pending_lost != 0) {

@@ -296,7 +296,7 @@ class Timeline {
   bool running_ = false;     // the current lane may go on up to until_
   u64 until_ = 0;
   u64 high_ = 0;             // the latest time handed out
-  u64 gate_ = forever;       // following: idle lanes will bring nothing older
+  u64 promised_ = forever;   // following: idle lanes will bring nothing older
   u64 limit_ = forever;      // hold_after
   u64 range_end_ = forever;  // narrow: what is later is not wanted
   u32 asked_at_limit_ = 0;   // lost_at_limit: lanes asked so far, once each

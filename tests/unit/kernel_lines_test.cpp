@@ -103,7 +103,7 @@ std::string without_pages(std::string line) {
   return line;
 }
 
-// What differs on purpose (docs/design.md, "Judges"). hashed: the kernel's pointers are not the events'.
+// What differs on purpose (src/decode/README.md, "Judges"). hashed: the kernel's pointers are not the events'.
 std::string alike(std::string line, bool kernels, bool hashed = false) {
   if (kernels) line = without_modules(without_sizes(std::move(line)));
   line = without_pages(std::move(line));

@@ -10,9 +10,9 @@
 //   if (Reservation s = w.reserve(16)) { memcpy(s.payload, ...); w.commit(s); }        // on the writer's processor
 //   w.swap_reader(read);                                                        // for the reader, meanwhile, on any processor
 //
-// It is the ring of docs/design.md 3 with its control words in private memory: the same Writer, and the same Reader, which runs
-// on the reader's behalf. Published puts what the reader needs of these words into the page footers or the meta-page. Nothing
-// is ever loaded from shared memory, so whatever the reader writes there harms only the reader.
+// It is the ring of docs/design/ring.md with its control words in private memory: the same Writer, and the same Reader, which
+// runs on the reader's behalf. Published puts what the reader needs of these words into the page footers or the meta-page.
+// Nothing is ever loaded from shared memory, so whatever the reader writes there harms only the reader.
 //
 // Three callers: the writing context (reserve, commit, discard, write; with Nesting::handlers also its interrupt handlers), the
 // service (swap_reader, update_footers, reset: one at a time, on any processor, never waits for the writer), and whatever

@@ -1,6 +1,6 @@
 // Makes a ring new: clears all that its writer and its reader have noted. Sizes, owner, the gate's refusing bits and those in
 // `kept`, and the lock stay; so does nest, because it counts a thread that is being refused at the gate. The caller knows that
-// the writer is outside (docs/design.md 3.5), and holds the reader's lock.
+// the writer is outside (docs/design/ring.md), and holds the reader's lock.
 #pragma once
 #include <ringside/base/memory_hardware.hpp>
 #include <ringside/ring/control.hpp>

@@ -41,9 +41,9 @@
 //           header.commit       outermost writer (CPU: a sequence)     mappers; readers of a CPU's ring          COMMIT
 // clang-format on
 //
-// Others write these words, too, where nobody else does: recover (the writer's words, with no writer), clear_words (all, with
-// neither; of the maker's only life), and the reader on its own page, which the writer has left: flag_missed (committed,
-// real_end, header.commit) and look (header.commit).
+// Exceptions: recover writes the writer's words when there is no writer; clear_words clears all words when there is neither
+// writer nor reader (of the maker's it writes only `life`); the reader writes to its own page, which the writer has left:
+// flag_missed (committed, real_end, header.commit) and find_from (header.commit).
 //
 // slot[k] is a place in the ring. All else in Record[k] belongs to the sub-buffer with id k. The two share a record only to
 // share a page. In the ring of a CPU, reserve and count are two times, stored by sequences (published.hpp).

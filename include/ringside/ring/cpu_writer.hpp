@@ -6,8 +6,8 @@
 // Never waits, allocates or calls the system. An event is written whole or not at all. There is no reservation, so a handler, a
 // death or a longjmp comes before an event or after it. The usual event is one sequence (rseq.hpp). For any other, this class
 // looks at the ring of the CPU that the thread runs on, works out what to store where, and has a sequence store it if all that
-// still holds. If it does not, it looks again, at most `most_tries` times. docs/design.md 3.7 describes the words, and in which
-// states each may be left.
+// still holds. If it does not, it looks again, at most `most_tries` times. docs/design/cpu-rings.md describes the words, and
+// in which states each may be left.
 #pragma once
 #include <ringside/ring/append.hpp>
 #include <ringside/ring/fullness.hpp>

@@ -1,4 +1,4 @@
-// The restartable sequences of a CPU's ring (docs/design.md 3.7): append an event (the usual one, or any), enter the next
+// The restartable sequences of a CPU's ring (docs/design/cpu-rings.md): append an event (the usual one, or any), enter the next
 // sub-buffer, count an event that is refused.
 //
 // Linux aborts a registered thread inside such a sequence when it preempts or migrates the thread, or delivers a signal to it.

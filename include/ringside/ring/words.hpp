@@ -66,7 +66,7 @@ constexpr Place exchange_of(u64 word) noexcept {
   return {(word & ~(u64{1} << 63)) >> id_bits, static_cast<u32>(word & id_mask)};
 }
 
-// The reserve word of a sub-buffer: low 48 bits of the last event's time, offset / 4. See docs/design.md 3.2.
+// The reserve word of a sub-buffer: low 48 bits of the last event's time, offset / 4. See docs/design/ring.md.
 inline constexpr u64 closed = 0xFFFF;
 constexpr u64 pack_reserve(u64 time, u64 offset) noexcept { return time << 16 | offset >> 2; }
 constexpr u64 close_reserve(u64 word) noexcept { return word | closed; }

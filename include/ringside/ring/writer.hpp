@@ -9,7 +9,7 @@
 // thread and its handlers share one object, because it holds words that they share; it lives as long as the thread has the
 // ring.
 //
-// The algorithm. The letters stand in the code, and in docs/design.md 3.2 and 3.3. "Handler" means a signal handler of this
+// The algorithm. The letters stand in the code, and in docs/design/ring.md. "Handler" means a signal handler of this
 // thread that writes; it may come between any two instructions and nest to any depth, and has ended when the interrupted code
 // goes on.
 //
