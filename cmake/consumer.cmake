@@ -105,8 +105,14 @@ if(RINGSIDE_GUEST)
     COMPILE_DEFINITIONS RINGSIDE_GUEST_DEMO="${guest_demo}")
 endif()
 # A room's unit takes the name that CMake gives it.
-foreach(unit ringside_mount.dir/Unity/unity_mount ringside_reading.dir/Unity/unity_plot ringside_reading.dir/Unity/unity_serve)
-  set_source_files_properties(${PROJECT_BINARY_DIR}/CMakeFiles/${unit}_cxx.cxx PROPERTIES COMPILE_OPTIONS "${RINGSIDE_COLD_OPTIONS}")
+foreach(room serve plot probe record convert consumer export/perfetto remote instance stacks)
+  set_source_files_properties(${PROJECT_BINARY_DIR}/CMakeFiles/ringside_reading.dir/Unity/unity_${room}_cxx.cxx PROPERTIES
+    COMPILE_OPTIONS "${RINGSIDE_COLD_OPTIONS}")
+endforeach()
+foreach(library ringside_fleet ringside_mount ringside_guests)
+  if(TARGET ${library})
+    target_compile_options(${library} PRIVATE ${RINGSIDE_COLD_OPTIONS})
+  endif()
 endforeach()
 # GCC 13 and later do not take a precompiled header at another optimisation, and say so: they compile these units without it.
 if(RINGSIDE_COLD_OPTIONS)
