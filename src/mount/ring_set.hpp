@@ -1,5 +1,5 @@
 // The rings that a directory of the mount shows: an instance's (mounted.hpp) or an external writer's (remote.hpp). The files of
-// rings (open_file.hpp) and the server know nothing else of either. Each set must pass tests/unit/ring_set_test.cpp.
+// rings (open_file.hpp) and the server know nothing else of either. Each set must pass tests/mount/ring_set_test.cpp.
 //
 //   switch (rings.find(0, asker)) case Found::data: walk(rings.view(0)), rings.consume(0, end, events);
 //   rings.done(0);

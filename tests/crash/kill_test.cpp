@@ -8,7 +8,7 @@
 #include <random>
 
 #include "ring_memory.hpp"
-#include "unit/ring_pages.hpp"
+#include "writer/ring_pages.hpp"
 
 namespace ringside::test::kill_test {
 namespace {

@@ -18,7 +18,7 @@
 #include <ringside/base/sanitizers.hpp>
 #include <thread>
 
-#include "unit/instance_fixture.hpp"
+#include "instance/instance_fixture.hpp"
 #include "writer/process.hpp"
 
 namespace ringside::test::instance_test {

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "unit/writer_process.hpp"
+#include "remote/writer_process.hpp"
 
 namespace ringside::test::remote_process_test {
 namespace {

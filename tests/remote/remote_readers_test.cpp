@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "refused_call.hpp"
-#include "unit/writer_process.hpp"
+#include "remote/writer_process.hpp"
 
 namespace ringside::test::remote_process_test {
 namespace {

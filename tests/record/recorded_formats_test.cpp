@@ -6,8 +6,8 @@
 #include "record/instance_feed.hpp"
 #include "record/remote_feed.hpp"
 #include "record/stream_feed.hpp"
-#include "unit/instance_fixture.hpp"
-#include "unit/writer_process.hpp"
+#include "instance/instance_fixture.hpp"
+#include "remote/writer_process.hpp"
 
 namespace ringside::test::recorded_formats_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <thread>
 
-#include "unit/writer_process.hpp"
+#include "remote/writer_process.hpp"
 
 namespace ringside::test::remote_process_test {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "instance/instance.hpp"
 #include "memory_cgroup.hpp"
-#include "unit/instance_fixture.hpp"
+#include "instance/instance_fixture.hpp"
 
 #if !RINGSIDE_SANITIZED  // a sanitizer's frames are larger, and stacks are not changed there
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <thread>
 
-#include "unit/writer_process.hpp"
+#include "remote/writer_process.hpp"
 
 namespace ringside::test::remote_process_test {
 namespace {

@@ -10,7 +10,7 @@
 #include <ringside/ring/writer.hpp>
 
 #include "cpu_rings.hpp"
-#include "unit/ring_pages.hpp"
+#include "writer/ring_pages.hpp"
 
 #if RS_TEST_RSEQ
 

@@ -6,7 +6,7 @@
 #include "record/remote_feed.hpp"
 #include "source/recording.hpp"
 #include "source/sample_rings.hpp"
-#include "unit/instance_fixture.hpp"
+#include "instance/instance_fixture.hpp"
 
 namespace ringside::test::remote_names_test {
 namespace {

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "memory_cgroup.hpp"
-#include "unit/instance_fixture.hpp"
+#include "instance/instance_fixture.hpp"
 
 namespace ringside::test::instance_test {
 namespace {

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "clock/tsc.hpp"
-#include "unit/instance_fixture.hpp"
+#include "instance/instance_fixture.hpp"
 #include "writer/process.hpp"
 
 namespace ringside::test::instance_test {
