@@ -145,15 +145,15 @@ std::vector<LatencyReport::Row> LatencyReport::groups() const {
 
 std::string LatencyReport::table() const {
   std::vector<Table::Column> columns{
-      {pairs_.grouped() ? pairs_.by() : "", Table::left}, {"count", Table::right}, {"sum", Table::right}};
-  for (const char* name : quantile_names) columns.push_back({name, Table::right});
-  columns.push_back({"max", Table::right});
+      {pairs_.grouped() ? pairs_.by() : "", Kind::text}, {"count", Kind::number}, {"sum", Kind::number}};
+  for (const char* name : quantile_names) columns.push_back({name, Kind::number});
+  columns.push_back({"max", Kind::number});
   Table table(std::move(columns));
   const auto row = [&](const std::string& name, const Histogram& h) {
     std::vector<std::string> cells{name, format_count(h.count()), shown(h.sum())};
     for (const double q : printed_quantiles) cells.push_back(shown(h.quantile(q)));
     cells.push_back(shown(static_cast<double>(h.max())));
-    table.row(std::move(cells));
+    table.row(Cells(cells.begin(), cells.end()));
   };
   for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i)
     row(pairs_.show_group(groups_[i].key, *groups_[i].group), groups_[i].group->times);
@@ -167,9 +167,9 @@ std::string LatencyReport::slowest() const {
   if (slowest.empty()) return "";
   const bool switches = std::any_of(slowest.begin(), slowest.end(),
                                     [&](const Pairs::Slow& slow) { return event_of(slow.end) == "sched:sched_switch"; });
-  std::vector<Table::Column> columns{{"slowest", Table::right}, {"start", Table::right}, {"task"},
-                                     {"cpu", Table::right},     {"end", Table::right},   {"task"},
-                                     {"cpu", Table::right}};
+  std::vector<Table::Column> columns{{"slowest", Kind::number}, {"start", Kind::number}, {"task"},
+                                     {"cpu", Kind::number},     {"end", Kind::number},   {"task"},
+                                     {"cpu", Kind::number}};
   if (switches) columns.push_back({"runs"});
   columns.push_back({pairs_.grouped() ? pairs_.by() : ""});
   columns.push_back({"key"});
@@ -192,7 +192,7 @@ std::string LatencyReport::slowest() const {
     }
     cells.push_back(slow.group);
     cells.push_back(slow.key);
-    table.row(std::move(cells));
+    table.row(Cells(cells.begin(), cells.end()));
   }
   std::string out = "\n" + table.render(colours());
   if (switches)

@@ -48,7 +48,7 @@ result<std::vector<EventInfo>> events_in(const std::string& name) {
 
 result<int> list_events(const ListOptions& options) {
   const auto events = RS_TRY(events_in(options.instance));
-  Table table({{"event"}, {"id", Table::right}, {"enabled"}});
+  Table table({{"event"}, {"id", Kind::number}, {"enabled"}});
   json all = json::array();
   for (const EventInfo& e : events) {
     table.row({e.system + ":" + e.name, std::to_string(e.id), e.enabled ? "yes" : "no"});
@@ -76,7 +76,7 @@ result<int> list_matching(const ListOptions& options) {
   if (!options.instance.empty()) known = RS_TRY(events_in(options.instance));
   auto kernel = kernel_events();
   if (!kernel && options.instance.empty()) return tl::unexpected<Error>(kernel.error());
-  Table table({{"event"}, {"id", Table::right}, {"fields"}});
+  Table table({{"event"}, {"id", Kind::number}, {"fields"}});
   json all = json::array();
   const auto add = [&](const EventInfo& e, const std::string& system) {
     const std::string fields = fields_of(e.format);
@@ -201,7 +201,7 @@ class Instances {
  private:
   static std::vector<Table::Column> columns(bool with_users) {
     std::vector<Table::Column> all{
-        {"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}};
+        {"instance"}, {"state"}, {"rings", Kind::number}, {"of"}, {"unread", Kind::number}, {"resident", Kind::number}};
     if (with_users) all.insert(all.begin(), {"user"});
     return all;
   }
@@ -210,7 +210,7 @@ class Instances {
       cells.insert(cells.begin(), of.user);
       object["user"] = of.user;
     }
-    table_.row(std::move(cells));
+    table_.row(Cells(cells.begin(), cells.end()));
     all_.push_back(std::move(object));
   }
 

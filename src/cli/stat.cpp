@@ -282,7 +282,7 @@ std::string of_ring(const Ring& ring) {
 }
 
 void show_events(const Stat& s, u64 total) {
-  Table table({{"ring", Table::right}, {"of"}, {"state"}, {"events", Table::right}});
+  Table table({{"ring", Kind::number}, {"of"}, {"state"}, {"events", Kind::number}});
   for (const Ring& ring : s.rings)
     table.row({(ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring), of_ring(ring), ring.state,
                format_count(ring.events)});
@@ -292,17 +292,17 @@ void show_events(const Stat& s, u64 total) {
 }
 
 void show_table(const Stat& s, const Counters& total) {
-  Table table({{"ring", Table::right},
+  Table table({{"ring", Kind::number},
                {"of"},
                {"state"},
-               {"written", Table::right},
-               {"read", Table::right},
-               {"unread", Table::right},
-               {"overrun", Table::right},
-               {"dropped", Table::right},
-               {"nested", Table::right},
-               {"unfinished", Table::right},
-               {"resident", Table::right}});
+               {"written", Kind::number},
+               {"read", Kind::number},
+               {"unread", Kind::number},
+               {"overrun", Kind::number},
+               {"dropped", Kind::number},
+               {"nested", Kind::number},
+               {"unfinished", Kind::number},
+               {"resident", Kind::number}});
   const auto row = [&](const std::string& ring, const std::string& thread, const std::string& state, const Counters& c) {
     table.row({ring, thread, state, format_count(c.written), format_count(c.read), format_count(c.unread),
                format_count(c.overrun), dropped_of(c), nested_of(c), format_size(c.unfinished_bytes),

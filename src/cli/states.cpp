@@ -150,12 +150,12 @@ class StatesTable {
   std::string text(const std::vector<Row>& rows, const Totals& totals, bool last) const {
     Table table({{options_.by},
                  {"state"},
-                 {"count", Table::right},
-                 {"total", Table::right},
-                 {"share", Table::right},
-                 {"longest", Table::right},
-                 {"p99", Table::right},
-                 {"cut", Table::right}});
+                 {"count", Kind::number},
+                 {"total", Kind::number},
+                 {"share", Kind::number},
+                 {"longest", Kind::number},
+                 {"p99", Kind::number},
+                 {"cut", Kind::number}});
     const auto add = [&](std::string name, const Row& row) {
       for (const auto& [state, word] : names()) {
         const States::Times& t = row.times[state];
@@ -203,8 +203,8 @@ class StatesTable {
       return line_of(j);
     }
     std::vector<Table::Column> columns{{"tree"}};
-    for (const char* name : {"processes", "running", "with those below", "share"}) columns.push_back({name, Table::right});
-    for (const Name& state : others) columns.push_back({state.name, Table::right});
+    for (const char* name : {"processes", "running", "with those below", "share"}) columns.push_back({name, Kind::number});
+    for (const Name& state : others) columns.push_back({state.name, Kind::number});
     Table table(std::move(columns));
     const auto time = [this](u64 ns) { return shown(static_cast<double>(ns)); };
     for (size_t i = 0; i < most; ++i) {
@@ -213,7 +213,7 @@ class StatesTable {
       std::vector<std::string> cells{std::string(2 * (node.depth - 1), ' ') + node.name, format_count(node.processes),
                                      time(node.running), time(node.all_running), fmt::format("{:.1f} %", share)};
       for (const Name& state : others) cells.push_back(time(node.own[state.state].known()));
-      table.row(std::move(cells));
+      table.row(Cells(cells.begin(), cells.end()));
     }
     if (rows.size() > most) table.row({fmt::format("({} more)", rows.size() - most)});
     table.row({"all", format_count(tree.processes()), time(tree.all_running())});

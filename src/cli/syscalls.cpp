@@ -206,7 +206,7 @@ class SyscallTable {
     std::vector<Table::Column> columns;
     if (by_) columns.push_back({options_.by});
     columns.push_back({"syscall"});
-    for (const char* title : {"calls", "errors", "total", "share", "mean", "max"}) columns.push_back({title, Table::right});
+    for (const char* title : {"calls", "errors", "total", "share", "mean", "max"}) columns.push_back({title, Kind::number});
     columns.push_back({"errors by name"});
     Table table(std::move(columns));
     const Calls all = sum(rows);
@@ -218,7 +218,7 @@ class SyscallTable {
                                shown(static_cast<double>(c.total)), fmt::format("{:.1f} %", share(c, all)),
                                c.count == 0 ? std::string() : shown(c.mean()), shown(static_cast<double>(c.max)), errors})
         cells.push_back(std::move(cell));
-      table.row(std::move(cells));
+      table.row(Cells(cells.begin(), cells.end()));
     };
     for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
       std::vector<std::string> cells;
