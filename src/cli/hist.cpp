@@ -68,18 +68,22 @@ constexpr Members hist_value = {{"sum", Kind::number, "the sum", "sum"},
                                 {"p99", Kind::number, "the quantile 0.99", "p99"},
                                 {"p999", Kind::number, "the quantile 0.999", "p99.9"},
                                 {"max", Kind::number, "the largest value", "max"}};
-constexpr Members hist_result = {
-    {"rows", Kind::array,
-     "an object for each key: first the columns of KEY, under the names that the command line gave them; then:", nullptr,
-     hist_count},
-    {"rows[].VALUE", Kind::object, "an object for each value (`--val`), under its name:", nullptr, hist_value},
+constexpr Members hist_facts = {
     {"keys", Kind::count, "how many different keys there are, also beyond those in `rows`"},
     {"count", Kind::count, "all events that have the key and the values"},
     {"without", Kind::count, "events that have no such key, or lack one of the values"},
     {"without_values", Kind::object,
      "of each value, events that have the key but not the value; an event counts at the first value it lacks"},
     {"late", Kind::count, "events that came after later ones"},
-    {"", Kind::object, "", nullptr, books_members}};
+    {"evicted_keys", Kind::count, "rows that a full table gave up"},
+    {"evicted", Kind::count, "their events"}};
+constexpr Members hist_result = {
+    {"rows", Kind::array,
+     "an object for each key: first the columns of KEY, under the names that the command line gave them; then:", nullptr,
+     hist_count},
+    {"rows[].VALUE", Kind::object, "an object for each value (`--val`), under its name:", nullptr, hist_value},
+    {"", Kind::object, "", nullptr, hist_facts},
+    {"", Kind::object, "", nullptr, account_members}};
 
 Cells values_of(const Histogram& h, const Column& value) {
   const auto near = [&](double number) { return Cell(rounded(number), show(value, number)); };
@@ -133,9 +137,8 @@ Result result_of(const Hist& hist, const std::vector<Hist::Row>& rows, const His
     without[hist.values()[v].name()] = hist.without_value(v);
     tell(hist.without_value(v), hist.values()[v].name());
   }
-  out.set(
-      {{"keys", rows.size()}, {"count", hist.count()}, {"without", hist.without()}, {"without_values", std::move(without)}});
-  out.set({{"late", totals.late}, {"evicted_keys", hist.evicted().keys}, {"evicted", hist.evicted().count}});
+  out.set(hist_facts, {rows.size(), hist.count(), hist.without(), std::move(without), totals.late, hist.evicted().keys,
+                       hist.evicted().count});
   out.account(totals.account);
   Totals counted = totals;
   counted.account.read = hist.count();

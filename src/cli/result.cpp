@@ -35,7 +35,10 @@ std::string documented(std::string page) {
     const char* command;
     std::string output;
     Members members;
-  } sections[] = {{"top", picture, top_members()}, {"hist", picture, hist_members()}};
+  } sections[] = {{"top", picture, top_members()},
+                  {"hist", picture, hist_members()},
+                  {"syscalls", picture, syscalls_members()},
+                  {"states", picture, states_members()}};
   for (const auto& [command, output, members] : sections) {
     std::string section = fmt::format("## {}\n{}", command, output);
     describe(members, "", section);

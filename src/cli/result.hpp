@@ -16,6 +16,7 @@ class Result {
   // JSON has its rows as an array of this key; empty: it is in the text alone.
   void table(std::string key, Table table) { parts_.push_back({std::move(key), std::move(table)}); }
   void set(Json members) { parts_.push_back({"", {}, std::move(members)}); }
+  void set(Members members, Cells values) { set(Table::object(members, std::move(values))); }
   void text(std::string lines) { parts_.push_back({"", {}, {}, std::move(lines)}); }
   void account(const Account& account, TimeUnit unit = TimeUnit::ns) {
     Json members = Json::object();
@@ -38,14 +39,13 @@ class Result {
 constexpr Members account_members = {{"lost", Kind::count, "events that are missing; see [The account](#the-account)"},
                                      {"proved", Kind::flag, "no more can be missing"},
                                      {"account", Kind::object, "the place of every event"}};
-constexpr Members books_members = {{"evicted_keys", Kind::count, "rows that a full table gave up"},
-                                   {"evicted", Kind::count, "their events"},
-                                   {"", Kind::object, "", nullptr, account_members}};
+constexpr Member unit_member = {"time_unit", Kind::text, "`ticks`, if the trace's clock has no rate: times are ticks"};
 constexpr Member exact_member = {"exact", Kind::flag, "nothing is missing: not an event, not a row"};
-constexpr Member unit_member = {"time_unit", Kind::text, "`ticks`, if the clock has no rate: its times are ticks"};
 
 Members top_members();
 Members hist_members();
+Members syscalls_members();
+Members states_members();
 // docs/json.md, with the sections of these commands as their fields say.
 std::string documented(std::string page);
 

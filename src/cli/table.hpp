@@ -75,6 +75,7 @@ class Table {
   // A row may end early.
   void row(Cells cells, const Cells& more = {}, Only only = Only::none) {
     cells.insert(cells.end(), more.begin(), more.end());
+    if (cells.size() > columns_.size()) throw std::logic_error("a row has more values than the table has columns");
     rows_.push_back({std::move(cells), only});
   }
   void line(Cells cells, const Cells& more = {}) { row(std::move(cells), more, Only::text); }

@@ -53,15 +53,18 @@ constexpr Members top_row = {{"count", Kind::count, "events of the row", "count"
                              {"rate", Kind::rate, "events; null if the clock of the trace has no rate", "rate"},
                              {"bytes_per_s", Kind::throughput, "bytes of events; null as above", "bytes/s"},
                              {"", Kind::number, "", "lost"}};
+constexpr Members top_facts = {{"keys", Kind::count, "how many different keys there are, also beyond those in `rows`"},
+                               {"count", Kind::count, "all events that have the key"},
+                               {"without", Kind::count, "events that have no such key"},
+                               {"late", Kind::count, "events that came after later ones"},
+                               {"evicted_keys", Kind::count, "rows that a full table gave up"},
+                               {"evicted", Kind::count, "their events"}};
 constexpr Members top_result = {
     {"rows", Kind::array,
      "an object for each key: first the columns of `--by`, under the names that the command line gave them; then:", nullptr,
      top_row},
-    {"keys", Kind::count, "how many different keys there are, also beyond those in `rows`"},
-    {"count", Kind::count, "all events that have the key"},
-    {"without", Kind::count, "events that have no such key"},
-    {"late", Kind::count, "events that came after later ones"},
-    {"", Kind::object, "", nullptr, books_members}};
+    {"", Kind::object, "", nullptr, top_facts},
+    {"", Kind::object, "", nullptr, account_members}};
 
 // rates: whether the times tell them. Losses belong to no key, because their values are unknown. They have a line of their own,
 // as do the sums.
@@ -86,8 +89,7 @@ Result result_of(const std::vector<Row>& rows, const Groups<Rates>& groups, cons
   table.line(std::move(all), {count, known(rate), known(bytes_rate), lost_count(totals.account)});
   Result out;
   out.table("rows", std::move(table));
-  out.set({{"keys", rows.size()}, {"count", count}, {"without", groups.without()}});
-  out.set({{"late", totals.late}, {"evicted_keys", groups.evicted().keys}, {"evicted", groups.evicted().count}});
+  out.set(top_facts, {rows.size(), count, groups.without(), totals.late, groups.evicted().keys, groups.evicted().count});
   out.account(totals.account);
   if (groups.without() != 0)
     out.text(fmt::format("{} no {}\n", counted(groups.without(), "event has", "events have"), options.by));

@@ -73,6 +73,7 @@ TEST(Table, ValuesAreTextByKindAndJsonAsTheyAre) {
   EXPECT_EQ(t.objects().dump(),
             "[{\"name\":\"a\",\"id\":4711,\"on\":true,\"total_ns\":1230000,\"mean_ns\":1234.6,\"share\":12.35,\"hidden\":7,"
             "\"memory\":{\"bytes\":16384}},{\"name\":\"b\",\"id\":1,\"on\":null},{\"name\":\"c\",\"id\":2}]");
+  EXPECT_THROW(Table().row({1}), std::logic_error);
 }
 
 }  // namespace
