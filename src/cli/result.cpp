@@ -37,6 +37,7 @@ std::string documented(std::string page) {
     Members members;
   } sections[] = {{"top", picture, top_members()},
                   {"hist", picture, hist_members()},
+                  {"latency", picture, latency_members()},
                   {"syscalls", picture, syscalls_members()},
                   {"states", picture, states_members()}};
   for (const auto& [command, output, members] : sections) {

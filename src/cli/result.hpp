@@ -44,6 +44,7 @@ constexpr Member exact_member = {"exact", Kind::flag, "nothing is missing: not a
 
 Members top_members();
 Members hist_members();
+Members latency_members();
 Members syscalls_members();
 Members states_members();
 // docs/json.md, with the sections of these commands as their fields say.
