@@ -39,7 +39,9 @@ std::string documented(std::string page) {
                   {"hist", picture, hist_members()},
                   {"latency", picture, latency_members()},
                   {"syscalls", picture, syscalls_members()},
-                  {"states", picture, states_members()}};
+                  {"states", picture, states_members()},
+                  {"stat", "The output is one object." + schema, stat_members()},
+                  {"list", "The output is an array." + head, list_members()}};
   for (const auto& [command, output, members] : sections) {
     std::string section = fmt::format("## {}\n{}", command, output);
     describe(members, "", section);

@@ -47,6 +47,8 @@ Members hist_members();
 Members latency_members();
 Members syscalls_members();
 Members states_members();
+Members stat_members();
+Members list_members();
 // docs/json.md, with the sections of these commands as their fields say.
 std::string documented(std::string page);
 
