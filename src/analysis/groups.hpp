@@ -69,10 +69,11 @@ class Groups {
   const auto& evicted() const { return table_.evicted(); }
 
   std::string show(const KeyWords& key, size_t column) const { return columns_[column].show(key[column], texts_); }
+  nlohmann::ordered_json json(const KeyWords& key, size_t column) const { return columns_[column].json(key[column], texts_); }
   // {"task":"cc1","event":"libc:malloc"}
   nlohmann::ordered_json json(const KeyWords& key) const {
     auto out = nlohmann::ordered_json::object();
-    for (size_t i = 0; i < columns_.size(); ++i) out[columns_[i].name()] = columns_[i].json(key[i], texts_);
+    for (size_t i = 0; i < columns_.size(); ++i) out[columns_[i].name()] = json(key, i);
     return out;
   }
   bool before(const KeyWords& a, const KeyWords& b) const {

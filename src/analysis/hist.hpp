@@ -62,7 +62,7 @@ class Hist {
   const std::vector<Column>& keys() const { return groups_.columns(); }
   const std::vector<Column>& values() const { return values_; }
   std::string show(const Row& row, size_t key) const { return groups_.show(row.key, key); }
-  nlohmann::ordered_json json(const Row& row) const { return groups_.json(row.key); }
+  nlohmann::ordered_json json(const Row& row, size_t key) const { return groups_.json(row.key, key); }
   u64 count() const { return count_; }
   u64 without() const { return std::accumulate(without_values_.begin(), without_values_.end(), without_key()); }
   u64 without_key() const { return groups_.without(); }

@@ -72,7 +72,7 @@ result<int> glance() {
   std::vector<std::pair<u64, u32>> order;
   for (const auto& [number, count] : counts) order.emplace_back(count, number);
   std::sort(order.begin(), order.end(), std::greater<>());
-  Table table({{"count", Table::right}, {"event"}});
+  Table table({{"count", Kind::number}, {"event"}});
   for (size_t i = 0; i < std::min(order.size(), most_shown); ++i) {
     const EventType* const type = trace.formats.find(order[i].second);
     table.row({format_count(order[i].first), type != nullptr ? type->full : std::to_string(order[i].second)});

@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <cctype>
 
-#include "cli/json.hpp"
 #include "cli/live.hpp"
-#include "watch/picture.hpp"
-#include "cli/table.hpp"
+#include "cli/result.hpp"
 #include "text/units.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "sys/try.hpp"
+#include "watch/picture.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -60,51 +59,56 @@ std::optional<Hist::Sort> sort_of(const HistOptions& options) {
   return sort;
 }
 
-std::string as_json(const Hist& hist, const std::vector<Hist::Row>& rows, size_t most, const Totals& totals) {
-  Json without = Json::object();
-  for (size_t v = 0; v < hist.values().size(); ++v) without[hist.values()[v].name()] = hist.without_value(v);
-  Json list = Json::array();
-  for (size_t i = 0; i < std::min(most, rows.size()); ++i) {
-    Json row = hist.json(rows[i]);
-    row["count"] = rows[i].count;
-    for (size_t v = 0; v < hist.values().size(); ++v) {
-      const Histogram& h = rows[i].values[v];
-      row[hist.values()[v].name()] = {{"sum", exact(h, h.whole_sum(), h.sum())},
-                                      {"mean", rounded(h.mean())},
-                                      {"min", exact(h, h.whole_min(), h.least())},
-                                      {"p50", rounded(h.quantile(.5))},
-                                      {"p90", rounded(h.quantile(.9))},
-                                      {"p99", rounded(h.quantile(.99))},
-                                      {"p999", rounded(h.quantile(.999))},
-                                      {"max", exact(h, h.whole_max(), h.most())}};
-    }
-    list.push_back(std::move(row));
-  }
-  Json out{{"rows", std::move(list)},
-           {"keys", rows.size()},
-           {"count", hist.count()},
-           {"without", hist.without()},
-           {"without_values", std::move(without)},
-           {"late", totals.late},
-           {"evicted_keys", hist.evicted().keys},
-           {"evicted", hist.evicted().count}};
-  add_account(out, totals.account);
-  return line_of(std::move(out));
+constexpr Members hist_count = {{"count", Kind::count, "events of the row", "count"}};
+constexpr Members hist_value = {{"sum", Kind::number, "the sum", "sum"},
+                                {"mean", Kind::number, "the mean", "mean"},
+                                {"min", Kind::number, "the smallest value"},
+                                {"p50", Kind::number, "the median; quantiles are right within 1.6 %", "p50"},
+                                {"p90", Kind::number, "the quantile 0.9", "p90"},
+                                {"p99", Kind::number, "the quantile 0.99", "p99"},
+                                {"p999", Kind::number, "the quantile 0.999", "p99.9"},
+                                {"max", Kind::number, "the largest value", "max"}};
+constexpr Members hist_facts = {
+    {"keys", Kind::count, "how many different keys there are, also beyond those in `rows`"},
+    {"count", Kind::count, "all events that have the key and the values"},
+    {"without", Kind::count, "events that have no such key, or lack one of the values"},
+    {"without_values", Kind::object,
+     "of each value, events that have the key but not the value; an event counts at the first value it lacks"},
+    {"late", Kind::count, "events that came after later ones"},
+    {"evicted_keys", Kind::count, "rows that a full table gave up"},
+    {"evicted", Kind::count, "their events"}};
+constexpr Members hist_result = {
+    {"rows", Kind::array,
+     "an object for each key: first the columns of KEY, under the names that the command line gave them; then:", nullptr,
+     hist_count},
+    {"rows[].VALUE", Kind::object, "an object for each value (`--val`), under its name:", nullptr, hist_value},
+    {"", Kind::object, "", nullptr, hist_facts},
+    {"", Kind::object, "", nullptr, account_members}};
+
+Cells values_of(const Histogram& h, const Column& value) {
+  const auto near = [&](double number) { return Cell(rounded(number), show(value, number)); };
+  return {{exact(h, h.whole_sum(), h.sum()), show_exact(value, h, h.whole_sum(), h.sum())},
+          near(h.mean()),
+          exact(h, h.whole_min(), h.least()),
+          near(h.quantile(.5)),
+          near(h.quantile(.9)),
+          near(h.quantile(.99)),
+          near(h.quantile(.999)),
+          {exact(h, h.whole_max(), h.most()), show_exact(value, h, h.whole_max(), h.most())}};
 }
 
-std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const Hist::Sort& sort, const HistOptions& options,
-                     const Totals& totals) {
-  std::vector<Table::Column> columns;
+Result result_of(const Hist& hist, const std::vector<Hist::Row>& rows, const Hist::Sort& sort, const HistOptions& options,
+                 const Totals& totals) {
+  Table table;
   for (const Column& key : hist.keys())
-    columns.push_back({key.name(), key.kind() == Column::Kind::text || key.of_stacks() ? Table::left : Table::right});
-  columns.push_back({"count", Table::right});
-  const bool several = hist.values().size() > 1;
-  for (const Column& value : hist.values()) {
-    for (const char* what : {"sum", "mean", "p50", "p90", "p99", "p99.9", "max"})
-      columns.push_back({several ? value.name() + " " + what : what, Table::right});
-  }
-  columns.push_back({""});
-  Table table(std::move(columns));
+    table.add({key.name(), key.kind() == Column::Kind::text || key.of_stacks() ? Kind::text : Kind::number, key.name()});
+  table.add(hist_count);
+  for (const Column& value : hist.values())
+    for (const Member& m : hist_value) {
+      const std::string title = m.title == nullptr ? "" : hist.values().size() > 1 ? value.name() + " " + m.title : m.title;
+      table.add({title, m.kind, m.key, m.title != nullptr, value.name()});
+    }
+  table.add({""});
   // Bars show what the rows are sorted by.
   const auto weight = [&](const Hist::Row& row) {
     return sort.by == Hist::By::value && row.values != nullptr ? row.values[sort.value].sum() : static_cast<double>(row.count);
@@ -113,33 +117,33 @@ std::string as_table(const Hist& hist, const std::vector<Hist::Row>& rows, const
   for (const auto& row : rows) largest = std::max(largest, weight(row));
   const size_t shown = hist.keys()[0].buckets() ? rows.size() : std::min<size_t>(rows.size(), options.count);
   for (size_t i = 0; i < shown; ++i) {
-    const Hist::Row& row = rows[i];
-    std::vector<std::string> cells;
-    for (size_t k = 0; k < hist.keys().size(); ++k) cells.push_back(hist.show(row, k));
-    cells.push_back(format_count(row.count));
-    for (size_t v = 0; v < hist.values().size(); ++v) {
-      const Histogram& h = row.values[v];
-      const Column& value = hist.values()[v];
-      cells.push_back(show_exact(value, h, h.whole_sum(), h.sum()));
-      for (const double number : {h.mean(), h.quantile(.5), h.quantile(.9), h.quantile(.99), h.quantile(.999)})
-        cells.push_back(show(value, number));
-      cells.push_back(show_exact(value, h, h.whole_max(), h.most()));
-    }
-    cells.push_back(bar(largest > 0 ? std::max(weight(row), 0.0) / largest : 0, 20, glyphs(options.ascii)));
-    table.row(std::move(cells));
+    Cells cells{rows[i].count};
+    for (size_t v = 0; v < hist.values().size(); ++v)
+      for (Cell& cell : values_of(rows[i].values[v], hist.values()[v])) cells.push_back(std::move(cell));
+    cells.emplace_back(bar(largest > 0 ? std::max(weight(rows[i]), 0.0) / largest : 0, 20, glyphs(options.ascii)));
+    table.row(keys_of(hist, rows[i], hist.keys().size()), cells);
   }
-  std::string out = table.render(colours());
-  if (shown < rows.size()) out += fmt::format("({}; -n)\n", counted(rows.size() - shown, "more key"));
+  Result out;
+  out.table("rows", std::move(table));
+  if (shown < rows.size()) out.text(fmt::format("({}; -n)\n", counted(rows.size() - shown, "more key")));
   // With EVENT/ in front, other events are not meant.
   const auto tell = [&](u64 events, const std::string& column) {
     if (events != 0 && column.find('/') == std::string::npos)
-      out += fmt::format("{} no {}\n", counted(events, "event has", "events have"), column);
+      out.text(fmt::format("{} no {}\n", counted(events, "event has", "events have"), column));
   };
   tell(hist.without_key(), options.key);
-  for (size_t v = 0; v < hist.values().size(); ++v) tell(hist.without_value(v), hist.values()[v].name());
+  Json without = Json::object();
+  for (size_t v = 0; v < hist.values().size(); ++v) {
+    without[hist.values()[v].name()] = hist.without_value(v);
+    tell(hist.without_value(v), hist.values()[v].name());
+  }
+  out.set(hist_facts, {rows.size(), hist.count(), hist.without(), std::move(without), totals.late, hist.evicted().keys,
+                       hist.evicted().count});
+  out.account(totals.account);
   Totals counted = totals;
   counted.account.read = hist.count();
-  return out + closing_line(counted, hist.evicted().keys, hist.evicted().count, !hist.values().empty()) + "\n";
+  out.text(closing_line(counted, hist.evicted().keys, hist.evicted().count, !hist.values().empty()) + "\n");
+  return out;
 }
 
 // The events of a key, before its last slash; empty: it names none.
@@ -245,12 +249,13 @@ result<int> run_hist(const HistOptions& options) {
       hist, options.most_keys, columns, make_hist, add, [&](const Totals& totals, double, bool last) -> std::string {
         if (last && of_stacks) say_first(run->reading().stack_remarks());
         const auto rows = hist.rows(*sort);
-        return options.run.json ? as_json(hist, rows, hist.keys()[0].buckets() ? rows.size() : options.count, totals)
-                                : as_table(hist, rows, *sort, options, totals);
+        return result_of(hist, rows, *sort, options, totals).print(options.run.json);
       });
 }
 
 }  // namespace
+
+Members hist_members() { return hist_result; }
 
 Command add_hist(CLI::App& app) {
   auto options = std::make_shared<HistOptions>();

@@ -72,11 +72,6 @@ std::string line_of(AnyJson json) {
   return text + "\n";
 }
 
-// Beside the times of a clock that counts no seconds.
-inline void add_unit(Json& json, TimeUnit unit) {
-  if (unit == TimeUnit::ticks) json["time_unit"] = "ticks";
-}
-
 // Rounded to this number of digits behind the point; without one: as short as possible. Values that JSON cannot express are
 // null.
 inline Json rounded(double value, int digits = -1) {

@@ -52,7 +52,7 @@ result<int> run_latency(const LatencyOptions& options) {
   };
   const auto picture = [&](const Totals& totals, double, bool last) {
     const LatencyReport report(options, job, trace, pairs, heat, totals.account, notes);
-    std::string text = options.run.json ? report.json() : report.text(last);
+    std::string text = report.result(last).print(options.run.json);
     if (last && options.run.json)
       for (const std::string& note : report.notes(last)) say(note);
     if (last && options.slowest != 0) say_first(run->reading().stack_remarks());

@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "cli/presets.hpp"
-#include "cli/table.hpp"
 #include "export/json.hpp"
 #include "export/text.hpp"
 #include "text/units.hpp"
@@ -17,24 +16,115 @@ namespace ringside::cli {
 namespace {
 
 const char* const quantile_names[] = {"p50", "p90", "p99", "p99.9"};
-const char* const json_names[] = {"p50", "p90", "p99", "p999"};
 constexpr double printed_quantiles[] = {.5, .9, .99, .999};
+
+constexpr Members latency_numbers = {{"count", Kind::count, "pairs", "count"},
+                                     {"sum", Kind::time, "the sum of their latencies", "sum"},
+                                     {"mean", Kind::mean, "the mean"},
+                                     {"min", Kind::time, "the shortest"},
+                                     {"p50", Kind::time, "the median; quantiles are right within 0.8 %", "p50"},
+                                     {"p90", Kind::time, "the quantile 0.9", "p90"},
+                                     {"p99", Kind::time, "the quantile 0.99", "p99"},
+                                     {"p999", Kind::time, "the quantile 0.999", "p99.9"},
+                                     {"max", Kind::time, "the longest", "max"}};
+constexpr Members latency_event = {
+    {"ts", Kind::number, "its time, by the trace's clock, in ns"},
+    {"cpu", Kind::number, "its CPU; null if unknown"},
+    {"ring", Kind::number, "N of per_cpu/cpuN"},
+    {"tid", Kind::number, "its thread, as the reader of the trace sees it"},
+    {"task", Kind::text, "the thread's name"},
+    {"event", Kind::text, "`system:name`"},
+    {"runs", Kind::object, "of a sched_switch: `tid` and `task` of the thread that runs from then on"},
+    {"wall", Kind::text, "with `--wall`: its time of day"},
+    {"stack", Kind::array, "its stack, if it has one: functions, innermost first"}};
+constexpr Members latency_pair = {{"latency", Kind::time, "the time from start to end"},
+                                  {"doubtful", Kind::flag, "a loss fell into it"},
+                                  {"key", Kind::text, "what both have in common"},
+                                  {"group", Kind::text, "with `--by`: its group"},
+                                  {"start", Kind::object, "its start:", nullptr, latency_event},
+                                  {"end", Kind::object, "its end, in the same way"},
+                                  {"context", Kind::array, "lines as of report"}};
+constexpr Members latency_heat = {{"begin", Kind::time, "the time of the first column"},
+                                  {"column_ns", Kind::time, "the time that a column has"},
+                                  {"rows", Kind::array, "the latency at which each row begins"},
+                                  {"columns", Kind::array, "arrays: the counts by row"}};
+constexpr Members latency_facts = {
+    {"start", Kind::text, "the events and the condition of the start"},
+    {"end", Kind::text, "those of the end"},
+    {"key", Kind::array, "what they have in common: pairs of columns"},
+    {"exact", Kind::flag, "nothing was lost, evicted, negative or repeated"},
+    {"pairs", Kind::count, "pairs that meet the condition"},
+    {"left_out", Kind::count, "pairs that do not meet it (`-f`, `--task`)"},
+    {"nested", Kind::flag, "they are calls, and an end takes the innermost start of its key"},
+    {"doubtful", Kind::count, "pairs that a loss fell into"},
+    {"starts", Kind::count, "`pairs` + `left_out` + `repeated` + `evicted` + `negative` + `open`"},
+    {"ends", Kind::count, "`pairs` + `left_out` + `negative` + `unmatched`"},
+    {"repeated", Kind::count, "starts with another start of their key before the end"},
+    {"evicted", Kind::count, "starts that gave way to younger ones"},
+    {"negative", Kind::count, "ends older than their start"},
+    {"open", Kind::count, "starts without an end yet"},
+    {"unmatched", Kind::count, "ends without a start"},
+    {"without_key", Kind::count, "starts and ends that have no key"}};
+constexpr Members latency_groups = {{"all_groups", Kind::count, "how many groups there are"},
+                                    {"without_group", Kind::count, "pairs that have none"},
+                                    {"evicted_groups", Kind::count, "groups that a full table gave up"},
+                                    {"evicted_pairs", Kind::count, "their pairs"}};
+constexpr Members latency_result = {
+    {"", Kind::object, "", nullptr, latency_facts},
+    {"all", Kind::object, "of all pairs:", nullptr, latency_numbers},
+    {"all.buckets", Kind::array, "arrays of `low`, `high` and `count`"},
+    unit_member,
+    {"", Kind::object, "", nullptr, account_members},
+    {"by", Kind::text, "the column of `--by`"},
+    {"groups", Kind::array,
+     "with `--by`: an object for each value of the column: `key`, the value, and the numbers of `all` but the buckets"},
+    {"", Kind::object, "", nullptr, latency_groups},
+    {"slowest", Kind::array, "an object for each of the slowest pairs:", nullptr, latency_pair},
+    {"heat", Kind::object, "with `--heat`:", nullptr, latency_heat}};
 
 }  // namespace
 
-std::string LatencyReport::text(bool last) const {
+Members latency_members() { return latency_result; }
+
+Result LatencyReport::result(bool last) const {
+  const Pairs::Counts& c = counts_;
   const Glyphs how = glyphs(options_.ascii);
   const size_t width = std::min<size_t>(terminal_width(), 120);
-  const std::string keys = keys_of(job_.pairs.keys, ", ");
-  std::string out = fmt::format("{}  ->  {}  ({}{})\n", job_.pairs.start, job_.pairs.end, keys.empty() ? "thread" : keys,
-                                pairs_.nests() ? "; calls, the innermost first" : "");
-  out += table();
+  const std::string common = keys_of(job_.pairs.keys, ", ");
+  Json keys = Json::array(), buckets = Json::array();
+  for (const Pairs::Key& key : job_.pairs.keys) keys.push_back({key.start, key.end});
+  pairs_.all().each([&](i64 low, i64 high, u64 count) { buckets.push_back({low, high, count}); });
+  Json all = Table::object(latency_numbers, numbers_of(pairs_.all()));
+  all["buckets"] = std::move(buckets);
+  Result out;
+  out.text(fmt::format("{}  ->  {}  ({}{})\n", job_.pairs.start, job_.pairs.end, common.empty() ? "thread" : common,
+                       pairs_.nests() ? "; calls, the innermost first" : ""));
+  out.set(latency_facts,
+          {job_.pairs.start, job_.pairs.end, std::move(keys), exact(), c.pairs, c.left_out, pairs_.nests(), c.doubtful,
+           c.starts, c.ends, c.repeated, c.evicted, c.negative, c.waiting, c.unmatched, c.without_key});
+  out.set({{"all", std::move(all)}});
+  out.account(account_, trace_.unit());
+  if (pairs_.grouped()) out.set({{"by", pairs_.by()}});
+  out.table(pairs_.grouped() ? "groups" : "", table());
+  if (pairs_.grouped())
+    out.set(latency_groups,
+            {groups_.size(), pairs_.without_group(), pairs_.evicted_groups().keys, pairs_.evicted_groups().count});
   // On a live screen there is room for one of them only.
-  if (counts_.pairs != 0 && (last || !options_.heat)) out += "\n" + time_bars(pairs_.all(), width, how, trace_.unit());
-  if (options_.heat && heat_.count() != 0) out += "\n" + heat_map(heat_, width, how, trace_.unit());
-  if (last) out += slowest();
-  out += "\n" + closing();
-  for (const std::string& note : notes(last)) out += note + "\n";
+  if (c.pairs != 0 && (last || !options_.heat)) out.text("\n" + time_bars(pairs_.all(), width, how, trace_.unit()));
+  if (options_.heat && heat_.count() != 0) out.text("\n" + heat_map(heat_, width, how, trace_.unit()));
+  if (last || options_.run.json) slowest(out);
+  if (options_.heat && heat_.count() != 0) {
+    Json rows = Json::array(), columns = Json::array();
+    for (u32 row = 0; row < heat_.rows(); ++row) rows.push_back(heat_.low(row));
+    for (size_t column = 0; column < heat_.columns(); ++column) {
+      Json& counts = columns.emplace_back(Json::array());
+      for (u32 row = 0; row < heat_.rows(); ++row) counts.push_back(heat_.count(column, row));
+    }
+    out.set(
+        {{"heat", Table::object(latency_heat, {heat_.begin_ns(0), heat_.column_ns(), std::move(rows), std::move(columns)})}});
+  }
+  out.text("\n" + closing());
+  for (const std::string& note : notes(last)) out.text(note + "\n");
   return out;
 }
 
@@ -50,78 +140,6 @@ std::vector<std::string> LatencyReport::notes(bool last) const {
   else
     all.push_back("no pair: no end has the key of a start before it; -k FIELD or START_FIELD=END_FIELD names another key");
   return all;
-}
-
-std::string LatencyReport::json() const {
-  const Pairs::Counts& c = counts_;
-  Json keys = Json::array(), buckets = Json::array();
-  for (const Pairs::Key& key : job_.pairs.keys) keys.push_back({key.start, key.end});
-  pairs_.all().each([&](i64 low, i64 high, u64 count) { buckets.push_back({low, high, count}); });
-  Json all = numbers_of(pairs_.all());
-  all["buckets"] = std::move(buckets);
-  Json j{{"start", job_.pairs.start}, {"end", job_.pairs.end},  {"key", std::move(keys)},   {"exact", exact()},
-         {"pairs", c.pairs},          {"left_out", c.left_out}, {"nested", pairs_.nests()}, {"doubtful", c.doubtful},
-         {"starts", c.starts},        {"ends", c.ends},         {"repeated", c.repeated},   {"evicted", c.evicted},
-         {"negative", c.negative},    {"open", c.waiting},      {"unmatched", c.unmatched}, {"without_key", c.without_key},
-         {"all", std::move(all)}};
-  add_unit(j, trace_.unit());
-  add_account(j, account_);
-  if (pairs_.grouped()) {
-    Json groups = Json::array();
-    for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i) {
-      Json group{{"key", pairs_.group_json(groups_[i].key, *groups_[i].group)}};
-      group.update(numbers_of(groups_[i].group->times));
-      groups.push_back(std::move(group));
-    }
-    j.update({{"by", pairs_.by()},
-              {"groups", std::move(groups)},
-              {"all_groups", groups_.size()},
-              {"without_group", pairs_.without_group()},
-              {"evicted_groups", pairs_.evicted_groups().keys},
-              {"evicted_pairs", pairs_.evicted_groups().count}});
-  }
-  Json& slowest = j["slowest"] = Json::array();
-  JsonLines lines(trace_.formats, trace_.tasks);
-  for (const Pairs::Slow& slow : pairs_.slowest()) {
-    Json one{{"latency", slow.latency}, {"doubtful", slow.doubtful}, {"key", slow.key}};
-    if (pairs_.grouped()) one["group"] = slow.group;
-    for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
-      const RingName& ring = trace_.timeline.name(copy.source);
-      const i32 tid = tid_of(copy);
-      const i32 cpu = copy.record().cpu_in(ring);
-      one[name] = {{"ts", copy.time},
-                   {"cpu", cpu < 0 ? Json() : Json(cpu)},
-                   {"ring", ring.ring},
-                   {"tid", trace_.tasks.seen(tid, ring)},
-                   {"task", trace_.tasks.name(tid, ring)},
-                   {"event", event_of(copy)}};
-      if (const auto next = switched_to(copy))
-        one[name]["runs"] = {{"tid", trace_.tasks.seen(*next, ring)}, {"task", trace_.tasks.name(*next, ring)}};
-      if (wall_) one[name]["wall"] = wall_text(wall_->of(copy.time));
-      if (copy.stack != 0 && trace_.formats.stacks() != nullptr)
-        one[name]["stack"] = trace_.formats.stacks()->functions(copy.stack);
-    }
-    Json& context = one["context"] = Json::array();
-    for (const Pairs::Copy& copy : slow.context) {
-      fmt::memory_buffer line;
-      lines.print(copy.record(), trace_.timeline.name(copy.source), line);
-      context.push_back(Json::parse(line.begin(), line.end()));
-    }
-    slowest.push_back(std::move(one));
-  }
-  if (options_.heat && heat_.count() != 0) {
-    Json rows = Json::array(), columns = Json::array();
-    for (u32 row = 0; row < heat_.rows(); ++row) rows.push_back(heat_.low(row));
-    for (size_t column = 0; column < heat_.columns(); ++column) {
-      Json& counts = columns.emplace_back(Json::array());
-      for (u32 row = 0; row < heat_.rows(); ++row) counts.push_back(heat_.count(column, row));
-    }
-    j["heat"] = {{"begin", heat_.begin_ns(0)},
-                 {"column_ns", heat_.column_ns()},
-                 {"rows", std::move(rows)},
-                 {"columns", std::move(columns)}};
-  }
-  return line_of(j);
 }
 
 std::vector<LatencyReport::Row> LatencyReport::groups() const {
@@ -143,80 +161,101 @@ std::vector<LatencyReport::Row> LatencyReport::groups() const {
   return rows;
 }
 
-std::string LatencyReport::table() const {
-  std::vector<Table::Column> columns{
-      {pairs_.grouped() ? pairs_.by() : "", Table::left}, {"count", Table::right}, {"sum", Table::right}};
-  for (const char* name : quantile_names) columns.push_back({name, Table::right});
-  columns.push_back({"max", Table::right});
-  Table table(std::move(columns));
-  const auto row = [&](const std::string& name, const Histogram& h) {
-    std::vector<std::string> cells{name, format_count(h.count()), shown(h.sum())};
-    for (const double q : printed_quantiles) cells.push_back(shown(h.quantile(q)));
-    cells.push_back(shown(static_cast<double>(h.max())));
-    table.row(std::move(cells));
-  };
-  for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i)
-    row(pairs_.show_group(groups_[i].key, *groups_[i].group), groups_[i].group->times);
-  if (groups_.size() > options_.count) table.row({fmt::format("({} more)", groups_.size() - options_.count)});
-  row("all", pairs_.all());
-  return table.render(colours());
+Table LatencyReport::table() const {
+  Table table({{pairs_.grouped() ? pairs_.by() : "", Kind::text, "key"}}, trace_.unit());
+  table.add(latency_numbers);
+  for (size_t i = 0; i < std::min<size_t>(groups_.size(), options_.count); ++i) {
+    const auto& [key, group, order] = groups_[i];
+    table.row({{pairs_.group_json(key, *group), pairs_.show_group(key, *group)}}, numbers_of(group->times));
+  }
+  table.line_of_more(groups_.size(), options_.count);
+  table.line({"all"}, numbers_of(pairs_.all()));
+  return table;
 }
 
-std::string LatencyReport::slowest() const {
+void LatencyReport::slowest(Result& out) const {
   const auto slowest = pairs_.slowest();
-  if (slowest.empty()) return "";
+  if (slowest.empty()) return out.set({{"slowest", Json::array()}});
   const bool switches = std::any_of(slowest.begin(), slowest.end(),
                                     [&](const Pairs::Slow& slow) { return event_of(slow.end) == "sched:sched_switch"; });
-  std::vector<Table::Column> columns{{"slowest", Table::right}, {"start", Table::right}, {"task"},
-                                     {"cpu", Table::right},     {"end", Table::right},   {"task"},
-                                     {"cpu", Table::right}};
-  if (switches) columns.push_back({"runs"});
-  columns.push_back({pairs_.grouped() ? pairs_.by() : ""});
-  columns.push_back({"key"});
-  Table table(std::move(columns));
+  const bool grouped = pairs_.grouped();
+  Table table({{"slowest", Kind::time, "latency"}, {"", Kind::flag, "doubtful", false}, {"", Kind::text, "key", false}},
+              trace_.unit());
+  table.add({"", Kind::text, "group", false});
+  for (const char* const side : {"start", "end"}) {
+    table.add({side, Kind::number, "ts", true, side});
+    table.add({"task"});
+    table.add({"cpu", Kind::number, "cpu", true, side});
+    for (const Member& m : latency_event)
+      if (m.key != std::string_view("ts") && m.key != std::string_view("cpu")) table.add({"", m.kind, m.key, false, side});
+  }
+  if (switches) table.add({"runs"});
+  table.add({grouped ? pairs_.by() : ""});
+  table.add({"key"});
+  table.add({"", Kind::array, "context", false});
+  JsonLines lines(trace_.formats, trace_.tasks);
   for (const Pairs::Slow& slow : slowest) {
-    std::vector<std::string> cells{(slow.doubtful ? "? " : "") + shown(static_cast<double>(slow.latency))};
+    Cells cells{{slow.latency, (slow.doubtful ? "? " : "") + shown(static_cast<double>(slow.latency))},
+                slow.doubtful,
+                slow.key,
+                grouped ? Cell(slow.group) : Cell::absent()};
+    std::string runs;
     for (const Pairs::Copy* copy : {&slow.start, &slow.end}) {
       const RingName& ring = trace_.timeline.name(copy->source);
-      cells.push_back(time_of(*copy));
-      const i32 tid = tid_of(*copy);
-      cells.push_back(fmt::format("{}-{}", trace_.tasks.name(tid, ring), trace_.tasks.show(trace_.tasks.key(tid, ring))));
-      const i32 cpu = copy->record().cpu_in(ring);
-      cells.push_back(cpu < 0 ? "-" : std::to_string(cpu));
+      const i32 tid = tid_of(*copy), cpu = copy->record().cpu_in(ring);
+      const auto name = [&](i32 of) {
+        return fmt::format("{}-{}", trace_.tasks.name(of, ring), trace_.tasks.show(trace_.tasks.key(of, ring)));
+      };
+      const auto next = switched_to(*copy);
+      runs = next ? name(*next) : "";
+      const bool stack = copy->stack != 0 && trace_.formats.stacks() != nullptr;
+      const Cells more{
+          {copy->time, time_of(*copy)},
+          name(tid),
+          cpu < 0 ? Cell(Json(), "-") : Cell(cpu),
+          ring.ring,
+          trace_.tasks.seen(tid, ring),
+          trace_.tasks.name(tid, ring),
+          event_of(*copy),
+          next ? Cell(Json{{"tid", trace_.tasks.seen(*next, ring)}, {"task", trace_.tasks.name(*next, ring)}}) : Cell::absent(),
+          wall_ ? Cell(wall_text(wall_->of(copy->time))) : Cell::absent(),
+          stack ? Cell(trace_.formats.stacks()->functions(copy->stack)) : Cell::absent()};
+      cells.insert(cells.end(), more.begin(), more.end());
     }
-    if (switches) {
-      const std::optional<i32> next = switched_to(slow.end);
-      const RingName& ring = trace_.timeline.name(slow.end.source);
-      cells.push_back(
-          next ? fmt::format("{}-{}", trace_.tasks.name(*next, ring), trace_.tasks.show(trace_.tasks.key(*next, ring))) : "");
+    if (switches) cells.push_back(Cell::absent(runs));
+    cells.push_back(Cell::absent(slow.group));
+    cells.push_back(Cell::absent(slow.key));
+    Json context = Json::array();
+    for (const Pairs::Copy& copy : slow.context) {
+      fmt::memory_buffer line;
+      lines.print(copy.record(), trace_.timeline.name(copy.source), line);
+      context.push_back(Json::parse(line.begin(), line.end()));
     }
-    cells.push_back(slow.group);
-    cells.push_back(slow.key);
+    cells.push_back(std::move(context));
     table.row(std::move(cells));
   }
-  std::string out = "\n" + table.render(colours());
+  out.text("\n");
+  out.table("slowest", std::move(table));
+  if (options_.run.json) return;
   if (switches)
-    out +=
+    out.text(
         "task: the thread that the event comes from; a sched_switch comes from the one that leaves the CPU, and the next one "
-        "runs\n";
+        "runs\n");
   TextLines text(trace_.formats, trace_.tasks, trace_.raw_times());
   for (const Pairs::Slow& slow : slowest) {
+    const std::string pair = "\n" + shown(static_cast<double>(slow.latency)) + " with " + slow.key;
     for (const auto& [name, copy] : {std::pair<const char*, const Pairs::Copy&>{"start", slow.start}, {"end", slow.end}}) {
       if (copy.stack == 0 || trace_.formats.stacks() == nullptr) continue;
-      fmt::memory_buffer lines;
-      trace_.formats.stacks()->append_lines(copy.stack, lines);
-      out += fmt::format("\n{} with {}, the {}'s stack ({}):\n", shown(static_cast<double>(slow.latency)), slow.key, name,
-                         event_of(copy));
-      out.append(lines.data(), lines.size());
+      fmt::memory_buffer stack;
+      trace_.formats.stacks()->append_lines(copy.stack, stack);
+      out.text(fmt::format("{}, the {}'s stack ({}):\n{}", pair, name, event_of(copy), fmt::to_string(stack)));
     }
     if (slow.context.empty()) continue;
-    fmt::memory_buffer lines;
-    for (const Pairs::Copy& copy : slow.context) text.print(copy.record(), trace_.timeline.name(copy.source), lines);
-    text.print(slow.end.record(), trace_.timeline.name(slow.end.source), lines);
-    out += fmt::format("\n{} with {}, and what led to it:\n", shown(static_cast<double>(slow.latency)), slow.key);
-    out.append(lines.data(), lines.size());
+    fmt::memory_buffer before;
+    for (const Pairs::Copy& copy : slow.context) text.print(copy.record(), trace_.timeline.name(copy.source), before);
+    text.print(slow.end.record(), trace_.timeline.name(slow.end.source), before);
+    out.text(fmt::format("{}, and what led to it:\n{}", pair, fmt::to_string(before)));
   }
-  return out;
 }
 
 std::string LatencyReport::closing() const {
@@ -258,11 +297,11 @@ std::string LatencyReport::closing() const {
   return out + "\n";
 }
 
-Json LatencyReport::numbers_of(const Histogram& h) {
-  Json j{{"count", h.count()}, {"sum", whole(h.whole_sum())}, {"mean", rounded(h.mean(), 1)}, {"min", h.min()}};
-  for (size_t i = 0; i < std::size(printed_quantiles); ++i) j[json_names[i]] = rounded(h.quantile(printed_quantiles[i]), 0);
-  j["max"] = h.max();
-  return j;
+Cells LatencyReport::numbers_of(const Histogram& h) const {
+  Cells cells{h.count(), {whole(h.whole_sum()), shown(h.sum())}, h.mean(), h.min()};
+  for (const double quantile : printed_quantiles) cells.emplace_back(h.quantile(quantile));
+  cells.emplace_back(h.max());
+  return cells;
 }
 
 std::string LatencyReport::event_of(const Pairs::Copy& copy) const {

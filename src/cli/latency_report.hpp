@@ -1,10 +1,10 @@
-// The numbers of ringside latency as text and as JSON.
+// The result of ringside latency.
 #pragma once
 #include "analysis/heat_map.hpp"
 #include "analysis/pairs.hpp"
-#include "cli/json.hpp"
 #include "cli/latency_job.hpp"
 #include "cli/options.hpp"
+#include "cli/result.hpp"
 #include "text/units.hpp"
 
 namespace ringside::cli {
@@ -25,8 +25,7 @@ class LatencyReport {
         groups_(groups()),
         wall_(wall_of(trace, options.wall)) {}
 
-  std::string text(bool last) const;
-  std::string json() const;
+  Result result(bool last) const;
   // What is to be known about these numbers, beside their losses.
   std::vector<std::string> notes(bool last) const;
 
@@ -38,14 +37,14 @@ class LatencyReport {
   };
 
   std::vector<Row> groups() const;
-  std::string table() const;
-  std::string slowest() const;
+  Table table() const;
+  void slowest(Result& out) const;
   // The fate of every start and every end, and what the numbers are worth.
   std::string closing() const;
   bool exact() const { return counts_.exact() && pairs_.evicted_groups().keys == 0 && account_.none_lost(); }
 
   std::string shown(double time) const { return format_time(time, trace_.unit()); }
-  static Json numbers_of(const Histogram& h);
+  Cells numbers_of(const Histogram& h) const;
   const EventType* type_of(const Pairs::Copy& copy) const { return trace_.formats.find(copy.record().number()); }
   std::string event_of(const Pairs::Copy& copy) const;
   i32 tid_of(const Pairs::Copy& copy) const;

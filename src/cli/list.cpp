@@ -8,9 +8,8 @@
 #include <set>
 
 #include "analysis/names.hpp"
-#include "cli/json.hpp"
 #include "cli/options.hpp"
-#include "cli/table.hpp"
+#include "cli/result.hpp"
 #include "consumer/where.hpp"
 #include "text/units.hpp"
 #include "remote/process.hpp"
@@ -19,8 +18,6 @@
 
 namespace ringside::cli {
 namespace {
-
-using nlohmann::json;
 
 struct ListOptions {
   std::string instance, user;
@@ -46,15 +43,46 @@ result<std::vector<EventInfo>> events_in(const std::string& name) {
   return RS_TRY(Instance::open(name))->events();
 }
 
+constexpr Members event_of_instance = {{"", Kind::text, "", "event"},
+                                       {"system", Kind::text, "its system"},
+                                       {"name", Kind::text, "its name"},
+                                       {"id", Kind::number, "its number", "id"},
+                                       {"enabled", Kind::flag, "whether it is written", "enabled"}};
+constexpr Members event_by_pattern = {{"", Kind::text, "", "event"},
+                                      {"system", Kind::text, "its system"},
+                                      {"name", Kind::text, "its name"},
+                                      {"id", Kind::number, "its number", "id"},
+                                      {"kernel", Kind::flag, "it is the kernel's"},
+                                      {"fields", Kind::text, "the declarations of its fields", "fields"}};
+constexpr Members one_instance = {
+    {"instance", Kind::text, "its name; its path, if it is another user's", "instance"},
+    {"state", Kind::text,
+     "`live`, `waiting`, `stale`, `unknown`, `half-made`, `unreadable`; `writer`: an external writer that has announced "
+     "itself; "
+     "the last three have no more keys",
+     "state"},
+    {"rings", Kind::number, "how many rings it has", "rings"},
+    {"rings_of", Kind::text, "`cpu` or `thread`", "of"},
+    {"unread", Kind::count, "events that are still in them", "unread"},
+    {"resident_bytes", Kind::bytes, "what they take of the memory", "resident"},
+    {"path", Kind::text, "its directory"}};
+constexpr Members list_result = {
+    {"[]", Kind::object, "of instances:", nullptr, one_instance},
+    {"[].user", Kind::text, "with `--all` or `-U`, and as root without RINGSIDE_ROOT: whose it is"},
+    {"[]", Kind::object, "with `-i`, of the events of an instance:", nullptr, event_of_instance},
+    {"[]", Kind::object, "with `-e`, of events:", nullptr, event_by_pattern}};
+
+// Keys are in the order of the alphabet.
+void print(const Table& table, bool as_json) {
+  put(as_json ? line_of(nlohmann::json(table.objects())) : table.render(colours()));
+}
+
 result<int> list_events(const ListOptions& options) {
-  const auto events = RS_TRY(events_in(options.instance));
-  Table table({{"event"}, {"id", Table::right}, {"enabled"}});
-  json all = json::array();
-  for (const EventInfo& e : events) {
-    table.row({e.system + ":" + e.name, std::to_string(e.id), e.enabled ? "yes" : "no"});
-    all.push_back({{"system", e.system}, {"name", e.name}, {"id", e.id}, {"enabled", e.enabled}});
-  }
-  put(options.json ? line_of(all) : table.render(colours()));
+  Table table;
+  table.add(event_of_instance);
+  for (const EventInfo& e : RS_TRY(events_in(options.instance)))
+    table.row({e.system + ":" + e.name, e.system, e.name, e.id, e.enabled});
+  print(table, options.json);
   if (table.empty()) say("no program has declared an event in " + options.instance + " yet");
   return exit_ok;
 }
@@ -76,12 +104,10 @@ result<int> list_matching(const ListOptions& options) {
   if (!options.instance.empty()) known = RS_TRY(events_in(options.instance));
   auto kernel = kernel_events();
   if (!kernel && options.instance.empty()) return tl::unexpected<Error>(kernel.error());
-  Table table({{"event"}, {"id", Table::right}, {"fields"}});
-  json all = json::array();
+  Table table;
+  table.add(event_by_pattern);
   const auto add = [&](const EventInfo& e, const std::string& system) {
-    const std::string fields = fields_of(e.format);
-    table.row({system + ":" + e.name, std::to_string(e.id), fields});
-    all.push_back({{"system", system}, {"name", e.name}, {"id", e.id}, {"kernel", e.kernel}, {"fields", fields}});
+    table.row({system + ":" + e.name, system, e.name, e.id, e.kernel, fields_of(e.format)});
   };
   const EventPatterns wanted = parse_events(options.events);
   for (const EventInfo& e : known) {
@@ -91,7 +117,7 @@ result<int> list_matching(const ListOptions& options) {
     if (std::any_of(wanted.begin(), wanted.end(), [&](const EventPattern& pattern) { return names(pattern, e); }))
       add(RS_TRY(kernel_event(e)), e.shown_system());
   }
-  if (!table.empty() || options.json) put(options.json ? line_of(all) : table.render(colours()));
+  if (!table.empty() || options.json) print(table, options.json);
   if (!table.empty()) return exit_ok;
   std::vector<std::string> there;
   for (const EventInfo& e : known) there.push_back(e.system + ":" + e.name);
@@ -146,10 +172,13 @@ const char* to_string(State state) {
 // The table of instances.
 class Instances {
  public:
-  explicit Instances(bool with_users) : with_users_(with_users), table_(columns(with_users)) {}
+  explicit Instances(bool with_users) {
+    table_.add({"user", Kind::text, with_users ? "user" : "", with_users});
+    table_.add(one_instance);
+  }
 
   void half_made(const std::string& name) {
-    row({name, user_name(geteuid())}, {name, "half-made"}, {{"instance", name}, {"state", "half-made"}});
+    table_.row({user_name(geteuid()), name, "half-made"});
     say("half-made: the process that made " + name + " died or found no space; take it away with ringside rm -f " + name);
   }
   void add(const Found& one) {
@@ -157,7 +186,7 @@ class Instances {
     const auto opened = Instance::open(name);
     if (!opened) {
       say(opened.error().sentence);
-      return row(one, {name, "unreadable"}, {{"instance", name}, {"state", "unreadable"}});
+      return table_.row({one.user, name, "unreadable"});
     }
     const State now = state_of(**opened);
     const char* const state = to_string(now);
@@ -171,22 +200,15 @@ class Instances {
     }
     const Counters total = sum(counters);
     const char* const of = (*opened)->cpu_rings() != 0 ? "cpu" : "thread";
-    row(one, {name, state, std::to_string(counters.size()), of, format_count(total.unread), format_size(total.resident_bytes)},
-        {{"instance", name},
-         {"path", (*opened)->path()},
-         {"state", state},
-         {"rings", counters.size()},
-         {"rings_of", of},
-         {"unread", total.unread},
-         {"resident_bytes", total.resident_bytes}});
+    table_.row({one.user, name, state, counters.size(), of, total.unread, total.resident_bytes, (*opened)->path()});
   }
   // An external writer that has announced itself: it has rings only while a reader has it.
   void add_writer(const std::string& name) {
-    row({name, user_name(geteuid())}, {name, "writer", "", "remote"}, {{"instance", name}, {"state", "writer"}});
+    table_.row({user_name(geteuid()), name, "writer", Cell::absent(), Cell::absent("remote")});
   }
   // none: the message when there are no instances.
-  int print(bool as_json, const std::string& none) const {
-    put(as_json ? line_of(all_) : table_.render(colours()));
+  int show(bool as_json, const std::string& none) const {
+    print(table_, as_json);
     if (table_.empty()) say(none);
     if (seen_.count(State::unknown) != 0)
       say("unknown: nothing can tell whether some of its writers live; if you know that they are dead: ringside rm --force "
@@ -199,24 +221,7 @@ class Instances {
   }
 
  private:
-  static std::vector<Table::Column> columns(bool with_users) {
-    std::vector<Table::Column> all{
-        {"instance"}, {"state"}, {"rings", Table::right}, {"of"}, {"unread", Table::right}, {"resident", Table::right}};
-    if (with_users) all.insert(all.begin(), {"user"});
-    return all;
-  }
-  void row(const Found& of, std::vector<std::string> cells, json object) {
-    if (with_users_) {
-      cells.insert(cells.begin(), of.user);
-      object["user"] = of.user;
-    }
-    table_.row(std::move(cells));
-    all_.push_back(std::move(object));
-  }
-
-  const bool with_users_;
   Table table_;
-  json all_ = json::array();
   std::set<State> seen_;
   int code_ = exit_ok;
 };
@@ -244,8 +249,8 @@ result<int> list(ListOptions options) {
   for (const std::string& name : own ? announced_writers() : std::vector<std::string>{})
     if (remote::Process::offer_at(announced_socket(name), std::chrono::milliseconds(200))) instances.add_writer(name);
   const std::string elsewhere = geteuid() == 0 ? ", where RINGSIDE_ROOT is; those of all users: ringside list --all" : "";
-  return instances.print(options.json, others ? "no instances" + (options.user.empty() ? "" : " of " + options.user)
-                                              : "no instances under " + instances_root() + elsewhere);
+  return instances.show(options.json, others ? "no instances" + (options.user.empty() ? "" : " of " + options.user)
+                                             : "no instances under " + instances_root() + elsewhere);
 }
 
 // Without a name: the only one that there is.
@@ -357,6 +362,8 @@ result<int> rm(const RmOptions& options) {
 }
 
 }  // namespace
+
+Members list_members() { return list_result; }
 
 Command add_list(CLI::App& app) {
   auto options = std::make_shared<ListOptions>();

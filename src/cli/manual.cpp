@@ -1,4 +1,4 @@
-// ringside manual: the man pages and the completions of shells, made from the commands' own help texts.
+// ringside manual: the man pages and the completions of shells, made from the commands' own help texts; docs/json.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "cli/command.hpp"
 #include "cli/overview.hpp"
+#include "cli/result.hpp"
 #include "sys/beneath.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
@@ -199,14 +200,19 @@ Command add_manual(CLI::App& app) {
     std::string what, dir;
   };
   CLI::App* sub =
-      app.add_subcommand("manual", "print a shell's completion, or write the man pages into a directory")->group("");
+      app.add_subcommand("manual", "print a shell's completion, write the man pages into a directory, or update docs/json.md")
+          ->group("");
   const auto options = std::make_shared<Options>();
-  sub->add_option("WHAT", options->what, "bash, zsh, fish or pages")
+  sub->add_option("WHAT", options->what, "bash, zsh, fish, pages or json")
       ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish", "pages"}));
-  sub->add_option("DIR", options->dir, "where the pages go");
+      ->check(CLI::IsMember({"bash", "zsh", "fish", "pages", "json"}));
+  sub->add_option("DIR", options->dir, "where the pages go; the file docs/json.md");
   return {sub, [options, &app]() -> result<int> {
             if (options->what == "pages") return write_pages(app, options->dir);
+            if (options->what == "json") {
+              RS_TRY(write_page(options->dir, documented(RS_TRY(sys::read_file(options->dir)))));
+              return exit_ok;
+            }
             put(options->what == "bash" ? bash_completion : options->what == "zsh" ? zsh_completion : fish_completion);
             return exit_ok;
           }};

@@ -4,9 +4,8 @@
 #include <set>
 
 #include "cli/command_file.hpp"
-#include "cli/json.hpp"
 #include "cli/options.hpp"
-#include "cli/table.hpp"
+#include "cli/result.hpp"
 #include "convert/unpacked.hpp"
 #include "text/units.hpp"
 #include "kernel/clock_check.hpp"
@@ -35,30 +34,84 @@ struct Ring {
   std::vector<i32> readers{};  // the processes that read it
 };
 
-nlohmann::json counters_json(const Counters& c) {
-  nlohmann::json j{{"written", c.written},
-          {"read", c.read},
-          {"unread", c.unread},
-          {"overrun", c.overrun},
-          {"dropped", c.dropped},
-          {"commit_overrun", c.commit_overrun},
-          {"bytes", c.bytes},
-          {"unfinished_bytes", c.unfinished_bytes},
-          {"resident_bytes", c.resident_bytes},
-          {"subbuf_size", c.subbuf_size},
-          {"nr_subbufs", c.nr_subbufs}};
-  if (c.refusals != Refusals::by_reason) j["refusals"] = to_string(c.refusals);
-  return j;
-}
+constexpr Members counter_members = {
+    {"written", Kind::count, "events that were written: `read` + `unread` + `overrun`", "written"},
+    {"read", Kind::count, "those that were read", "read"},
+    {"unread", Kind::count, "those that are still in the ring", "unread"},
+    {"overrun", Kind::count, "those that were overwritten", "overrun"},
+    {"dropped", Kind::count, "events that were never stored: the ring was full; see `refusals`", "dropped"},
+    {"commit_overrun", Kind::count, "the same: handlers filled the ring within one event", "nested"},
+    {"unfinished_bytes", Kind::bytes, "reserved and not published", "unfinished"},
+    {"resident_bytes", Kind::bytes, "resident in memory", "resident"},
+    {"bytes", Kind::bytes, "of unread events"},
+    {"subbuf_size", Kind::bytes, "of its sub-buffers"},
+    {"nr_subbufs", Kind::count, "how many there are"},
+    {"refusals", Kind::text,
+     "of an external writer, a guest or a line only: `in sum`, `dropped` has all refused events; `at least`, there may be "
+     "more"}};
+constexpr Members events_member = {
+    {"events", Kind::count, "instead of these counters, where there are none: events that are here", "events"}};
+constexpr Members ring_members = {{"ring", Kind::number, "its number", "ring"},
+                                  {"", Kind::text, "", "of"},
+                                  {"state", Kind::text, "live, ended, recorded, served", "state"}};
+constexpr Members owner_members = {{"pid", Kind::number, "its owner's process"},
+                                   {"tid", Kind::number, "its owner"},
+                                   {"task", Kind::text, "the name of its owner"},
+                                   {"process", Kind::text, "the name of its owner's process"},
+                                   {"ns_pid", Kind::number, "of report, as are `ns_tid` and `pid_namespace`"},
+                                   {"ns_tid", Kind::number},
+                                   {"pid_namespace", Kind::number},
+                                   {"cpu", Kind::number, "its CPU, if it is a program's ring of a CPU"},
+                                   {"kernel", Kind::flag, "true, of the kernel's rings only"},
+                                   {"source", Kind::text, "of those: how it is read"},
+                                   {"readers", Kind::array, "of those: the PIDs of those that read it"}};
+constexpr Members stat_result = {
+    {"rings", Kind::array, "an object for each ring:", nullptr, ring_members},
+    {"rings[]", Kind::object, "", nullptr, counter_members},
+    {"rings[]", Kind::object, "", nullptr, events_member},
+    {"rings[]", Kind::object, "", nullptr, owner_members},
+    {"total", Kind::object, "the same counters summed up: of all rings"},
+    {"past", Kind::object, "the same: of rings that gave their memory back"},
+    {"adds_up", Kind::flag, "whether `written` is the sum; null where there are no counters"},
+    {"problems", Kind::array, "sentences: what could not be read"},
+    {"recording", Kind::text, "the path of the recording"},
+    {"remote", Kind::text, "the socket of an external writer"},
+    {"socket", Kind::text, "the socket of `ringside serve`"},
+    {"events", Kind::array, "of an external writer: the names of its events; it has no rings without a reader"},
+    {"removed", Kind::object, "a recording with `--max-size`: the `events` and `bytes` that were removed again"},
+    {"trigger", Kind::object, "a recording by `ringside trigger`: `condition`, `event`, `time_ns`, `latency_ns`"},
+    {"instance", Kind::text, "the path of an instance, or the name of one that is served"},
+    {"kernel", Kind::flag, "true, of an instance of the kernel's"},
+    {"live", Kind::flag, "whether it has writers"},
+    {"tracing_on", Kind::flag, "the switch"},
+    {"rings_of", Kind::text, "`cpu` or `thread`"},
+    {"rings_because", Kind::text, "the reason"},
+    {"refused_without_ring", Kind::count, "events that came into no ring"},
+    {"refused_off", Kind::count,
+     "enabled events that came while recording was off, or while a ring stood still for a snapshot"},
+    {"clock", Kind::text, "how an instance's rings are made: the clock"},
+    {"mode", Kind::text, "the same: `overwrite` or `discard`"},
+    {"subbuf_size", Kind::bytes, "the same"},
+    {"processes_without_clock", Kind::count,
+     "processes that are not traced, because their processor does not have the instance's clock"}};
 
-// For the table: no number where none is known.
-std::string dropped_of(const Counters& c) {
-  if (c.refusals != Refusals::at_least) return format_count(c.dropped);
-  return c.dropped == 0 ? "not known" : format_count(c.dropped) + " or more";
+// Of refused events no number where none is known.
+Cells cells_of(const Counters& c) {
+  const bool at_least = c.refusals == Refusals::at_least;
+  return {c.written,
+          c.read,
+          c.unread,
+          c.overrun,
+          {c.dropped, at_least && c.dropped == 0 ? "not known" : format_count(c.dropped) + (at_least ? " or more" : "")},
+          {c.commit_overrun, c.refusals == Refusals::by_reason || c.commit_overrun != 0 ? format_count(c.commit_overrun) : "-"},
+          c.unfinished_bytes,
+          c.resident_bytes,
+          c.bytes,
+          c.subbuf_size,
+          c.nr_subbufs,
+          c.refusals != Refusals::by_reason ? Cell(to_string(c.refusals)) : Cell::absent()};
 }
-std::string nested_of(const Counters& c) {
-  return c.refusals == Refusals::by_reason || c.commit_overrun != 0 ? format_count(c.commit_overrun) : "-";
-}
+Json counters_json(const Counters& c) { return Table::object(counter_members, cells_of(c)); }
 
 // All that stat says of a WHERE.
 struct Stat {
@@ -260,74 +313,45 @@ result<Stat> stat_of(const std::string& name) {
   return stat_instance(name);
 }
 
-nlohmann::json json_of(const Ring& ring, bool has_counters) {
-  nlohmann::json r = has_counters ? counters_json(ring.counters) : nlohmann::json{{"events", ring.events}};
-  const Elsewhere& e = ring.name.elsewhere;
-  r.update({{"ring", ring.name.ring},
-            {"pid", e.seen_pid(ring.name.pid)},
-            {"tid", e.seen_tid(ring.name.tid)},
-            {"task", ring.name.task},
-            {"process", ring.name.process},
-            {"state", ring.state}});
-  if (e.tid != 0) r.update({{"ns_pid", e.pid}, {"ns_tid", e.tid}, {"pid_namespace", e.pid_namespace}});
-  if (ring.name.cpu >= 0) r["cpu"] = ring.name.cpu;
-  if (ring.name.kernel) r.update({{"kernel", true}, {"source", ring.source}, {"readers", ring.readers}});
-  return r;
-}
-
 std::string of_ring(const Ring& ring) {
   if (!ring.name.buffer.empty()) return ring.name.buffer;
   if (ring.name.kernel) return "kernel";
   return ring.name.cpu >= 0 ? ring.name.task : ring.name.task + "-" + ring.name.show_tid();
 }
 
-void show_events(const Stat& s, u64 total) {
-  Table table({{"ring", Table::right}, {"of"}, {"state"}, {"events", Table::right}});
-  for (const Ring& ring : s.rings)
-    table.row({(ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring), of_ring(ring), ring.state,
-               format_count(ring.events)});
-  table.row({"all", "", "", format_count(total)});
-  put(table.render(colours()));
-  for (const std::string& remark : s.remarks) say(remark);
-}
-
-void show_table(const Stat& s, const Counters& total) {
-  Table table({{"ring", Table::right},
-               {"of"},
-               {"state"},
-               {"written", Table::right},
-               {"read", Table::right},
-               {"unread", Table::right},
-               {"overrun", Table::right},
-               {"dropped", Table::right},
-               {"nested", Table::right},
-               {"unfinished", Table::right},
-               {"resident", Table::right}});
-  const auto row = [&](const std::string& ring, const std::string& thread, const std::string& state, const Counters& c) {
-    table.row({ring, thread, state, format_count(c.written), format_count(c.read), format_count(c.unread),
-               format_count(c.overrun), dropped_of(c), nested_of(c), format_size(c.unfinished_bytes),
-               format_size(c.resident_bytes)});
-  };
-  // Rings that nobody wrote to have one row together.
-  const auto is_bare = [](const Ring& ring) {
+// Rings that nobody wrote to have one line of the text together.
+Table table_of(const Stat& s, const Counters& total, u64 events) {
+  Table table;
+  table.add(ring_members);
+  table.add(s.has_counters ? counter_members : events_member);
+  table.add(owner_members);
+  const auto is_bare = [&](const Ring& ring) {
     const Counters& c = ring.counters;
-    return c.written + c.read + c.unread + c.overrun + c.dropped + c.commit_overrun + c.unfinished_bytes == 0;
+    return s.has_counters && c.written + c.read + c.unread + c.overrun + c.dropped + c.commit_overrun + c.unfinished_bytes == 0;
   };
   const auto bare = std::count_if(s.rings.begin(), s.rings.end(), is_bare);
   Counters of_bare;
   for (const Ring& ring : s.rings) {
-    if (bare > 1 && is_bare(ring)) {
-      of_bare.resident_bytes += ring.counters.resident_bytes;
-      of_bare.refusals = std::max(of_bare.refusals, ring.counters.refusals);
-      continue;
-    }
-    row((ring.name.kernel ? "cpu" : "") + std::to_string(ring.name.ring), of_ring(ring),
-        ring.source.empty() ? ring.state : ring.state + ", " + ring.source, ring.counters);
+    const bool hidden = bare > 1 && is_bare(ring), kernel = ring.name.kernel;
+    if (hidden) of_bare.resident_bytes += ring.counters.resident_bytes;
+    if (hidden) of_bare.refusals = std::max(of_bare.refusals, ring.counters.refusals);
+    const Elsewhere& e = ring.name.elsewhere;
+    const auto only_if = [](bool is, Json value) { return is ? Cell(std::move(value)) : Cell::absent(); };
+    Cells cells{{ring.name.ring, (kernel ? "cpu" : "") + std::to_string(ring.name.ring)},
+                Cell::absent(of_ring(ring)),
+                {ring.state, ring.state + (s.has_counters && !ring.source.empty() ? ", " + ring.source : "")}};
+    const Cells counters = s.has_counters ? cells_of(ring.counters) : Cells{ring.events};
+    cells.insert(cells.end(), counters.begin(), counters.end());
+    table.row(
+        std::move(cells),
+        {e.seen_pid(ring.name.pid), e.seen_tid(ring.name.tid), ring.name.task, ring.name.process, only_if(e.tid != 0, e.pid),
+         only_if(e.tid != 0, e.tid), only_if(e.tid != 0, e.pid_namespace), only_if(ring.name.cpu >= 0, ring.name.cpu),
+         only_if(kernel, true), only_if(kernel, ring.source), only_if(kernel, ring.readers)},
+        hidden ? Table::Only::json : Table::Only::none);
   }
-  if (bare > 1) row(std::to_string(bare), "rings", "no event", of_bare);
-  row("all", "", "", total);
-  if (!s.facts.contains("remote")) put(table.render(colours()) + identity(total) + "\n");
-  for (const std::string& remark : s.remarks) say(remark);
+  if (bare > 1) table.line({std::to_string(bare), "rings", "no event"}, cells_of(of_bare));
+  table.line({"all", "", ""}, s.has_counters ? cells_of(total) : Cells{events});
+  return table;
 }
 
 result<int> run_stat(const StatOptions& options) {
@@ -338,23 +362,24 @@ result<int> run_stat(const StatOptions& options) {
   u64 events = 0;
   for (const Ring& ring : s.rings) events += ring.events;
   for (const std::string& problem : s.problems) say(problem);
+  const Table table = table_of(s, total, events);
   if (options.json) {
     nlohmann::json& j = s.facts;
-    j["rings"] = nlohmann::json::array();
-    for (const Ring& ring : s.rings) j["rings"].push_back(json_of(ring, s.has_counters));
-    j["total"] = s.has_counters ? counters_json(total) : nlohmann::json{{"events", events}};
+    j["rings"] = table.objects();
+    j["total"] = s.has_counters ? counters_json(total) : Json{{"events", events}};
     j["adds_up"] = s.has_counters ? nlohmann::json(adds_up(total)) : nlohmann::json();
     if (!s.problems.empty()) j["problems"] = s.problems;
     put(line_of(j));
-  } else if (s.has_counters) {
-    show_table(s, total);
   } else {
-    show_events(s, events);
+    if (!s.facts.contains("remote")) put(table.render(colours()) + (s.has_counters ? identity(total) + "\n" : ""));
+    for (const std::string& remark : s.remarks) say(remark);
   }
   return s.problems.empty() ? exit_ok : exit_failure;
 }
 
 }  // namespace
+
+Members stat_members() { return stat_result; }
 
 Command add_stat(CLI::App& app) {
   auto options = std::make_shared<StatOptions>();

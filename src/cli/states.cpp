@@ -10,9 +10,8 @@
 
 #include "analysis/column.hpp"
 #include "analysis/process_tree.hpp"
-#include "cli/json.hpp"
 #include "cli/live.hpp"
-#include "cli/table.hpp"
+#include "cli/result.hpp"
 #include "text/units.hpp"
 #include "kernel/tracefs_instance.hpp"
 #include "schema/glob.hpp"
@@ -40,6 +39,51 @@ constexpr Name of_thread[] = {{RunStates::running, "running"},     {RunStates::r
                               {RunStates::sleeping, "sleeping"},   {RunStates::stopped, "stopped"}};
 constexpr Name of_cpu[] = {{States::busy, "busy"}, {States::idle, "idle"}, {States::interrupts, "interrupts"}};
 
+constexpr Members state_numbers = {
+    {"count", Kind::count, "how many had their beginning and their end in what was read", "count"},
+    {"total_ns", Kind::time, "their time", "total"},
+    {"share", Kind::share, "of the time in which the states of the row are known, with `cut_ns`", "share"},
+    {"longest_ns", Kind::time, "the longest; null without one", "longest"},
+    {"p99_ns", Kind::time, "the quantile 0.99; null without one", "p99"},
+    {"cut", Kind::count, "states that began before or end after what was read, or that a loss cuts"},
+    {"cut_ns", Kind::time, "their time in what was read", "cut"}};
+constexpr Members tree_row = {{"", Kind::text, "", "tree"},
+                              {"path", Kind::array, "the names from the uppermost process down"},
+                              {"processes", Kind::count, "how many have the last name", "processes"},
+                              {"threads", Kind::count, "their threads"},
+                              {"running_ns", Kind::time, "their CPU time; times are with what the recording cuts", "running"},
+                              {"all_running_ns", Kind::time, "with that of all below", "with those below"},
+                              {"", Kind::share, "", "share"},
+                              {"runnable_ns", Kind::time, "their own time in this state", "runnable"},
+                              {"preempted_ns", Kind::time, "the same", "preempted"},
+                              {"blocked_ns", Kind::time, "the same", "blocked"}};
+constexpr Members states_row = {
+    {"key", Kind::text, "its name"},
+    {"threads", Kind::count, "how many threads the row has; not with `cpu`"},
+    {"states", Kind::object,
+     "`running`, `runnable`, `preempted`, `blocked`, `sleeping`, `stopped`; of a CPU `busy`, `idle`, `interrupts`"},
+    {"states.STATE", Kind::object, "an object for each state:", nullptr, state_numbers}};
+constexpr Members states_facts = {
+    {"switches", Kind::count, "switches that tell states"},
+    {"wake_ups", Kind::count, "wake-ups that tell states"},
+    {"interrupts", Kind::count, "interrupts that tell states"},
+    {"in_part", Kind::count, "threads of whose switches a tenth or more is missing; they have no row"},
+    {"unseen", Kind::count, "places where a switch is missing, and no loss"},
+    {"backward", Kind::count, "events that are older than those before"},
+    {"evicted_keys", Kind::count, "threads that a full table gave up"},
+    {"evicted", Kind::count, "their events"},
+    exact_member};
+constexpr Members states_result = {{"by", Kind::text, "`thread`, `process`, `cgroup`, `cpu` or `tree`"},
+                                   {"rows", Kind::array, "an object for each of them:", nullptr, states_row},
+                                   {"rows[]", Kind::object, "with `tree` instead of these:", nullptr, tree_row},
+                                   {"keys", Kind::count, "how many rows there are, also beyond those printed"},
+                                   {"all", Kind::object, "the states of all rows, as in `rows[].states`; not with `tree`"},
+                                   {"processes", Kind::count, "with `tree`: of all rows"},
+                                   {"all_running_ns", Kind::time, "with `tree`: the CPU time of all rows"},
+                                   {"", Kind::object, "", nullptr, states_facts},
+                                   unit_member,
+                                   {"", Kind::object, "", nullptr, account_members}};
+
 std::span<const Name> states_of(const StatesOptions& options) {
   return options.by == "cpu" ? std::span<const Name>(of_cpu) : std::span<const Name>(of_thread);
 }
@@ -61,9 +105,15 @@ class StatesTable {
   void take(const TraceRecord& record, const RingName& ring) { states_.take(record, ring); }
 
   std::string picture(const Totals& totals, bool last) const {
-    if (options_.by == "tree") return tree(totals, last);
-    const std::vector<Row> rows = gathered(totals);
-    return options_.run.json ? json(rows, totals) : text(rows, totals, last);
+    Result out;
+    const std::vector<Row> rows = options_.by == "tree" ? std::vector<Row>() : gathered(totals);
+    options_.by == "tree" ? tree(out, totals) : table(out, rows);
+    out.set(states_facts,
+            {states_.switches(), states_.wake_ups(), states_.interrupts_seen(), states_.threads_in_part(), states_.unseen(),
+             states_.backward(), states_.evicted().keys, states_.evicted().count, exact(totals)});
+    out.account(totals.account, trace_.unit());
+    if (last) out.text(closing(rows, totals));
+    return out.print(options_.run.json);
   }
 
  private:
@@ -138,86 +188,68 @@ class StatesTable {
     }
     return all;
   }
-  static double share(const States::Times& t, const Row& row) {
+  Cells numbers(const States::Times& t, const Row& row) const {
     const u64 all = row.known();
-    return all == 0 ? 0 : 100 * static_cast<double>(t.known()) / static_cast<double>(all);
+    const bool whole = t.count() != 0;
+    return {t.count(),
+            t.total(),
+            all == 0 ? 0. : 100 * static_cast<double>(t.known()) / static_cast<double>(all),
+            whole ? Cell(t.longest()) : Cell(),
+            whole ? Cell(t.p99()) : Cell(),
+            t.cuts(),
+            {t.cut_ns(), t.cuts() != 0 ? format_time(static_cast<double>(t.cut_ns()), trace_.unit()) : ""}};
   }
   bool exact(const Totals& totals) const {
     return states_.losses() + states_.backward() + states_.evicted().keys == 0 && states_.unseen() == 0 && totals.late == 0 &&
            totals.account.none_lost();
   }
 
-  std::string text(const std::vector<Row>& rows, const Totals& totals, bool last) const {
-    Table table({{options_.by},
-                 {"state"},
-                 {"count", Table::right},
-                 {"total", Table::right},
-                 {"share", Table::right},
-                 {"longest", Table::right},
-                 {"p99", Table::right},
-                 {"cut", Table::right}});
-    const auto add = [&](std::string name, const Row& row) {
+  void table(Result& out, const std::vector<Row>& rows) const {
+    Table lines({{options_.by}, {"state"}}, trace_.unit());
+    lines.add(state_numbers);
+    const auto states = [&](std::string name, const Row& row) {
+      Json all = Json::object();
       for (const auto& [state, word] : names()) {
         const States::Times& t = row.times[state];
-        if (t.count() + t.cuts() == 0) continue;
-        const bool whole = t.count() != 0;
-        table.row({std::exchange(name, ""), word, format_count(t.count()), shown(static_cast<double>(t.total())),
-                   fmt::format("{:.1f} %", share(t, row)), whole ? shown(static_cast<double>(t.longest())) : "",
-                   whole ? shown(t.p99()) : "", t.cuts() != 0 ? shown(static_cast<double>(t.cut_ns())) : ""});
+        const Cells cells = numbers(t, row);
+        all[word] = Table::object(state_numbers, cells);
+        if (t.count() + t.cuts() != 0) lines.row({std::exchange(name, ""), word}, cells);
       }
+      return all;
     };
-    const size_t shown = std::min<size_t>(rows.size(), options_.count);
-    for (size_t i = 0; i < shown; ++i)
-      add(rows[i].name + (rows[i].threads > 1 ? " (" + counted(rows[i].threads, "thread") + ")" : ""), rows[i]);
-    if (rows.size() > shown) table.row({fmt::format("({} more)", rows.size() - shown)});
-    add("all " + format_count(rows.size()), sum(rows));
-    return table.render(colours()) + (last ? closing(rows, totals) : "");
+    Json list = Json::array();
+    for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
+      const Row& row = rows[i];
+      Json& one = list.emplace_back(Json{{"key", row.name}});
+      if (!of_cpus()) one["threads"] = row.threads;
+      one["states"] = states(row.name + (row.threads > 1 ? " (" + counted(row.threads, "thread") + ")" : ""), row);
+    }
+    lines.line_of_more(rows.size(), options_.count);
+    Json all = states("all " + format_count(rows.size()), sum(rows));
+    out.set({{"by", options_.by}, {"rows", std::move(list)}, {"keys", rows.size()}, {"all", std::move(all)}});
+    out.table("", std::move(lines));
   }
 
-  std::string tree(const Totals& totals, bool last) const {
+  void tree(Result& out, const Totals& totals) const {
     ProcessTree tree(trace_.tasks);
     states_.each(totals.last_ns,
                  [&](u64 thread, const States::All& times) { tree.add(static_cast<Tasks::Key>(thread), times); });
     const auto rows = tree.in_order();
-    const size_t most = std::min<size_t>(rows.size(), options_.count);
-    constexpr Name others[] = {
-        {RunStates::runnable, "runnable"}, {RunStates::preempted, "preempted"}, {RunStates::blocked, "blocked"}};
-    if (options_.run.json) {
-      Json list = Json::array();
-      for (size_t i = 0; i < most; ++i) {
-        const ProcessTree::Node& node = *rows[i];
-        Json row{{"path", tree.path(node)},
-                 {"processes", node.processes},
-                 {"threads", node.threads},
-                 {"running_ns", node.running},
-                 {"all_running_ns", node.all_running}};
-        for (const auto& [state, word] : others) row[std::string(word) + "_ns"] = node.own[state].known();
-        list.push_back(std::move(row));
-      }
-      Json j{{"by", options_.by},
-             {"rows", std::move(list)},
-             {"keys", rows.size()},
-             {"processes", tree.processes()},
-             {"all_running_ns", tree.all_running()}};
-      add_books(j, totals);
-      return line_of(j);
-    }
-    std::vector<Table::Column> columns{{"tree"}};
-    for (const char* name : {"processes", "running", "with those below", "share"}) columns.push_back({name, Table::right});
-    for (const Name& state : others) columns.push_back({state.name, Table::right});
-    Table table(std::move(columns));
-    const auto time = [this](u64 ns) { return shown(static_cast<double>(ns)); };
-    for (size_t i = 0; i < most; ++i) {
+    Table table({}, trace_.unit());
+    table.add(tree_row);
+    for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
       const ProcessTree::Node& node = *rows[i];
-      const double share = 100 * static_cast<double>(node.all_running) / static_cast<double>(tree.all_running());
-      std::vector<std::string> cells{std::string(2 * (node.depth - 1), ' ') + node.name, format_count(node.processes),
-                                     time(node.running), time(node.all_running), fmt::format("{:.1f} %", share)};
-      for (const Name& state : others) cells.push_back(time(node.own[state.state].known()));
-      table.row(std::move(cells));
+      const auto own = [&](u32 state) { return node.own[state].known(); };
+      table.row({std::string(2 * (node.depth - 1), ' ') + node.name, tree.path(node), node.processes, node.threads,
+                 node.running, node.all_running,
+                 100 * static_cast<double>(node.all_running) / static_cast<double>(tree.all_running()),
+                 own(RunStates::runnable), own(RunStates::preempted), own(RunStates::blocked)});
     }
-    if (rows.size() > most) table.row({fmt::format("({} more)", rows.size() - most)});
-    table.row({"all", format_count(tree.processes()), time(tree.all_running())});
-    return table.render(colours()) + (last ? closing({}, totals) : "");
+    table.line_of_more(rows.size(), options_.count);
+    table.line({"all", {}, tree.processes(), {}, tree.all_running()});
+    out.set({{"by", options_.by}});
+    out.table("rows", std::move(table));
+    out.set({{"keys", rows.size()}, {"processes", tree.processes()}, {"all_running_ns", tree.all_running()}});
   }
 
   std::string closing(const std::vector<Row>& rows, const Totals& totals) const {
@@ -261,47 +293,6 @@ class StatesTable {
       out += " threads were given up";
     return out + "\n";
   }
-
-  std::string json(const std::vector<Row>& rows, const Totals& totals) const {
-    const auto numbers = [&](const Row& row) {
-      Json j = Json::object();
-      for (const auto& [state, word] : names()) {
-        const States::Times& t = row.times[state];
-        j[word] = {{"count", t.count()},
-                   {"total_ns", t.total()},
-                   {"share", rounded(share(t, row), 2)},
-                   {"longest_ns", t.count() == 0 ? Json() : Json(t.longest())},
-                   {"p99_ns", t.count() == 0 ? Json() : rounded(t.p99(), 0)},
-                   {"cut", t.cuts()},
-                   {"cut_ns", t.cut_ns()}};
-      }
-      return j;
-    };
-    Json list = Json::array();
-    for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
-      Json row{{"key", rows[i].name}};
-      if (!of_cpus()) row["threads"] = rows[i].threads;
-      row["states"] = numbers(rows[i]);
-      list.push_back(std::move(row));
-    }
-    Json j{{"by", options_.by}, {"rows", std::move(list)}, {"keys", rows.size()}, {"all", numbers(sum(rows))}};
-    add_books(j, totals);
-    return line_of(j);
-  }
-  void add_books(Json& j, const Totals& totals) const {
-    j.update({{"switches", states_.switches()},
-              {"wake_ups", states_.wake_ups()},
-              {"interrupts", states_.interrupts_seen()},
-              {"in_part", states_.threads_in_part()},
-              {"unseen", states_.unseen()},
-              {"backward", states_.backward()},
-              {"evicted_keys", states_.evicted().keys},
-              {"evicted", states_.evicted().count},
-              {"exact", exact(totals)}});
-    add_unit(j, trace_.unit());
-    add_account(j, totals.account);
-  }
-  std::string shown(double time) const { return format_time(time, trace_.unit()); }
 
   const StatesOptions& options_;
   const Trace& trace_;
@@ -352,6 +343,8 @@ result<int> run_states(StatesOptions options) {
 }
 
 }  // namespace
+
+Members states_members() { return states_result; }
 
 Command add_states(CLI::App& app) {
   auto options = std::make_shared<StatesOptions>();

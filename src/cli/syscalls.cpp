@@ -14,11 +14,10 @@
 #include "analysis/pairs.hpp"
 #include "cli/child.hpp"
 #include "cli/command_file.hpp"
-#include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "cli/presets.hpp"
 #include "cli/recording.hpp"
-#include "cli/table.hpp"
+#include "cli/result.hpp"
 #include "consumer/where.hpp"
 #include "text/units.hpp"
 #include "kernel/perf_sampler.hpp"
@@ -89,6 +88,40 @@ struct Call {
   }
 };
 
+constexpr Members syscall_name_of = {{"syscall", Kind::text, "its name", "syscall"}, {"nr", Kind::number, "its number"}};
+constexpr Members syscall_numbers = {{"calls", Kind::count, "calls that returned", "calls"},
+                                     {"errors", Kind::count, "those that returned an error", "errors"},
+                                     {"total_ns", Kind::time, "from entry to exit: the sum", "total"},
+                                     {"", Kind::share, "", "share"},
+                                     {"mean_ns", Kind::mean, "the mean; null without a call", "mean"},
+                                     {"min_ns", Kind::time, "the shortest; null without a call"},
+                                     {"max_ns", Kind::time, "the longest", "max"},
+                                     {"share", Kind::share, "of the time of all calls"}};
+constexpr Members syscall_error = {
+    {"error", Kind::text, "its name"}, {"errno", Kind::number, "its number"}, {"count", Kind::count, "calls that returned it"}};
+constexpr Members syscall_errors = {
+    {"by_error", Kind::array, "an object for each error, the most frequent first:", "errors by name", syscall_error}};
+constexpr Members syscalls_facts = {{"open", Kind::count, "calls that have not returned"},
+                                    {"unmatched", Kind::count, "returns without a call"},
+                                    {"repeated", Kind::count, "calls whose return is missing"},
+                                    {"left_out", Kind::count, "calls that do not meet `-f` or `-e`"},
+                                    {"doubtful", Kind::count, "pairs that a loss fell into"},
+                                    {"negative", Kind::count, "returns older than their call"},
+                                    {"without", Kind::count, "calls that have no such column"},
+                                    {"evicted_keys", Kind::count, "rows that a full table gave up"},
+                                    {"evicted", Kind::count, "their calls"},
+                                    exact_member};
+constexpr Members syscalls_result = {{"rows", Kind::array, "an object for each call:", nullptr, syscall_name_of},
+                                     {"rows[].key", Kind::text, "with `--by`: the value of that column; numbers are numbers"},
+                                     {"rows[]", Kind::object, "", nullptr, syscall_numbers},
+                                     {"rows[]", Kind::object, "", nullptr, syscall_errors},
+                                     {"keys", Kind::count, "how many rows there are, also beyond those printed"},
+                                     {"by", Kind::text, "the column of `--by`"},
+                                     {"all", Kind::object, "the numbers of all rows, `calls` to `share`"},
+                                     {"", Kind::object, "", nullptr, syscalls_facts},
+                                     unit_member,
+                                     {"", Kind::object, "", nullptr, account_members}};
+
 class SyscallTable {
  public:
   static result<std::unique_ptr<SyscallTable>> make(const SyscallsOptions& options, const Trace& trace) {
@@ -126,7 +159,38 @@ class SyscallTable {
   const Pairs& pairs() const { return pairs_; }
   std::string picture(const Totals& totals, bool last) const {
     const auto rows = sorted();
-    return options_.run.json ? json(rows, totals) : text(rows, totals, last);
+    const Calls all = sum(rows);
+    const Pairs::Counts c = pairs_.counts();
+    Table table({}, trace_.unit());
+    if (by_) table.add({options_.by});
+    table.add(syscall_name_of);
+    table.add({"", Kind::text, "key", false});
+    table.add(syscall_numbers);
+    table.add(syscall_errors);
+    for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
+      const auto& [by, of] = rows[i].key;
+      Cells cells = numbers(*rows[i].calls, all);
+      cells.push_back(errors_of(*rows[i].calls));
+      const Call call = Call::from(of);
+      if (by_)
+        table.row({by_->show(by, texts_), call.name(), call.number, by_->json(by, texts_)}, cells);
+      else
+        table.row({call.name(), call.number, Cell::absent()}, cells);
+    }
+    table.line_of_more(rows.size(), options_.count);
+    Cells sums(by_ ? 4 : 3);
+    sums[0] = "all";
+    table.line(std::move(sums), numbers(all, all));
+    Result out;
+    out.table("rows", std::move(table));
+    out.set({{"keys", rows.size()}});
+    if (by_) out.set({{"by", options_.by}});
+    out.set({{"all", Table::object(syscall_numbers, numbers(all, all))}});
+    out.set(syscalls_facts, {c.waiting, c.unmatched, c.repeated, c.left_out, c.doubtful, c.negative, without_,
+                             calls_.evicted().keys, calls_.evicted().count, exact(totals)});
+    out.account(totals.account, trace_.unit());
+    if (last) out.text(closing(totals));
+    return out.print(options_.run.json);
   }
 
  private:
@@ -178,10 +242,27 @@ class SyscallTable {
     return name.empty() ? std::to_string(returned) : std::string(name);
   }
   // The most frequent ones first.
-  static std::vector<std::pair<i64, u64>> errors_of(const Calls& calls) {
+  static Cell errors_of(const Calls& calls) {
     std::vector<std::pair<i64, u64>> all(calls.errors.begin(), calls.errors.end());
     std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-    return all;
+    Cell cell(Json::array(), "");
+    for (const auto& [returned, count] : all) {
+      cell.value.push_back(Table::object(syscall_error, {error_text(returned), -returned, count}));
+      *cell.text += fmt::format("{}{} {}", cell.text->empty() ? "" : ", ", error_text(returned), format_count(count));
+    }
+    return cell;
+  }
+  static Cells numbers(const Calls& c, const Calls& all) {
+    const bool any = c.count != 0;
+    const double share = all.total == 0 ? 0 : 100 * static_cast<double>(c.total) / static_cast<double>(all.total);
+    return {c.count,
+            {c.failed, c.failed == 0 ? "" : format_count(c.failed)},
+            c.total,
+            share,
+            any ? Cell(c.mean()) : Cell(),
+            any ? Cell(c.min) : Cell(),
+            c.max,
+            share};
   }
   static Calls sum(const std::vector<Row>& rows) {
     Calls all;
@@ -194,41 +275,8 @@ class SyscallTable {
     }
     return all;
   }
-  static double share(const Calls& calls, const Calls& all) {
-    return all.total == 0 ? 0 : 100 * static_cast<double>(calls.total) / static_cast<double>(all.total);
-  }
-
   bool exact(const Totals& totals) const {
     return pairs_.counts().exact() && calls_.evicted().keys == 0 && totals.account.none_lost();
-  }
-
-  std::string text(const std::vector<Row>& rows, const Totals& totals, bool last) const {
-    std::vector<Table::Column> columns;
-    if (by_) columns.push_back({options_.by});
-    columns.push_back({"syscall"});
-    for (const char* title : {"calls", "errors", "total", "share", "mean", "max"}) columns.push_back({title, Table::right});
-    columns.push_back({"errors by name"});
-    Table table(std::move(columns));
-    const Calls all = sum(rows);
-    const auto row = [&](std::vector<std::string> cells, const Calls& c) {
-      std::string errors;
-      for (const auto& [returned, count] : errors_of(c))
-        errors += fmt::format("{}{} {}", errors.empty() ? "" : ", ", error_text(returned), format_count(count));
-      for (std::string cell : {format_count(c.count), c.failed == 0 ? std::string() : format_count(c.failed),
-                               shown(static_cast<double>(c.total)), fmt::format("{:.1f} %", share(c, all)),
-                               c.count == 0 ? std::string() : shown(c.mean()), shown(static_cast<double>(c.max)), errors})
-        cells.push_back(std::move(cell));
-      table.row(std::move(cells));
-    };
-    for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
-      std::vector<std::string> cells;
-      if (by_) cells.push_back(by_->show(rows[i].key[0], texts_));
-      cells.push_back(Call::from(rows[i].key[1]).name());
-      row(std::move(cells), *rows[i].calls);
-    }
-    if (rows.size() > options_.count) table.row({fmt::format("({} more)", rows.size() - options_.count)});
-    row(by_ ? std::vector<std::string>{"all", ""} : std::vector<std::string>{"all"}, all);
-    return table.render(colours()) + (last ? closing(totals) : "");
   }
 
   std::string closing(const Totals& totals) const {
@@ -253,50 +301,6 @@ class SyscallTable {
     out.pop_back();
     return out + "\n";
   }
-
-  std::string json(const std::vector<Row>& rows, const Totals& totals) const {
-    const Calls all = sum(rows);
-    const Pairs::Counts c = pairs_.counts();
-    const auto numbers = [&](Json& j, const Calls& calls) {
-      j.update({{"calls", calls.count},
-                {"errors", calls.failed},
-                {"total_ns", calls.total},
-                {"mean_ns", calls.count == 0 ? Json() : rounded(calls.mean(), 1)},
-                {"min_ns", calls.count == 0 ? Json() : Json(calls.min)},
-                {"max_ns", calls.max},
-                {"share", rounded(share(calls, all), 2)}});
-    };
-    Json list = Json::array();
-    for (size_t i = 0; i < std::min<size_t>(rows.size(), options_.count); ++i) {
-      const Call call = Call::from(rows[i].key[1]);
-      Json row{{"syscall", call.name()}, {"nr", call.number}};
-      if (by_) row["key"] = by_->json(rows[i].key[0], texts_);
-      numbers(row, *rows[i].calls);
-      Json& errors = row["by_error"] = Json::array();
-      for (const auto& [returned, count] : errors_of(*rows[i].calls))
-        errors.push_back({{"error", error_text(returned)}, {"errno", -returned}, {"count", count}});
-      list.push_back(std::move(row));
-    }
-    Json j{{"rows", std::move(list)}, {"keys", rows.size()}};
-    if (by_) j["by"] = options_.by;
-    Json whole = Json::object();
-    numbers(whole, all);
-    j.update({{"all", std::move(whole)},
-              {"open", c.waiting},
-              {"unmatched", c.unmatched},
-              {"repeated", c.repeated},
-              {"left_out", c.left_out},
-              {"doubtful", c.doubtful},
-              {"negative", c.negative},
-              {"without", without_},
-              {"evicted_keys", calls_.evicted().keys},
-              {"evicted", calls_.evicted().count},
-              {"exact", exact(totals)}});
-    add_unit(j, trace_.unit());
-    add_account(j, totals.account);
-    return line_of(j);
-  }
-  std::string shown(double time) const { return format_time(time, trace_.unit()); }
 
   const SyscallsOptions& options_;
   const Trace& trace_;
@@ -394,6 +398,8 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
 }
 
 }  // namespace
+
+Members syscalls_members() { return syscalls_result; }
 
 Command add_syscalls(CLI::App& app) {
   auto options = std::make_shared<SyscallsOptions>();

@@ -4,9 +4,8 @@
 #include <algorithm>
 
 #include "analysis/groups.hpp"
-#include "cli/json.hpp"
 #include "cli/live.hpp"
-#include "cli/table.hpp"
+#include "cli/result.hpp"
 #include "text/units.hpp"
 #include "sys/try.hpp"
 
@@ -50,55 +49,52 @@ std::vector<Row> rows_of(Groups<Rates>& groups, double seconds) {
   return out;
 }
 
-// rates: whether the times tell them.
-std::string as_json(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals,
-                    bool rates) {
-  const auto rate = [&](double value) { return rates ? rounded(value, 1) : Json(); };
-  Json list = Json::array();
-  for (size_t i = 0; i < std::min<size_t>(rows.size(), options.count); ++i) {
-    Json row = groups.json(rows[i].key);
-    row.update({{"count", rows[i].count}, {"rate", rate(rows[i].rate)}, {"bytes_per_s", rate(rows[i].bytes_rate)}});
-    list.push_back(std::move(row));
-  }
-  Json out{{"rows", std::move(list)},          {"keys", rows.size()}, {"count", totals.account.read - groups.without()},
-           {"without", groups.without()},      {"late", totals.late}, {"evicted_keys", groups.evicted().keys},
-           {"evicted", groups.evicted().count}};
-  add_account(out, totals.account);
-  return line_of(std::move(out));
-}
+constexpr Members top_row = {{"count", Kind::count, "events of the row", "count"},
+                             {"rate", Kind::rate, "events; null if the clock of the trace has no rate", "rate"},
+                             {"bytes_per_s", Kind::throughput, "bytes of events; null as above", "bytes/s"},
+                             {"", Kind::number, "", "lost"}};
+constexpr Members top_facts = {{"keys", Kind::count, "how many different keys there are, also beyond those in `rows`"},
+                               {"count", Kind::count, "all events that have the key"},
+                               {"without", Kind::count, "events that have no such key"},
+                               {"late", Kind::count, "events that came after later ones"},
+                               {"evicted_keys", Kind::count, "rows that a full table gave up"},
+                               {"evicted", Kind::count, "their events"}};
+constexpr Members top_result = {
+    {"rows", Kind::array,
+     "an object for each key: first the columns of `--by`, under the names that the command line gave them; then:", nullptr,
+     top_row},
+    {"", Kind::object, "", nullptr, top_facts},
+    {"", Kind::object, "", nullptr, account_members}};
 
-// Losses belong to no key, because their values are unknown. They have a line of their own, as do the sums.
-std::string as_table(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals,
-                     bool rates, bool last) {
-  std::vector<Table::Column> columns;
-  for (const Column& key : groups.columns()) columns.push_back({key.name()});
-  for (const char* what : {"count", "rate", "bytes/s", "lost"}) columns.push_back({what, Table::right});
-  Table table(std::move(columns));
-  const std::vector<std::string> none(groups.columns().size() - 1);
+// rates: whether the times tell them. Losses belong to no key, because their values are unknown. They have a line of their own,
+// as do the sums.
+Result result_of(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals,
+                 bool rates, bool last) {
+  Table table;
+  for (const Column& key : groups.columns()) table.add({key.name(), Kind::text, key.name()});
+  table.add(top_row);
   double rate = 0, bytes_rate = 0;
-  const auto shown = [&](double value) { return rates ? format_rate(value, "") : "-"; };
-  const auto bytes = [&](double value) { return rates ? format_size(static_cast<u64>(value)) + "/s" : "-"; };
+  const auto known = [&](double value) { return rates ? Cell(value) : Cell(Json(), "-"); };
   for (size_t i = 0; i < rows.size(); ++i) {
     rate += rows[i].rate;
     bytes_rate += rows[i].bytes_rate;
-    if (i >= options.count) continue;
-    std::vector<std::string> cells;
-    for (size_t k = 0; k < groups.columns().size(); ++k) cells.push_back(groups.show(rows[i].key, k));
-    for (std::string cell : {format_count(rows[i].count), shown(rows[i].rate), bytes(rows[i].bytes_rate), std::string()})
-      cells.push_back(std::move(cell));
-    table.row(std::move(cells));
+    if (i < options.count)
+      table.row(keys_of(groups, rows[i].key, groups.columns().size()),
+                {rows[i].count, known(rows[i].rate), known(rows[i].bytes_rate)});
   }
-  if (rows.size() > options.count) table.row({fmt::format("({} more)", rows.size() - options.count)});
-  std::vector<std::string> sums = {"all"};
-  sums.insert(sums.end(), none.begin(), none.end());
-  for (std::string cell :
-       {format_count(totals.account.read - groups.without()), shown(rate), bytes(bytes_rate), lost_count(totals.account)})
-    sums.push_back(std::move(cell));
-  table.row(std::move(sums));
-  std::string out = table.render(colours());
+  table.line_of_more(rows.size(), options.count);
+  const u64 count = totals.account.read - groups.without();
+  Cells all(groups.columns().size());
+  all[0] = "all";
+  table.line(std::move(all), {count, known(rate), known(bytes_rate), lost_count(totals.account)});
+  Result out;
+  out.table("rows", std::move(table));
+  out.set(top_facts, {rows.size(), count, groups.without(), totals.late, groups.evicted().keys, groups.evicted().count});
+  out.account(totals.account);
   if (groups.without() != 0)
-    out += fmt::format("{} no {}\n", counted(groups.without(), "event has", "events have"), options.by);
-  return last ? out + closing_line(totals, groups.evicted().keys, groups.evicted().count) + "\n" : out;
+    out.text(fmt::format("{} no {}\n", counted(groups.without(), "event has", "events have"), options.by));
+  if (last) out.text(closing_line(totals, groups.evicted().keys, groups.evicted().count) + "\n");
+  return out;
 }
 
 result<int> run_top(TopOptions options) {
@@ -133,12 +129,13 @@ result<int> run_top(TopOptions options) {
         }
         const auto rows = rows_of(groups, seconds);
         const bool rates = run->live() || !run->trace().raw_times();
-        return options.run.json ? as_json(rows, groups, options, totals, rates)
-                                : as_table(rows, groups, options, totals, rates, last);
+        return result_of(rows, groups, options, totals, rates, last).print(options.run.json);
       });
 }
 
 }  // namespace
+
+Members top_members() { return top_result; }
 
 Command add_top(CLI::App& app) {
   auto options = std::make_shared<TopOptions>();

@@ -194,10 +194,10 @@ class Watcher {
                         format_rate(p.all.rate, ""), lost_count(p.account));
     std::vector<Table::Column> columns;
     for (const std::string& name : p.columns) columns.push_back({name});
-    for (const char* name : {"count", "rate", "share"}) columns.push_back({name, Table::right});
+    for (const char* name : {"count", "rate", "share"}) columns.push_back({name, Kind::number});
     const bool values = !p.value.empty();
     for (const char* name : {"mean", "p50", "p99", "max"})
-      if (values) columns.push_back({name, Table::right});
+      if (values) columns.push_back({name, Kind::number});
     Table table(std::move(columns));
     const auto show = [](double value, Column::Unit unit) {
       return unit == Column::Unit::ns                    ? format_time(value)
@@ -210,7 +210,7 @@ class Watcher {
       cells.push_back(fmt::format("{:.1f} %", r.share * 100));
       for (const double v : {r.mean, r.p50, r.p99, r.max})
         if (values) cells.push_back(r.values == 0 ? "" : show(v, r.unit));
-      table.row(std::move(cells));
+      table.row(Cells(cells.begin(), cells.end()));
     };
     for (size_t i = 0; i < std::min<size_t>(options_.count, p.rows.size()); ++i) row(p.rows[i], p.rows[i].names);
     if (p.keys > options_.count) table.row({fmt::format("({} more)", format_count(p.keys - options_.count))});

@@ -1,6 +1,7 @@
 // docs/json.md names every key that the commands print; large numbers.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <functional>
 #include <map>
 #include <regex>
@@ -38,7 +39,7 @@ struct JsonOutput : test::BinaryTest {
         for (std::string word; std::getline(words, word, ',');) commands.push_back(word.substr(word.find_first_not_of(' ')));
         continue;
       }
-      static const std::regex word("`([a-z0-9_]+)`");
+      static const std::regex word("[`.]([a-z0-9_]+)`");
       for (auto from = std::sregex_iterator(line.begin(), line.end(), word); from != std::sregex_iterator(); ++from)
         for (const std::string& command : commands) all[command].insert((*from)[1]);
     }
@@ -92,6 +93,18 @@ TEST_F(JsonOutput, DocsNameEveryKeyOfTheKernels) {
   for (const char* arguments :
        {"report --json", "stat ringside.data --json", "syscalls --json --by task", "list -e 'sched:*' --json"})
     expect_documented(arguments);
+}
+
+TEST_F(JsonOutput, DocsAreWhatTheCommandsDeclare) {
+  const std::string page = test::slurp(RINGSIDE_SOURCE_DIR "/docs/json.md");
+  std::ofstream(dir + "/json.md") << page;
+  ASSERT_EQ(ringside("manual json " + dir + "/json.md").code, 0);
+  EXPECT_EQ(test::slurp(dir + "/json.md"), page) << "update it: build/dev/ringside manual json docs/json.md";
+  const size_t row = page.find("| `rows[].rate` |");
+  ASSERT_NE(row, page.npos);
+  std::ofstream(dir + "/json.md") << page.substr(0, row) << page.substr(page.find('\n', row) + 1);
+  ASSERT_EQ(ringside("manual json " + dir + "/json.md").code, 0);
+  EXPECT_EQ(test::slurp(dir + "/json.md"), page) << "a missing row does not come back";
 }
 
 TEST_F(JsonOutput, TheSchemaHasANumber) {

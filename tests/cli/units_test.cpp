@@ -43,10 +43,37 @@ TEST(Units, ForPeople) {
 }
 
 TEST(Table, ColumnsAndHostileCells) {
-  Table t({{"event"}, {"count", Table::right}});
-  t.row({"a\033[2J\n", "1"});
-  t.row({"äö", "1,234"});
+  Table t({{"event"}, {"count", Kind::count}});
+  t.row({"a\033[2J\n", 1});
+  t.row({"äö", 1234});
   EXPECT_EQ(t.render(false), "event   count\na?[2J?      1\näö      1,234\n");
+}
+
+TEST(Table, ValuesAreTextByKindAndJsonAsTheyAre) {
+  constexpr Members members = {{"name", Kind::text, "", "event"},
+                               {"id", Kind::number, "", "id"},
+                               {"on", Kind::flag, "", "enabled"},
+                               {"total_ns", Kind::time, "", "total"},
+                               {"mean_ns", Kind::mean, "", "mean"},
+                               {"share", Kind::share, "", "share"},
+                               {"hidden", Kind::count},
+                               {"", Kind::text, "", "only text"}};
+  Table t;
+  t.add(members);
+  t.add({"resident", Kind::bytes, "bytes", true, "memory"});
+  t.row({"a", 4711, true, 1'230'000, 1234.56, 12.345, 7, "x", 16384});
+  t.row({"b", Cell(1, "one"), Cell(), Cell::absent("-")});
+  t.row({"c"}, {2}, Table::Only::json);
+  t.line({"all"}, {3});
+  EXPECT_EQ(t.render(false),
+            "event    id  enabled    total     mean   share  only text  resident\n"
+            "a      4711  yes      1.23 ms  1.23 us  12.3 %  x          16.0 KiB\n"
+            "b       one                 -\n"
+            "all       3\n");
+  EXPECT_EQ(t.objects().dump(),
+            "[{\"name\":\"a\",\"id\":4711,\"on\":true,\"total_ns\":1230000,\"mean_ns\":1234.6,\"share\":12.35,\"hidden\":7,"
+            "\"memory\":{\"bytes\":16384}},{\"name\":\"b\",\"id\":1,\"on\":null},{\"name\":\"c\",\"id\":2}]");
+  EXPECT_THROW(Table().row({1}), std::logic_error);
 }
 
 }  // namespace
