@@ -66,7 +66,8 @@ struct ringside_event {
   const char* system;                // with `fields`, both may end in an underscore, which the library takes off
   const char* name;
   const char* format_fields;         // the lines of the fields, as in a tracefs format file, with newlines; NULL: `fields`
-  const char* print_fmt;             // what follows "print fmt: "; NULL: name=value of each of `fields`
+  const char* print_fmt;             // what follows "print fmt: "; NULL: name=value of each of `fields`; if it begins with no
+                                     // quote, a message of the fields in fmt's syntax: "FILE\nLINE\nMESSAGE" (log_format.hpp)
   const struct ringside_field* fields;  // in their order; in front of them, one without a name that tells of all: its size is
                                         // their number, its count that of strings, its offset where those begin, its kind
                                         // RINGSIDE_STACK if one of them is; NULL: the event is written by ringside_write alone
@@ -167,7 +168,8 @@ enum ringside_kind {
   RINGSIDE_FLOAT,
   RINGSIDE_POINTER,
   RINGSIDE_STRING,  // a u32: low half the offset from the payload's start, high half the length with its NUL
-  RINGSIDE_STACK    // the number of a stack
+  RINGSIDE_STACK,   // the number of a stack
+  RINGSIDE_LEVEL    // a byte: 0 trace, debug, info, warn, error, 5 fatal
 };
 
 // The type of a field that holds the stack of calls at the event. Its value at the call is ignored: write ringside_here.
