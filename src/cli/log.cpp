@@ -230,7 +230,7 @@ Command add_log(CLI::App& app) {
       "  ringside disable -i web log:debug      writes no such messages from now on; ringside enable brings them back\n"
       "A line: time of day, level, thread, file:line: message. The values of a message are fields of its event, with the names "
       "of\n"
-      "its variables: ringside list -v shows them, and every command knows them: ringside hist log:warn/size.log2.\n"
+      "its variables: --json shows them, and every command knows them: ringside hist log:warn/size.log2.\n"
       "Where events were lost, a line says how many; messages may be among them.");
   return {c, [options] { return run_log(*options); }};
 }
