@@ -13,11 +13,11 @@
 // are switched like events, also while the program runs: ringside disable -i NAME log:debug. `fatal` ends nothing. An instance
 // has room for 4,095 events.
 //
-// Message: a literal in fmt's syntax, {} or {:SPEC}, checked while it compiles against the types of the values. Of the specs
-// those that printf has, too (log_format.hpp has them all); so trace-cmd and KernelShark show the same text. A double's {} is
-// the shortest text that reads back as it. Values: what an event's field may be (trace.hpp), up to 31: numbers, texts of any
-// kind, bool, char, enums, void*, arrays, types with a ringside::field. A duration is its nanoseconds. Not: other pointers, and
-// what has no field; the compiler says so.
+// Message: a literal in fmt's syntax, {} or {:SPEC}. The compiler checks it against the types of the values. It may have the
+// specs that printf has, too (log_format.hpp lists them); so trace-cmd and KernelShark show the same text. A double's {} is the
+// shortest text that reads back as it. Values: up to 31 of the types that an event's field may have (trace.hpp): numbers, texts
+// of any kind, bool, char, enums, void*, arrays, types with a ringside::field. A duration is its nanoseconds. Other pointers and
+// types do not compile.
 //
 // Cost while disabled: one load and a predicted branch; no value is evaluated. Safety: as in trace.hpp, from any thread and any
 // signal handler; it never blocks, and formats nothing. RINGSIDE_LOG_EVERY with a duration asks the clock
