@@ -52,6 +52,7 @@ void command_rows(Instance& instance);
 void unwind_rows();
 void format_rows();
 void face_rows();
+void log_rows();
 int run_storm(u64 calls, const char* out);  // the load of one of them, as a program; writes its CPU seconds to `out`
 
 double median(std::vector<double> values);

@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') {
     std::fprintf(stderr,
                  "usage: ringside_bench OUTPUT.json [--quick] "
-                 "[time|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|jobs|slice|compress|ship|stack|"
+                 "[time|log|start|scale|cpu|reader|live|wait|memory|remote|guest|mount|analyze|jobs|slice|compress|ship|stack|"
                  "command|unwind|"
                  "formats|face]...\n");
     return 2;
@@ -95,6 +95,7 @@ int main(int argc, char** argv) {
     must(instance->enable("bench:never*", false));
     ::bench::pair(0, 0);
     if (wanted("time")) time_rows();
+    if (wanted("log")) log_rows();
     if (wanted("start")) start_rows();
     if (wanted("scale")) scale_row();
     if (wanted("wait"))

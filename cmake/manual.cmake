@@ -15,7 +15,7 @@ ringside_install(FILES ${manual}/cli/ringside.fish DESTINATION ${CMAKE_INSTALL_D
 # man3/NAME.3 from a header; what it declares gets pages that lead there.
 find_program(AWK NAMES mawk gawk awk REQUIRED)
 set(man3_pages "")
-foreach(page ringside=ringside.h ringside-trace=trace.hpp ringside-consumer=consumer.hpp ringside-consumer-c=consumer.h ringside-remote=remote.h ringside-consumer-remote=remote_reader.h)
+foreach(page ringside=ringside.h ringside-trace=trace.hpp ringside-log=log.hpp ringside-control=control.hpp ringside-consumer=consumer.hpp ringside-consumer-testing=testing.hpp ringside-consumer-c=consumer.h ringside-remote=remote.h ringside-consumer-remote=remote_reader.h)
   string(REPLACE = ";" page ${page})
   list(GET page 0 name)
   list(GET page 1 header)

@@ -125,6 +125,8 @@ class Consumer {
 
   // The next event that the filter lets through, or gap; false: nothing now.
   bool next(Event& out);
+  // Looks for new events at once: then next() hands out what was written before this call, up to look_ahead.
+  void refresh();
   // Sleeps until there may be more: it looks every 5 ms. False: there will be none, everything was handed out.
   bool wait();
   // Every event until the end. `use` gets gaps, too.

@@ -24,6 +24,9 @@ using array = std::array<T, N>;
 // enabled.
 struct stack {};
 
+// A field that says how important the event is: readers show the word, and filters compare it (level >= warn).
+enum class log_level : u8 { trace, debug, info, warn, error, fatal };
+
 // The names that a declaration may use without a prefix.
 namespace field_types {
 using i8 = int8_t;
@@ -83,6 +86,11 @@ struct field<T, std::enable_if_t<detail::is_time_point<T>>> {
 template <class T>
 struct enum_names {
   static constexpr const ringside_symbol* list = nullptr;
+};
+template <>
+struct enum_names<log_level> {
+  static constexpr ringside_symbol list[] = {{"trace", 0}, {"debug", 1}, {"info", 2},   {"warn", 3},
+                                             {"error", 4}, {"fatal", 5}, {nullptr, 0}};
 };
 
 namespace detail {
@@ -170,6 +178,8 @@ constexpr u32 kind_of() {
     return RINGSIDE_POINTER;
   } else if constexpr (is_stack<T>) {
     return RINGSIDE_STACK;
+  } else if constexpr (std::is_same_v<T, log_level>) {
+    return RINGSIDE_LEVEL;
   } else if constexpr (std::is_enum_v<T>) {
     return kind_of<std::underlying_type_t<T>>();
   } else {
@@ -256,12 +266,14 @@ constexpr bool names_differ(const ringside_field* all) {
       if (same_name(all[i].name, all[k].name)) return false;
   return true;
 }
+constexpr bool is_common(const char* name) {
+  u32 same = 0;
+  while (same < 7 && name[same] == "common_"[same]) ++same;
+  return same == 7;
+}
 constexpr bool names_are_free(const ringside_field* all) {
-  for (u32 i = 1; i <= all->size; ++i) {
-    u32 same = 0;
-    while (same < 7 && all[i].name[same] == "common_"[same]) ++same;
-    if (same == 7) return false;
-  }
+  for (u32 i = 1; i <= all->size; ++i)
+    if (is_common(all[i].name)) return false;
   return true;
 }
 

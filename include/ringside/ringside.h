@@ -66,7 +66,8 @@ struct ringside_event {
   const char* system;                // with `fields`, both may end in an underscore, which the library takes off
   const char* name;
   const char* format_fields;         // the lines of the fields, as in a tracefs format file, with newlines; NULL: `fields`
-  const char* print_fmt;             // what follows "print fmt: "; NULL: name=value of each of `fields`
+  const char* print_fmt;             // what follows "print fmt: "; NULL: name=value of each of `fields`; if it begins with no
+                                     // quote, a message of the fields in fmt's syntax: "FILE\nLINE\nMESSAGE" (log_format.hpp)
   const struct ringside_field* fields;  // in their order; in front of them, one without a name that tells of all: its size is
                                         // their number, its count that of strings, its offset where those begin, its kind
                                         // RINGSIDE_STACK if one of them is; NULL: the event is written by ringside_write alone
@@ -138,6 +139,41 @@ uint64_t ringside_stack_of(const void* caller);
 // if this processor does not have the instance's clock, EACCES, ENOENT or ENOSPC from the file system. Not for signal handlers.
 int ringside_open(const char* name);
 
+// How to make an instance that is not there yet. Zeros are the usual values.
+struct ringside_options {
+  const char* name;    // as ringside_open takes it
+  const char* events;  // those that are enabled at first, as ringside_enable takes them; NULL: all
+  uint64_t ring_bytes;    // of events that each ring holds; 0: 1 MiB
+  uint64_t budget_bytes;  // of memory that all rings may take; 0: a quarter of the machine's
+  uint32_t mode;          // what a full ring does
+  uint32_t reserved;      // 0
+};
+enum { RINGSIDE_OVERWRITE = 0 /* it loses its oldest events */, RINGSIDE_DISCARD = 1 /* it refuses new ones, and counts them */ };
+
+// ringside_open, for an instance of one's own making; one that is there already stays as it is. size: of the struct. Beside the
+// errors of ringside_open: EINVAL also for a size, a mode or a pattern that is none. Not for signal handlers.
+int ringside_open_with(const struct ringside_options* options, size_t size);
+
+// The directory of the open instance, which commands take as its name; NULL: none is open. The text stays as long as the
+// process.
+const char* ringside_instance(void);
+
+// Enables or disables events in the open instance, for all of its programs, and remembers it for events that are declared
+// later: "net:*", "net:err,db", as `ringside enable` takes them. 0 or a negative errno: EINVAL for a pattern that is none,
+// ENOENT if no instance is open or it was removed, EPERM after ringside_prepare_sandbox, and those of the file system. Not for
+// signal handlers.
+int ringside_enable(const char* events);
+int ringside_disable(const char* events);
+
+// Saves what the rings of the open instance hold now as a recording, which every command reads: `ringside report PATH`.
+// PATH.dat, .pftrace, .json, .csv and .tar are files of these formats. An older one is renamed, or replaced. The events leave
+// the rings: the next call saves those that came since. Writers go on meanwhile; what they overwrite before it was read is
+// counted as lost. It starts `ringside record`, found in PATH, and waits for it, some 0.2 s; the end of the child is a SIGCHLD.
+// 0 or a negative errno: ENOENT if no instance is open or there is no command, EIO if that failed (another recorder has the
+// rings; the disk is full), ECHILD if the program waited for the child itself, EPERM after ringside_prepare_sandbox. Not for
+// signal handlers: in one for a deadly signal there is nothing to save, as rings outlive their program (`ringside crash`).
+int ringside_save(const char* path);
+
 // Detaches this process. Events are disabled until the next ringside_open; events written before stay readable. Not for signal
 // handlers.
 void ringside_close(void);
@@ -167,7 +203,8 @@ enum ringside_kind {
   RINGSIDE_FLOAT,
   RINGSIDE_POINTER,
   RINGSIDE_STRING,  // a u32: low half the offset from the payload's start, high half the length with its NUL
-  RINGSIDE_STACK    // the number of a stack
+  RINGSIDE_STACK,   // the number of a stack
+  RINGSIDE_LEVEL    // a byte: 0 trace, debug, info, warn, error, 5 fatal
 };
 
 // The type of a field that holds the stack of calls at the event. Its value at the call is ignored: write ringside_here.

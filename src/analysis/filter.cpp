@@ -7,6 +7,7 @@
 #include "schema/glob.hpp"
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
+#include "decode/message.hpp"
 #include "decode/syscalls.hpp"
 #include "sys/try.hpp"
 
@@ -88,7 +89,10 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
     out.any_of.push_back(step);
   };
   __int128 number = value.whole;
-  if (value.number == Value::Number::none) {
+  const auto level = step.field != nullptr && step.field->is_level ? level_of(value.text) : std::nullopt;
+  if (level) {  // these names have an order
+    number = *level;
+  } else if (value.number == Value::Number::none) {
     if (names != nullptr) {
       for (const auto& [named, name] : *names) {
         if (name != value.text) continue;

@@ -20,7 +20,8 @@
 // kernel, an event's own field comes first, so pid in sched_wakeup is the woken thread's; COMM and common_pid always belong to
 // the thread that ran. In the events of system calls `syscall` is the call, by name or number. VALUE is a number (10, -1, 0x1f,
 // 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a text ("...", '...' or a bare word) or a character
-// ('c', '\n'). For an enum it may be a name from the print fmt. `&`: has one of these bits.
+// ('c', '\n'). For an enum it may be a name from the print fmt, and for a level a name
+// that has an order (level >= warn). `&`: has one of these bits.
 //
 // Differences from the kernel's filters: numbers compare as numbers (300 equals no byte, -1 no unsigned field; the kernel cuts
 // them to the field's width), and "*1" finds the end of a text in a fixed array (in the kernel, the end of the array). An event

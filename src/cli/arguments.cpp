@@ -28,6 +28,8 @@ constexpr std::pair<std::string_view, const char*> other_commands[] = {{"script"
                                                                        {"events", "list"},
                                                                        {"view", "plot"},
                                                                        {"snapshot", "trigger"},
+                                                                       {"logs", "log"},
+                                                                       {"tail", "log --follow"},
                                                                        {"sched", "latency wakeup"},
                                                                        {"diff", "flame --against"},
                                                                        {"extract", "export"},

@@ -34,6 +34,7 @@ struct Command {
 
 Command add_record(CLI::App& app);
 Command add_report(CLI::App& app);
+Command add_log(CLI::App& app);
 Command add_crash(CLI::App& app);
 Command add_stat(CLI::App& app);
 Command add_list(CLI::App& app);

@@ -184,7 +184,7 @@ class Completion {
       if (wheres.empty()) wheres = Instance::list();
       for (const std::string& text : wheres) add_events(all, text);
     }
-    const bool reads_only = words_[0] == "report" || words_[0] == "export" || words_[0] == "plot" || words_[0] == "crash" ||
+    const bool reads_only = words_[0] == "report" || words_[0] == "export" || words_[0] == "plot" || words_[0] == "crash" || words_[0] == "log" ||
                             words_[0] == "enable" || words_[0] == "disable";
     if (of_programs || reads_only) return all;
     const auto kernel = kernel_events();

@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
                          "\n") +
              common_rules());
 
-  const Command commands[] = {add_record(app),   add_report(app),  add_top(app),     add_hist(app),    add_latency(app),
+  const Command commands[] = {add_record(app),   add_report(app),  add_log(app),     add_top(app),     add_hist(app),    add_latency(app),
                               add_syscalls(app), add_states(app),  add_watch(app),   add_trigger(app), add_stat(app),
                               add_list(app),     add_crash(app),   add_enable(app),  add_disable(app), add_rm(app),
                               add_serve(app),    add_mount(app),   add_plot(app),    add_flame(app),   add_export(app),

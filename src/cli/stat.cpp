@@ -88,7 +88,7 @@ constexpr Members stat_result = {
     {"rings_because", Kind::text, "the reason"},
     {"refused_without_ring", Kind::count, "events that came into no ring"},
     {"refused_off", Kind::count,
-     "enabled events that came while recording was off, or while a ring stood still for a snapshot"},
+     "enabled events that came while recording was off, or while a ring was stopped for a snapshot"},
     {"clock", Kind::text, "how an instance's rings are made: the clock"},
     {"mode", Kind::text, "the same: `overwrite` or `discard`"},
     {"subbuf_size", Kind::bytes, "the same"},
@@ -275,7 +275,7 @@ result<Stat> stat_instance(const std::string& name) {
   const u64 off = instance.refused_off(), homeless = instance.refused_without_ring();
   if (off != 0)
     s.remarks.push_back(counted(off, "event was", "events were") +
-                        " refused while recording was off, or while a ring stood still for a snapshot");
+                        " refused while recording was off, or while a ring was stopped for a snapshot");
   if (homeless != 0)
     s.remarks.push_back(counted(homeless, "event") +
                         " came into no ring (budget, no room for another ring, a ring that was given up, an event that a signal "

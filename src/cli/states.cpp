@@ -64,9 +64,9 @@ constexpr Members states_row = {
      "`running`, `runnable`, `preempted`, `blocked`, `sleeping`, `stopped`; of a CPU `busy`, `idle`, `interrupts`"},
     {"states.STATE", Kind::object, "an object for each state:", nullptr, state_numbers}};
 constexpr Members states_facts = {
-    {"switches", Kind::count, "switches that tell states"},
-    {"wake_ups", Kind::count, "wake-ups that tell states"},
-    {"interrupts", Kind::count, "interrupts that tell states"},
+    {"switches", Kind::count, "switches that change states"},
+    {"wake_ups", Kind::count, "wake-ups that change states"},
+    {"interrupts", Kind::count, "interrupts that change states"},
     {"in_part", Kind::count, "threads of whose switches a tenth or more is missing; they have no row"},
     {"unseen", Kind::count, "places where a switch is missing, and no loss"},
     {"backward", Kind::count, "events that are older than those before"},

@@ -93,6 +93,7 @@ bool Consumer::next(Event& out) {
   return true;
 }
 
+void Consumer::refresh() { state_->reading->refresh(); }
 bool Consumer::wait() { return state_->reading->wait(5'000'000); }
 void Consumer::stop() noexcept { state_->stop.store(true, std::memory_order_relaxed); }
 
@@ -321,3 +322,8 @@ Consumer::Latency::Counts Consumer::Latency::counts() const {
 }
 
 }  // namespace ringside
+
+namespace ringside::testing::detail {
+void remove_instance(const char* path) noexcept;  // of ringside/testing.hpp
+}
+void ringside::testing::detail::remove_instance(const char* path) noexcept { (void)Instance::remove(path, true); }

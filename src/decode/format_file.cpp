@@ -113,6 +113,8 @@ void fill(const Declaration& declared, u32 offset, u32 size, bool is_signed, u32
   to.is_float = !has(type, "*") && (has(type, "float") || has(type, "double"));
   to.is_char = !array && size == 1 && is_char(type);
   to.is_stack = !array && size == 8 && type == "ringside_stack";
+  to.is_level = !array && size == 1 && type == "ringside_level";
+  if (to.is_level) to.symbols = level_names();
   to.is_bool = !array && size == 1 && has(type, "bool");
   if (dynamic && type.ends_with("[]")) type = trimmed(type.substr(0, type.size() - 2));
   if (array) {
@@ -217,6 +219,12 @@ class FormatReader {
 };
 
 }  // namespace
+
+const std::vector<std::pair<i64, std::string>>& level_names() {
+  static const std::vector<std::pair<i64, std::string>> all{{0, "trace"}, {1, "debug"}, {2, "info"},
+                                                            {3, "warn"},  {4, "error"}, {5, "fatal"}};
+  return all;
+}
 
 FormatFile read_format_file(std::string_view text, u32 word_size) { return FormatReader(text, word_size).read(); }
 

@@ -10,6 +10,9 @@ struct FormatFile {
   bool has_tid = false;
   std::string wrong;  // empty: it was understood
 };
+// What the values of a field of the type ringside_level are called.
+const std::vector<std::pair<i64, std::string>>& level_names();
+
 FormatFile read_format_file(std::string_view text, u32 word_size = 8);  // of the machine that wrote the events
 
 }  // namespace ringside

@@ -56,8 +56,10 @@ std::string read_format(const std::string& full, const std::string& text, const 
   to.has_tid = file.has_tid;
   to.fields = std::move(file.fields);
   find_message(full, world, to, context);
-  for (const Field& field : to.fields)
+  for (const Field& field : to.fields) {
     if (field.is_stack && to.stack == nullptr) to.stack = &field;
+    if (field.is_level && to.level == nullptr) to.level = &field;
+  }
   if (file.print_fmt.empty()) return default_steps(to), std::string();
   PrintTree tree = parse_print_fmt(file.print_fmt, {to.fields, file.common, context.ticks_per_second, word_size});
   if (tree.wrong.empty() && compile_steps(tree, to)) return {};
@@ -87,6 +89,7 @@ EventType::EventType(u32 number, std::string of_system, std::string named, std::
       world(recorder),
       context_(context),
       names_a_stack_(format.find("ringside_stack") != format.npos),
+      names_a_level_(format.find("ringside_level") != format.npos),
       text_(std::move(format)) {}
 
 void EventType::parse() const {

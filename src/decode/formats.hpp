@@ -52,6 +52,7 @@ struct Field {
   bool is_char = false;   // one character
   bool is_bool = false;
   bool is_stack = false;  // of the C type ringside_stack: the id of a stack
+  bool is_level = false;  // of the C type ringside_level: how important a message is; `symbols` has the words
   bool relative = false;                             // __rel_loc: the offset counts from the field's end
   std::vector<std::pair<i64, std::string>> symbols;  // enums: value and name
   const FormatContext* messages = nullptr;           // of trace_printk: the text is that of the format at
@@ -163,6 +164,7 @@ struct EventFormat {
   bool has_tid = false;          // it has a common_pid: a hypervisor's events have none
   bool by_fields = false;        // the print fmt cannot be understood: the steps print name=value
   const Field* stack = nullptr;  // the first field that is_stack
+  const Field* level = nullptr;  // the same for is_level
 
   const Field* field(std::string_view wanted) const;
 };
@@ -205,12 +207,13 @@ class EventType {
   const FormatContext& context() const { return context_; }
   // Costs nothing for events whose text names no such type: the kernel's.
   const Field* stack() const { return names_a_stack_ ? format().stack : nullptr; }
+  const Field* level() const { return names_a_level_ ? format().level : nullptr; }
 
  private:
   void parse() const;
 
   FormatContext& context_;  // of its machine
-  const bool names_a_stack_;
+  const bool names_a_stack_, names_a_level_;
   mutable std::string text_;  // until it is parsed
   mutable EventFormat format_;
   mutable std::atomic<bool> known_{false};

@@ -300,14 +300,15 @@ static void print_unsized(const PrintStep& step, const EventFormat& type, Bytes 
 }
 
 // A width and a precision belong to the whole text of such a step.
-static bool is_sized_afterwards(StepKind kind) {
-  return kind == StepKind::symbol || kind == StepKind::flags || kind == StepKind::list || kind == StepKind::bytes ||
+static bool is_sized_afterwards(const PrintStep& step) {
+  const StepKind kind = step.kind;
+  return (kind == StepKind::floating && step.text.empty()) || kind == StepKind::symbol || kind == StepKind::flags || kind == StepKind::list || kind == StepKind::bytes ||
          kind == StepKind::bitmap || kind == StepKind::bit_ranges;
 }
 
 static void print_field(const PrintStep& step, const EventFormat& type, Bytes payload, const FormatContext& context,
                         Appender& out) {
-  if (!has_form(step) || !is_sized_afterwards(step.kind)) [[likely]]
+  if (!has_form(step) || !is_sized_afterwards(step)) [[likely]]
     return print_unsized(step, type, payload, context, out);
   fmt::memory_buffer whole;
   {

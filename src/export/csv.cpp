@@ -58,6 +58,7 @@ CsvLines::Event& CsvLines::of(u32 id) {
   event.known = true;
   event.type = formats_.find(id);
   if (event.type == nullptr) return event;
+  event.rest = event.type->level() != nullptr;  // the text of a message
   const auto& fields = event.type->fields();
   for (u32 i = 0; i < fields.size(); ++i) {
     const auto column = columns_.find(column_name(fields[i].name));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "decode/message.hpp"
 #include "decode/print_steps.hpp"
 #include "export/line_exporter.hpp"
 #include "sys/json.hpp"
@@ -253,6 +254,19 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
   }
   const Field* const fields = type->fields().data();
   names.rest.print(record.payload, out, [&](u32 n, Appender&) { append_value(record.payload, fields[n], out); });
+  if (type->level() != nullptr) {
+    fmt::memory_buffer text;
+    formats_.print(*type, record.payload, text);
+    const MessageParts parts = parts_of_message({text.data(), text.size()});
+    if (!parts.place.empty()) {
+      append(out, ",\"file\":");
+      append_json_text(parts.file, out);
+      append(out, ",\"line\":");
+      append(out, parts.line);
+    }
+    append(out, ",\"message\":");
+    append_json_text(parts.message, out);
+  }
   const SyscallWords words = syscalls_.read(*type, record.payload);
   for (const auto& [key, word] : {std::pair(",\"syscall\":", words.call), std::pair(",\"error\":", words.error)}) {
     if (word.empty()) continue;

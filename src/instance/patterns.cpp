@@ -1,10 +1,8 @@
 #include "instance/patterns.hpp"
 
 #include <fcntl.h>
-#include <stdio.h>
 
 #include <cerrno>
-#include <sstream>
 
 #include "instance/instance.hpp"
 #include "sys/beneath.hpp"
@@ -12,41 +10,12 @@
 
 namespace ringside {
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> all;
-  std::istringstream lines(text);
-  for (std::string one; std::getline(lines, one);)
-    if (!one.empty()) all.push_back(one);
-  return all;
-}
-
-std::string with_pattern(const std::string& text, const std::string& pattern, bool on) {
-  std::string kept;
-  for (const std::string& one : lines_of(text))
-    if (one.rfind("depth=", 0) == 0 || (pattern != "*:*" && one.substr(one[0] == '!' ? 1 : 0) != pattern)) kept += one + "\n";
-  return kept + (on ? "" : "!") + pattern + "\n";
-}
-
 std::string with_stacks(const std::string& text, const EventPatterns& patterns, u32 depth) {
   std::string now = "depth=" + std::to_string(depth) + "\n";
   for (const std::string& line : lines_of(text))
     if (line.rfind("depth=", 0) != 0) now += line + "\n";
   for (const EventPattern& one : patterns) now += one.text() + "\n";
   return now;
-}
-
-result<void> can_be_lines(const EventPatterns& patterns) {
-  for (const EventPattern& one : patterns)
-    if (one.text().front() == '!' || one.text().find('\n') != std::string::npos)
-      return refuse(std::errc::invalid_argument,
-                    "an event whose name begins with ! or has a line break in it cannot be switched");
-  return {};
-}
-
-result<void> replace_file(int dir, const std::string& file, const std::string& text) {
-  RS_TRY(sys::write_owned(dir, file + ".new", text));
-  if (renameat(dir, (file + ".new").c_str(), dir, file.c_str()) != 0) return fail(errno, "cannot replace " + file);
-  return {};
 }
 
 result<void> Instance::replace(const char* file, const std::function<result<std::string>(const std::string&)>& change) {
@@ -66,17 +35,6 @@ result<void> Instance::apply_events() {
   return {};
 }
 
-namespace {
-
-std::string with_all(std::string text, const EventPatterns& patterns, bool on, bool in_full) {
-  for (const EventPattern& one : patterns)
-    for (const std::string& line : in_full ? one.in_full() : std::vector<std::string>{one.text()})
-      text = with_pattern(text, line, on);
-  return text;
-}
-
-}  // namespace
-
 result<void> Instance::stacks(const EventPatterns& patterns, u32 depth) {
   RS_TRY(can_be_lines(patterns));
   return replace("set_stack", [&](const std::string& before) { return with_stacks(before, patterns, depth); });
@@ -84,12 +42,12 @@ result<void> Instance::stacks(const EventPatterns& patterns, u32 depth) {
 
 result<void> Instance::choose_stacks(const EventPatterns& patterns, bool on) {
   RS_TRY(can_be_lines(patterns));
-  return replace("set_stack", [&](const std::string& before) { return with_all(before, patterns, on, false); });
+  return replace("set_stack", [&](const std::string& before) { return with_patterns(before, patterns, on, false); });
 }
 
 result<u32> Instance::enable(const EventPatterns& patterns, bool on) {
   RS_TRY(can_be_lines(patterns));
-  RS_TRY(replace("set_event", [&](const std::string& before) { return with_all(before, patterns, on, true); }));
+  RS_TRY(replace("set_event", [&](const std::string& before) { return with_patterns(before, patterns, on, true); }));
   u32 matched = 0;
   for (const EventInfo& e : events()) matched += patterns.matches(e.system, e.name);
   return matched;

@@ -1,6 +1,7 @@
 #include "format_text.hpp"
 
 #include <algorithm>
+#include <ringside/log_format.hpp>
 
 namespace ringside {
 namespace {
@@ -22,6 +23,8 @@ std::string type_name(const ringside_field& f) {
       return "void *";
     case RINGSIDE_STACK:
       return "ringside_stack";
+    case RINGSIDE_LEVEL:
+      return "ringside_level";
     default:
       return "__data_loc char[]";
   }
@@ -70,6 +73,60 @@ std::string argument(const ringside_field& f) {
   return "__print_array(REC->" + name + ", " + std::to_string(f.count) + ", " + std::to_string(f.size) + ")";
 }
 
+// As %..., and its argument: of a value with a form, of the kinds that log_spec_fits lets through.
+std::string conversion(const detail::LogSpec& spec, const ringside_field& f, std::string& argument_text) {
+  const bool is_text = f.kind == RINGSIDE_STRING || ((f.kind == RINGSIDE_BOOL || f.kind == RINGSIDE_CHAR || f.symbols != nullptr) &&
+                                                     (spec.type == 0 || spec.type == 's' || spec.type == 'c'));
+  argument_text = is_text || f.kind == RINGSIDE_POINTER ? argument(f) : "REC->" + std::string(plain(f.name));
+  if (is_text && f.kind == RINGSIDE_BOOL) argument_text += " ? \"true\" : \"false\"";
+  if (f.count != 0 || f.kind == RINGSIDE_POINTER || f.kind == RINGSIDE_LEVEL || (spec.plain() && !is_text))
+    return argument_text = argument(f), conversion(f);
+  const bool shortest = f.kind == RINGSIDE_FLOAT && spec.type == 0;
+  std::string out = shortest ? "0x%" : "%";
+  if (spec.align == '<' || (spec.align == 0 && is_text)) out += spec.width >= 0 ? "-" : "";
+  if (spec.sign == '+' || spec.sign == ' ') out += spec.sign;
+  if (spec.sharp) out += '#';
+  if (spec.zeros && spec.align == 0) out += '0';
+  if (spec.width >= 0) out += std::to_string(spec.width);
+  if (spec.precision >= 0) out += "." + std::to_string(spec.precision);
+  if (is_text) return out + "s";
+  if (f.kind == RINGSIDE_FLOAT && !shortest) return out + spec.type;
+  const bool is_signed = f.kind == RINGSIDE_SIGNED || f.kind == RINGSIDE_CHAR;
+  const char* const length = f.size == 8 ? "ll" : f.size == 4 ? "" : f.size == 2 ? "h" : "hh";
+  const char type = shortest ? 'x' : spec.type == 0 || spec.type == 'd' ? (is_signed ? 'd' : 'u') : spec.type;
+  return out + length + type;
+}
+
+// The print format of a message: its file and line, and its text.
+std::string print_of_message(const ringside_event& event) {
+  const std::string_view whole = event.print_fmt;
+  const size_t end = whole.find('\n');
+  const size_t slash = whole.rfind('/', end);
+  const std::string_view file = whole.substr(slash == whole.npos ? 0 : slash + 1, end - (slash == whole.npos ? 0 : slash + 1));
+  const char* const message = detail::log_message(event.print_fmt);
+  std::string print = "\"", arguments;
+  const auto literal = [&](char c) {
+    if (c == '%' || c == '"' || c == '\\') print += c == '%' ? '%' : '\\';
+    if (c == '\n') print += "\\n";
+    else print += static_cast<unsigned char>(c) < 0x20 && c != '\t' ? ' ' : c;  // a format file has no control characters
+  };
+  std::for_each(file.begin(), file.end(), literal);
+  print += ':';
+  print += whole.substr(end + 1, static_cast<size_t>(message - event.print_fmt) - end - 2);
+  print += ": ";
+  detail::LogReader reader(message);
+  for (auto piece = reader.next(); piece != detail::LogReader::Piece::end; piece = reader.next()) {
+    if (piece != detail::LogReader::Piece::replacement || reader.spec.argument >= event.fields->size) {
+      literal(reader.character);
+      continue;
+    }
+    std::string text;
+    print += conversion(reader.spec, event.fields[1 + reader.spec.argument], text);
+    arguments += ", " + text;
+  }
+  return print + '"' + arguments;
+}
+
 }  // namespace
 
 EventTexts texts_of(const ringside_event& event) {
@@ -80,7 +137,7 @@ EventTexts texts_of(const ringside_event& event) {
   else
     for (u32 i = 1; i <= n; ++i) texts.fields += field_line(event.fields[i]);
   if (event.print_fmt != nullptr) {
-    texts.print = event.print_fmt;
+    texts.print = event.print_fmt[0] == '"' || event.fields == nullptr ? event.print_fmt : print_of_message(event);
     return texts;
   }
   std::string arguments;

@@ -25,6 +25,7 @@
 #include "writer/cpu_rings.hpp"
 #include "writer/event_number.hpp"
 #include "writer/maker.hpp"
+#include "writer/patterns.hpp"
 #include "writer/process.hpp"
 #include "writer/sandbox.hpp"
 #include "writer/unwind.hpp"
@@ -417,7 +418,8 @@ bool map_gate(int file) noexcept {
 
 const char* name_in_environment() noexcept { return sys::environment("RINGSIDE_INSTANCE"); }
 
-int open_locked(const char* name) {
+// made: how, if it is not there yet.
+int open_locked(const char* name, InstanceOptions made) {
   const char* const from_environment = name_in_environment();
   const std::string wanted = name != nullptr ? name : from_environment != nullptr ? from_environment : "default";
   auto path = instance_path(wanted);
@@ -434,10 +436,8 @@ int open_locked(const char* name) {
   if (!dir) {
     // A path in the environment is that of a recorder, which may be gone: no process would clean up a new instance.
     if (name == nullptr && wanted.find('/') != std::string::npos) return -ENOENT;
-    InstanceOptions options;
-    options.name = wanted;
-    if (auto made = make_instance(options); !made && made.error().code != std::errc::file_exists)
-      return -errno_of(made.error());
+    made.name = wanted;
+    if (auto done = make_instance(made); !done && done.error().code != std::errc::file_exists) return -errno_of(done.error());
     dir = open_instance_directory(wanted, role);
     if (!dir) return -errno_of(dir.error());
   }
@@ -519,6 +519,28 @@ bool is_in_another_root(const std::string& path) {
                   : done == -ENOENT ? " (its directory is not in the root or mount namespace of this program)"
                                     : ""),
              -done);
+}
+
+int switch_events(const char* events, bool on) noexcept {
+  if (no_system_calls()) return -EPERM;
+  return opening_step([&] {
+    const Opened* const in = process.opened;
+    if (in == nullptr) return -ENOENT;
+    const auto patterns = EventPatterns::parse(events != nullptr ? events : "");
+    if (!patterns || !can_be_lines(*patterns)) return -EINVAL;
+    const sys::Fd dir = in->directory();
+    if (!dir) return -errno;
+    const InstanceLock lock(dir.get());
+    const auto before = read_patterns(dir.get());
+    if (!before) return -errno_of(before.error());
+    std::string text;
+    for (const std::string& line : *before) text += line + "\n";
+    const std::string now = with_patterns(text, *patterns, on, true);
+    if (const auto done = now != text ? replace_file(dir.get(), "set_event", now) : result<void>(); !done)
+      return -errno_of(done.error());
+    apply_patterns(lines_of(now), in->words, ringside_gate);
+    return 0;
+  });
 }
 
 }  // namespace
@@ -634,8 +656,38 @@ int ringside_register(ringside_event* event) {
 
 int ringside_open(const char* name) {
   if (no_system_calls()) return -EPERM;
-  return opening_step([&] { return open_locked(name); });
+  return opening_step([&] { return open_locked(name, {}); });
 }
+
+int ringside_open_with(const ringside_options* options, size_t size) {
+  if (no_system_calls()) return -EPERM;
+  ringside_options o{};  // of a program that knows less of them, or more
+  if (options == nullptr || size < sizeof o.name) return -EINVAL;
+  const auto* const bytes = reinterpret_cast<const u8*>(options);
+  if (std::any_of(bytes + std::min(size, sizeof o), bytes + size, [](u8 byte) { return byte != 0; })) return -EINVAL;
+  std::memcpy(&o, options, std::min(size, sizeof o));
+  if (o.mode > RINGSIDE_DISCARD || o.reserved != 0) return -EINVAL;
+  return opening_step([&] {
+    InstanceOptions made;
+    if (o.ring_bytes != 0) made.buffer_size = o.ring_bytes;
+    made.budget = o.budget_bytes;
+    made.overwrite = o.mode == RINGSIDE_OVERWRITE;
+    if (o.events != nullptr) {
+      const auto patterns = EventPatterns::parse(o.events);
+      if (!patterns || !can_be_lines(*patterns)) return -EINVAL;
+      made.events = lines_of(with_patterns("", *patterns, true, true));
+    }
+    return open_locked(o.name, std::move(made));
+  });
+}
+
+const char* ringside_instance(void) {
+  const Opened* const in = opened_now();
+  return in != nullptr ? in->path : nullptr;
+}
+
+int ringside_enable(const char* events) { return switch_events(events, true); }
+int ringside_disable(const char* events) { return switch_events(events, false); }
 
 void ringside_close(void) {
   if (no_system_calls()) return detach();

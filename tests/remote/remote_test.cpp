@@ -11,6 +11,7 @@
 #include "remote/survey.hpp"
 #include "remote_world.hpp"
 #include "seen.hpp"
+#include "source/account.hpp"
 
 namespace ringside::test::remote_test {
 namespace {

@@ -764,7 +764,14 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
   annotate(e, record.payload, scratch_);
   add_stack(record, e, scratch_);
   add_flow(record, e, scratch_);
-  track_event(record.time, in_event::instant, own, e.own_name, scratch_);
+  track_event(record.time, in_event::instant, own, e.type->level() != nullptr ? message_text(record, e) : e.own_name, scratch_);
+}
+
+// The name of a logger's message: its text.
+u64 PerfettoWriter::message_text(const TraceRecord& record, const Event& e) {
+  fmt::memory_buffer text;
+  formats_.print(*e.type, record.payload, text);
+  return sequence_.text(Sequence::name, {text.data(), text.size()});
 }
 
 // A slice on the thread's track. An exit without its entry is none; one that is behind others' entries ends these, too, whose

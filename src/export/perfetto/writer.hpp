@@ -105,6 +105,7 @@ class PerfettoWriter final : public Exporter {
   void add_kernel(const TraceRecord& record, const RingName& ring, Event& e);
   void add_program(const TraceRecord& record, const RingName& ring, Event& e);
   bool add_call(const TraceRecord& record, const Event& e, u64 thread);
+  u64 message_text(const TraceRecord& record, const Event& e);
   void add_sample(const TraceRecord& record, const RingName& ring, Event& e);
   void add_stack(const TraceRecord& record, const Event& e, std::string& out);
   void add_flow(const TraceRecord& record, const Event& e, std::string& out);

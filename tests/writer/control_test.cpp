@@ -1,0 +1,114 @@
+// A program that chooses its instance, its rings and its events itself, and saves what they hold.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <ringside/control.hpp>
+#include <ringside/trace.hpp>
+
+#include "instance/instance.hpp"
+#include "own_root.hpp"
+
+RINGSIDE_EVENT(control, one, (u64, n));
+RINGSIDE_EVENT(control, other, (u64, n));
+
+namespace ringside::control_test {
+namespace {
+
+class Control : public testing::Test {
+ protected:
+  void TearDown() override { ringside_close(); }
+  static std::string list(const char* name) { return must(must(Instance::open(name))->read("set_event")); }
+  test::OwnRoot root;
+};
+
+TEST_F(Control, AnInstanceIsMadeAsTheProgramSays) {
+  open_options o;
+  o.name = "made";
+  o.ring_bytes = 256 << 10;
+  o.when_full = ringside::when_full::discard;
+  o.budget_bytes = 64 << 20;
+  o.events = "control:one";
+  ASSERT_EQ(ringside::open(o), 0);
+  EXPECT_EQ(std::string(ringside::instance()), root.path() + "/made");
+  const auto instance = must(Instance::open("made"));
+  EXPECT_EQ(instance->control().mode, 1u);
+  EXPECT_EQ(instance->control().budget, 64u << 20);
+  EXPECT_TRUE(::control::one.enabled());
+  EXPECT_FALSE(::control::other.enabled());
+  EXPECT_EQ(list("made"), "control:one\n");
+  // One that is there stays as it is.
+  o.when_full = ringside::when_full::overwrite;
+  EXPECT_EQ(ringside::open(o), 0);
+  EXPECT_EQ(instance->control().mode, 1u);
+  o.name = "another";
+  EXPECT_EQ(ringside::open(o), -EBUSY);
+}
+
+TEST_F(Control, ZerosAreTheUsualValues) {
+  open_options o;
+  o.name = "usual";
+  ASSERT_EQ(ringside::open(o), 0);
+  EXPECT_EQ(must(Instance::open("usual"))->control().mode, 0u);
+  EXPECT_TRUE(::control::one.enabled());
+  EXPECT_EQ(list("usual"), "*:*\n");
+}
+
+TEST_F(Control, WrongOptionsAreRefused) {
+  EXPECT_EQ(ringside_open_with(nullptr, sizeof(ringside_options)), -EINVAL);
+  ringside_options o{};
+  o.name = "wrong";
+  EXPECT_EQ(ringside_open_with(&o, 4), -EINVAL);
+  o.mode = 2;
+  EXPECT_EQ(ringside_open_with(&o, sizeof o), -EINVAL);
+  o.mode = 0;
+  o.events = "control:one,,";
+  o.reserved = 1;
+  EXPECT_EQ(ringside_open_with(&o, sizeof o), -EINVAL);
+  struct {
+    ringside_options known;
+    u64 later;
+  } more{};
+  more.known.name = "wrong";
+  more.later = 1;
+  EXPECT_EQ(ringside_open_with(&more.known, sizeof more), -EINVAL) << "an option that this library does not know";
+  EXPECT_FALSE(Instance::open("wrong"));
+  more.later = 0;
+  EXPECT_EQ(ringside_open_with(&more.known, sizeof more), 0);
+}
+
+TEST_F(Control, EventsAreSwitchedFromInside) {
+  EXPECT_EQ(ringside::enable("control:one"), -ENOENT);
+  ASSERT_EQ(ringside_open("switched"), 0);
+  EXPECT_EQ(ringside::disable("control:*"), 0);
+  EXPECT_FALSE(::control::one.enabled());
+  EXPECT_FALSE(::control::other.enabled());
+  EXPECT_EQ(ringside::enable("control:other,late:*"), 0);
+  EXPECT_FALSE(::control::one.enabled());
+  EXPECT_TRUE(::control::other.enabled());
+  EXPECT_EQ(list("switched"), "*:*\n!control:*\ncontrol:other\nlate:*\n");
+  for (const char* const wrong : {"", "control:\n", "!control:one"}) EXPECT_EQ(ringside::enable(wrong), -EINVAL) << wrong;
+  EXPECT_EQ(ringside::enable(nullptr), -EINVAL);
+  ASSERT_TRUE(Instance::remove("switched", true));
+  EXPECT_EQ(ringside::enable("control:one"), -ENOENT);
+}
+
+TEST_F(Control, WhatCannotBeSavedIsAnError) {
+  EXPECT_EQ(ringside::save("x"), -ENOENT);
+  ASSERT_EQ(ringside_open("saved"), 0);
+  EXPECT_EQ(ringside::save(nullptr), -EINVAL);
+  EXPECT_EQ(ringside::save(""), -EINVAL);
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", root.path().c_str(), 1);
+  EXPECT_EQ(ringside::save((root.path() + "/file").c_str()), -ENOENT) << "there is no command";
+  const std::string command = root.path() + "/ringside";
+  std::filesystem::create_symlink("/bin/false", command);
+  EXPECT_EQ(ringside::save((root.path() + "/file").c_str()), -EIO);
+  std::filesystem::remove(command);
+  std::filesystem::create_symlink("/bin/true", command);
+  EXPECT_EQ(ringside::save((root.path() + "/file").c_str()), 0);
+  setenv("PATH", path.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace ringside::control_test
