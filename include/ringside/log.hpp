@@ -16,8 +16,8 @@
 // Message: a literal in fmt's syntax, {} or {:SPEC}. The compiler checks it against the types of the values. It may have the
 // specs that printf has, too (log_format.hpp lists them); so trace-cmd and KernelShark show the same text. A double's {} is the
 // shortest text that reads back as it. Values: up to 31 of the types that an event's field may have (trace.hpp): numbers, texts
-// of any kind, bool, char, enums, void*, arrays, types with a ringside::field. A duration is its nanoseconds. Other pointers and
-// types do not compile.
+// of any kind, bool, char, enums, void*, arrays, types with a ringside::field. A duration is its nanoseconds. Other pointers
+// and types do not compile.
 //
 // Cost while disabled: one load and a predicted branch; no value is evaluated. Safety: as in trace.hpp, from any thread and any
 // signal handler; it never blocks, and formats nothing. RINGSIDE_LOG_EVERY with a duration asks the clock
@@ -149,15 +149,16 @@ struct LogDeclared {
 template <class Here, class... T>
 struct LogHere : Event<LogDeclared<Here, T...>> {
   using Base = Event<LogDeclared<Here, T...>>;
-  static constexpr LogFault fault = log_fault(log_message(Here::print()), &Base::table.field[1], sizeof...(T));
-  static_assert(fault != LogFault::brace, "ringside: a { or } of a message's text is doubled: {{ or }}");
-  static_assert(fault != LogFault::few, "ringside: the message has a {} without a value");
-  static_assert(fault != LogFault::many, "ringside: the message has a value without a {}");
-  static_assert(fault != LogFault::mixed, "ringside: the message mixes {} and {0}");
-  static_assert(fault != LogFault::syntax,
+  static constexpr log_format::Fault fault =
+      log_format::fault_of(log_format::message_of(Here::print()), &Base::table.field[1], sizeof...(T));
+  static_assert(fault != log_format::Fault::brace, "ringside: a { or } of a message's text is doubled: {{ or }}");
+  static_assert(fault != log_format::Fault::few, "ringside: the message has a {} without a value");
+  static_assert(fault != log_format::Fault::many, "ringside: the message has a value without a {}");
+  static_assert(fault != log_format::Fault::mixed, "ringside: the message mixes {} and {0}");
+  static_assert(fault != log_format::Fault::syntax,
                 "ringside: a message knows {:SPEC} with < or >, a sign, #, 0, a width, a precision, "
                 "and d x X o s c p e E f F g G: what printf has, too");
-  static_assert(fault != LogFault::type, "ringside: the message has a {:SPEC} that is not for its value's type");
+  static_assert(fault != log_format::Fault::type, "ringside: the message has a {:SPEC} that is not for its value's type");
 
   // GCC forgets a priority that does not depend on the template.
   RINGSIDE_CONSTRUCTOR(sizeof(Here) * 0 + 100) static void declare() { ringside_register(&LogHere::event); }

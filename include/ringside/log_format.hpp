@@ -10,11 +10,11 @@
 
 #include <ringside/base/types.hpp>
 
-namespace ringside::detail {
+namespace ringside::log_format {
 
-enum class LogFault : u8 { none, brace, few, many, mixed, syntax, type };
+enum class Fault : u8 { none, brace, few, many, mixed, syntax, type };
 
-struct LogSpec {
+struct Spec {
   u32 argument = 0;
   char align = 0, sign = 0, type = 0;  // 0: it has none
   bool sharp = false, zeros = false;
@@ -25,7 +25,7 @@ struct LogSpec {
 };
 
 // Whether values of a field can be written so.
-constexpr bool log_spec_fits(const LogSpec& s, const ringside_field& f) {
+constexpr bool fits(const Spec& s, const ringside_field& f) {
   const auto is_one_of = [&](const char* types) {
     for (; *types != 0; ++types)
       if (s.type == *types) return true;
@@ -56,30 +56,30 @@ constexpr bool log_spec_fits(const LogSpec& s, const ringside_field& f) {
 }
 
 // Reads a message piece by piece.
-class LogReader {
+class Reader {
  public:
   enum class Piece : u8 { end, character, replacement, fault };
-  constexpr explicit LogReader(const char* message) : at_(message) {}
+  constexpr explicit Reader(const char* message) : at_(message) {}
 
   constexpr Piece next() {
     if (*at_ == 0) return Piece::end;
     character = *at_++;
     if (character != '{' && character != '}') return Piece::character;
     if (*at_ == character) return ++at_, Piece::character;
-    if (character == '}') return failed(LogFault::brace);
+    if (character == '}') return failed(Fault::brace);
     spec = {};
-    if (!argument()) return failed(LogFault::mixed);
+    if (!argument()) return failed(Fault::mixed);
     if (*at_ == ':') ++at_, read_spec();
     if (*at_ == '}') return ++at_, Piece::replacement;
-    return failed(*at_ == 0 ? LogFault::brace : LogFault::syntax);
+    return failed(*at_ == 0 ? Fault::brace : Fault::syntax);
   }
 
   char character = 0;  // of the last piece
-  LogSpec spec{};
-  LogFault fault = LogFault::none;
+  Spec spec{};
+  Fault fault = Fault::none;
 
  private:
-  constexpr Piece failed(LogFault why) { return fault = why, Piece::fault; }
+  constexpr Piece failed(Fault why) { return fault = why, Piece::fault; }
   constexpr bool is_digit() const { return *at_ >= '0' && *at_ <= '9'; }
   constexpr i32 number() {
     i32 value = 0;
@@ -114,30 +114,30 @@ class LogReader {
 };
 
 // What is wrong with a message for these arguments: `n` fields.
-constexpr LogFault log_fault(const char* message, const ringside_field* fields, u32 n) {
+constexpr Fault fault_of(const char* message, const ringside_field* fields, u32 n) {
   u64 shown = 0;
-  for (LogReader reader(message);;) {
+  for (Reader reader(message);;) {
     switch (reader.next()) {
-      case LogReader::Piece::character:
+      case Reader::Piece::character:
         continue;
-      case LogReader::Piece::fault:
+      case Reader::Piece::fault:
         return reader.fault;
-      case LogReader::Piece::end:
-        return shown == (u64{1} << n) - 1 ? LogFault::none : LogFault::many;
-      case LogReader::Piece::replacement:
+      case Reader::Piece::end:
+        return shown == (u64{1} << n) - 1 ? Fault::none : Fault::many;
+      case Reader::Piece::replacement:
         break;
     }
     const u32 i = reader.spec.argument;
-    if (i >= n) return LogFault::few;
-    if (!log_spec_fits(reader.spec, fields[i])) return LogFault::type;
+    if (i >= n) return Fault::few;
+    if (!fits(reader.spec, fields[i])) return Fault::type;
     shown |= u64{1} << i;
   }
 }
 
 // The message of an event's print_fmt "FILE\nLINE\nMESSAGE".
-constexpr const char* log_message(const char* print) {
+constexpr const char* message_of(const char* print) {
   for (int lines = 2; lines != 0; ++print) lines -= *print == '\n';
   return print;
 }
 
-}  // namespace ringside::detail
+}  // namespace ringside::log_format

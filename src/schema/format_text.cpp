@@ -73,10 +73,11 @@ std::string argument(const ringside_field& f) {
   return "__print_array(REC->" + name + ", " + std::to_string(f.count) + ", " + std::to_string(f.size) + ")";
 }
 
-// As %..., and its argument: of a value with a form, of the kinds that log_spec_fits lets through.
-std::string conversion(const detail::LogSpec& spec, const ringside_field& f, std::string& argument_text) {
-  const bool is_text = f.kind == RINGSIDE_STRING || ((f.kind == RINGSIDE_BOOL || f.kind == RINGSIDE_CHAR || f.symbols != nullptr) &&
-                                                     (spec.type == 0 || spec.type == 's' || spec.type == 'c'));
+// As %..., and its argument: of a value with a form, of the kinds that log_format::fits lets through.
+std::string conversion(const log_format::Spec& spec, const ringside_field& f, std::string& argument_text) {
+  const bool is_text =
+      f.kind == RINGSIDE_STRING || ((f.kind == RINGSIDE_BOOL || f.kind == RINGSIDE_CHAR || f.symbols != nullptr) &&
+                                    (spec.type == 0 || spec.type == 's' || spec.type == 'c'));
   argument_text = is_text || f.kind == RINGSIDE_POINTER ? argument(f) : "REC->" + std::string(plain(f.name));
   if (is_text && f.kind == RINGSIDE_BOOL) argument_text += " ? \"true\" : \"false\"";
   if (f.count != 0 || f.kind == RINGSIDE_POINTER || f.kind == RINGSIDE_LEVEL || (spec.plain() && !is_text))
@@ -97,26 +98,30 @@ std::string conversion(const detail::LogSpec& spec, const ringside_field& f, std
   return out + length + type;
 }
 
+bool is_message(std::string_view print) { return !print.starts_with('"') && std::count(print.begin(), print.end(), '\n') >= 2; }
+
 // The print format of a message: its file and line, and its text.
 std::string print_of_message(const ringside_event& event) {
   const std::string_view whole = event.print_fmt;
   const size_t end = whole.find('\n');
   const size_t slash = whole.rfind('/', end);
   const std::string_view file = whole.substr(slash == whole.npos ? 0 : slash + 1, end - (slash == whole.npos ? 0 : slash + 1));
-  const char* const message = detail::log_message(event.print_fmt);
+  const char* const message = log_format::message_of(event.print_fmt);
   std::string print = "\"", arguments;
   const auto literal = [&](char c) {
     if (c == '%' || c == '"' || c == '\\') print += c == '%' ? '%' : '\\';
-    if (c == '\n') print += "\\n";
-    else print += static_cast<unsigned char>(c) < 0x20 && c != '\t' ? ' ' : c;  // a format file has no control characters
+    if (c == '\n')
+      print += "\\n";
+    else
+      print += static_cast<unsigned char>(c) < 0x20 && c != '\t' ? ' ' : c;  // a format file has no control characters
   };
   std::for_each(file.begin(), file.end(), literal);
   print += ':';
   print += whole.substr(end + 1, static_cast<size_t>(message - event.print_fmt) - end - 2);
   print += ": ";
-  detail::LogReader reader(message);
-  for (auto piece = reader.next(); piece != detail::LogReader::Piece::end; piece = reader.next()) {
-    if (piece != detail::LogReader::Piece::replacement || reader.spec.argument >= event.fields->size) {
+  log_format::Reader reader(message);
+  for (auto piece = reader.next(); piece != log_format::Reader::Piece::end; piece = reader.next()) {
+    if (piece != log_format::Reader::Piece::replacement || reader.spec.argument >= event.fields->size) {
       literal(reader.character);
       continue;
     }
@@ -137,7 +142,7 @@ EventTexts texts_of(const ringside_event& event) {
   else
     for (u32 i = 1; i <= n; ++i) texts.fields += field_line(event.fields[i]);
   if (event.print_fmt != nullptr) {
-    texts.print = event.print_fmt[0] == '"' || event.fields == nullptr ? event.print_fmt : print_of_message(event);
+    texts.print = n != 0 && is_message(event.print_fmt) ? print_of_message(event) : event.print_fmt;
     return texts;
   }
   std::string arguments;
