@@ -50,14 +50,14 @@ TEST(Table, ColumnsAndHostileCells) {
 }
 
 TEST(Table, ValuesAreTextByKindAndJsonAsTheyAre) {
-  constexpr Members members = {{"name", Kind::text, "", "event"},
-                               {"id", Kind::number, "", "id"},
-                               {"on", Kind::flag, "", "enabled"},
-                               {"total_ns", Kind::time, "", "total"},
-                               {"mean_ns", Kind::mean, "", "mean"},
-                               {"share", Kind::share, "", "share"},
-                               {"hidden", Kind::count},
-                               {"", Kind::text, "", "only text"}};
+  const Members members = {{"name", Kind::text, "", "event"},
+                           {"id", Kind::number, "", "id"},
+                           {"on", Kind::flag, "", "enabled"},
+                           {"total_ns", Kind::time, "", "total"},
+                           {"mean_ns", Kind::mean, "", "mean"},
+                           {"share", Kind::share, "", "share"},
+                           {"hidden", Kind::count},
+                           {"", Kind::text, "", "only text"}};
   Table t;
   t.add(members);
   t.add({"resident", Kind::bytes, "bytes", true, "memory"});
