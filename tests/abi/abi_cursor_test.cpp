@@ -7,7 +7,7 @@
 extern "C" {  // the header has no such guard of its own
 #include <kbuffer.h>
 }
-#include "ring_pages.hpp"
+#include "writer/ring_pages.hpp"
 
 namespace ringside::test::abi_cursor_test {
 namespace {

@@ -1,7 +1,7 @@
 // Lengths and headers of events, equal to the kernel's.
 #include <gtest/gtest.h>
 
-#include "ring_pages.hpp"
+#include "writer/ring_pages.hpp"
 
 namespace ringside::test::abi_event_test {
 namespace {

@@ -236,8 +236,8 @@ TEST_F(Hists, EachEventsNamesAreItsOwn) {
   for (const u32 mode : {1u, 10u, 9u}) add(mixed, Payload(12, 711).put(mode));
   add(mixed, Payload(11, 711).put(u32{2}));
   std::string in_order;
-  for (const auto& row : mixed.rows({Hist::By::key, 0, false})) in_order += mixed.json(row).dump();
-  EXPECT_EQ(in_order, R"({"mode":9}{"mode":10}{"mode":"busy"}{"mode":"open"})");
+  for (const auto& row : mixed.rows({Hist::By::key, 0, false})) in_order += mixed.json(row, 0).dump() + " ";
+  EXPECT_EQ(in_order, R"(9 10 "busy" "open" )");
   EXPECT_EQ(modes("beta/mode"), (Shown{{"open", 1}, {"2", 1}}));
   EXPECT_EQ(modes("mode.hex"), (Shown{{"0x1", 3}, {"0x2", 3}}));
   Hist first = make("mode"), second = make("mode");
@@ -245,7 +245,7 @@ TEST_F(Hists, EachEventsNamesAreItsOwn) {
   add(second, Payload(12, 711).put(u32{1}));
   first.merge(second);
   EXPECT_EQ(first.size(), 2u);
-  EXPECT_EQ(first.json(first.rows({Hist::By::key, 0, false})[1]).dump(), R"({"mode":"open"})");
+  EXPECT_EQ(first.json(first.rows({Hist::By::key, 0, false})[1], 0), "open");
 }
 
 TEST_F(Hists, AnEventThatComesLaterKeepsItsNumbers) {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <ringside/base/check.hpp>
 
-#include "ring_pages.hpp"
+#include "writer/ring_pages.hpp"
 
 namespace ringside::test::check_test {
 namespace {

@@ -1,5 +1,5 @@
 // The C face, through examples/02_c.c, which is compiled into this test with -Dmain=example_main.
-#include "fake_runtime.hpp"
+#include "writer/fake_runtime.hpp"
 
 extern "C" int example_main(void);
 

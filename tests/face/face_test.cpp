@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "fake_runtime.hpp"
+#include "writer/fake_runtime.hpp"
 
 namespace face_test {
 enum class State : short { open = -1, paid = 5, lost };

@@ -5,7 +5,7 @@
 #include <ringside/log.hpp>
 #include <string>
 
-#include "fake_runtime.hpp"
+#include "writer/fake_runtime.hpp"
 
 namespace log_test {
 enum class State : short { open = -1, paid = 5 };

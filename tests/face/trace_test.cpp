@@ -2,7 +2,7 @@
 
 #include <sys/socket.h>
 
-#include "fake_runtime.hpp"
+#include "writer/fake_runtime.hpp"
 
 namespace {
 enum class Colour : ringside::u16 { red = 7 };

@@ -5,7 +5,7 @@
 #include <ringside/trace.hpp>
 
 #include "../../src/schema/format_text.hpp"
-#include "fake_runtime.hpp"
+#include "writer/fake_runtime.hpp"
 
 namespace {
 enum Plain { plain_minus = -1, plain_zero };

@@ -2,7 +2,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "serve_world.hpp"
+#include "serve/serve_world.hpp"
 
 namespace ringside::serve_hostile_test {
 namespace {

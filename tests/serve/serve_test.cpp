@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "writer/cpu_rings.hpp"
-#include "serve_world.hpp"
+#include "serve/serve_world.hpp"
 
 namespace ringside::serve_test {
 namespace {

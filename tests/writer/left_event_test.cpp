@@ -22,7 +22,7 @@
 
 #include "instance/instance.hpp"
 #include "own_root.hpp"
-#include "step_by_step.hpp"
+#include "writer/step_by_step.hpp"
 #include "sys/side_stack.hpp"
 #include "writer/cpu_rings.hpp"
 

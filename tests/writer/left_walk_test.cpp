@@ -14,7 +14,7 @@
 #include <fstream>
 #include <thread>
 
-#include "step_by_step.hpp"
+#include "writer/step_by_step.hpp"
 #include "writer/unwind.hpp"
 
 #if RS_TEST_STEPS
