@@ -61,8 +61,8 @@ void ThreadNames::learn_birth(const TraceRecord& record, const RingName& ring, c
   if (child <= 0 || maker <= 0 || child == maker) return;
   tasks_.begin(tasks_.key(child, ring), tasks_.key(maker, ring),
                fork                                               ? Birth::either
-               : (kind.flags(record.payload) & clone_thread) != 0 ? Birth::thread
-                                                                  : Birth::process);
+               : (kind.flags(record.payload) & clone_thread) != 0 ? Birth::of_thread
+                                                                  : Birth::of_process);
 }
 
 void ThreadNames::learn(const TraceRecord& record, const RingName& ring, const Kind& kind) {

@@ -28,7 +28,7 @@ struct Task {
 };
 
 // What begins with a new thread.
-enum class Birth : u8 { thread, process, either };
+enum class Birth : u8 { of_thread, of_process, either };
 
 class Tasks {
  public:
@@ -144,7 +144,7 @@ class Tasks {
     Task& task = at->second;
     if (fresh) task.told = true;
     if (!fresh) ++task.life, ++renamed_;
-    const i32 pid = birth == Birth::process || !same_numbering(key, maker) ? tid
+    const i32 pid = birth == Birth::of_process || !same_numbering(key, maker) ? tid
                     : birth == Birth::either                               ? task.pid
                     : known || task.pid == tid                             ? process
                                                                            : task.pid;

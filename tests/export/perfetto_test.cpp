@@ -541,7 +541,7 @@ TEST_F(Perfetto, ANumberUsedAgainIsAnotherThread) {
   const auto f = file({}, [&](PerfettoWriter& w) {
     for (const u64 time : {2, 3, 4, 5, 6, 7, 8}) {
       tasks.go_to(time * second);
-      if (time == 7) tasks.begin(101, 555, Birth::thread);
+      if (time == 7) tasks.begin(101, 555, Birth::of_thread);
       head(7, 101);
       EXPECT_TRUE(w.add(record(time * second, 0, 0), program));
     }

@@ -323,8 +323,8 @@ TEST_F(PlotTest, AThreadHasItsNamesAndItsParent) {
   add(1000, Payload(1, 4712).put(u64{1}));
   tasks.rename(4712, "ld", true);
   add(1500, Payload(1, 4712).put(u64{1}));
-  tasks.begin(77, 4712, Birth::process);
-  tasks.begin(78, 77, Birth::thread);
+  tasks.begin(77, 4712, Birth::of_process);
+  tasks.begin(78, 77, Birth::of_thread);
   tasks.rename(77, "collect2", true);
   add(1600, Payload(1, 78).put(u64{1}));
   const json j = page();

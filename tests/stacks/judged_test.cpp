@@ -116,7 +116,7 @@ TEST_F(Judged, AKernelsRingKeepsItsSize) {
   EXPECT_THAT(text_of(path), HasSubstr("its file system, sysfs, is none"));
   const std::string bound = dir + "/bound";  // with ordinary directories on the way
   fs::create_directory(bound);
-  if (mount(instance.c_str(), bound.c_str(), nullptr, MS_BIND, nullptr) == 0) {
+  if (::mount(instance.c_str(), bound.c_str(), nullptr, MS_BIND, nullptr) == 0) {
     EXPECT_THAT(text_of(bound + "/free_buffer"), HasSubstr("its file system, tracefs, is none"));
     EXPECT_THAT(text_of(bound + "/free_buffer", {.pid = getpid()}), HasSubstr("its file system, tracefs, is none"));
     EXPECT_EQ(umount2(bound.c_str(), MNT_DETACH), 0);
@@ -136,7 +136,7 @@ TEST_F(Judged, NothingIsAskedOfAnotherUsersFuse) {
   const std::string at = dir + "/fuse";
   fs::create_directory(at);
   const std::string options = "fd=" + std::to_string(fuse.get()) + ",rootmode=40000,user_id=12345,group_id=0,allow_other";
-  if (mount("nobody", at.c_str(), "fuse", MS_NODEV | MS_NOSUID, options.c_str()) != 0)
+  if (::mount("nobody", at.c_str(), "fuse", MS_NODEV | MS_NOSUID, options.c_str()) != 0)
     GTEST_SKIP() << "no FUSE mount: " << strerrorname_np(errno);
   const pid_t child = fork();
   if (child == 0) {
@@ -172,7 +172,7 @@ struct OtherSpaces {
         std::ofstream("/proc/self/gid_map") << groups;
         if (geteuid() != 0) why = "no map of users";
       }
-      if (why.empty() && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) why = strerrorname_np(errno);
+      if (why.empty() && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) why = strerrorname_np(errno);
       if (why.empty()) why = inside();
       (void)!write(ready[1], why.c_str(), why.size());
       close(ready[1]);
@@ -197,7 +197,7 @@ struct OtherSpaces {
 
 std::string mounted(const char* type, const std::string& at, const std::string& options) {
   fs::create_directories(at);
-  return mount("test", at.c_str(), type, 0, options.c_str()) == 0 ? "" : std::string(type) + ": " + strerrorname_np(errno);
+  return ::mount("test", at.c_str(), type, 0, options.c_str()) == 0 ? "" : std::string(type) + ": " + strerrorname_np(errno);
 }
 
 // Serves a FUSE file system with one empty directory, by the requests' layout, until it is asked for its size (statfs) or for
@@ -303,7 +303,7 @@ TEST_F(Judged, AnOverlayOfThisUserNamespaceIsRead) {
 // A process may have 100,000 mounts. Its list is read once, to a most size, and again only when it has changed.
 TEST_F(Judged, AListOfMountsIsReadOnceUntilItChanges) {
   // In a mount namespace of its own: what other tests mount would change the list.
-  if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+  if (unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     GTEST_SKIP() << "no mount namespace here, or not as root";
   const std::string go = dir + "/go", gone = dir + "/gone";
   ASSERT_EQ(mkfifo(go.c_str(), 0600), 0);
@@ -313,7 +313,7 @@ TEST_F(Judged, AListOfMountsIsReadOnceUntilItChanges) {
     for (int i = 0; i < 300; ++i) {
       const std::string at = dir + "/m/" + std::to_string(i);
       std::ofstream(at) << "text";
-      if (mount(at.c_str(), at.c_str(), nullptr, MS_BIND, nullptr) != 0) return std::string("bind: ") + strerrorname_np(errno);
+      if (::mount(at.c_str(), at.c_str(), nullptr, MS_BIND, nullptr) != 0) return std::string("bind: ") + strerrorname_np(errno);
     }
     std::thread([go, gone, at = dir + "/m/new"] {
       std::string word;

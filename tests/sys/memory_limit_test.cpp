@@ -20,8 +20,8 @@ enum Answer : int { no_room, room, not_here };
 int memory_left_where(const std::string& limit, u64 use, u64 inactive_file, u64 size) {
   const pid_t child = fork();
   if (child == 0) {
-    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        mount("none", "/sys/fs/cgroup", "tmpfs", 0, nullptr) != 0)
+    if (unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("none", "/sys/fs/cgroup", "tmpfs", 0, nullptr) != 0)
       _exit(not_here);
     const std::string at = "/sys/fs/cgroup/";
     std::ofstream(at + "memory.max") << limit << '\n';
