@@ -268,8 +268,7 @@ py::tuple hist(const Wanted& wanted, const std::vector<std::string>& keys, const
   std::vector<py::list> shown(keys.size());
   std::vector<i64> counts;
   for (const Hist::Row& row : rows) {
-    const nlohmann::ordered_json key = table.json(row);
-    for (size_t i = 0; i < keys.size(); ++i) shown[i].append(key_value(table.keys()[i], key[table.keys()[i].name()]));
+    for (size_t i = 0; i < keys.size(); ++i) shown[i].append(key_value(table.keys()[i], table.json(row, i)));
     counts.push_back(static_cast<i64>(row.count));
   }
   for (size_t i = 0; i < keys.size(); ++i) out[to_str(keys[i])] = shown[i];

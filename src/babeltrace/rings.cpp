@@ -145,7 +145,7 @@ std::string boot_of(const Trace& trace) {
   if (trace.raw_times()) return "";
   std::string boot;
   for (const auto& input : trace.inputs) {
-    if (input->machine() != nullptr && trace.inputs.size() > 1) return "";
+    if (input->time_of_day() != nullptr && trace.inputs.size() > 1) return "";
     if (boot.empty()) boot = input->boot;
   }
   return boot;
