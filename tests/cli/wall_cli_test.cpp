@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <ringside/base/types.hpp>
 
 #include "binary.hpp"
 
