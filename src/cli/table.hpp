@@ -1,9 +1,12 @@
 // The one table: typed values in rows, printed as text or as JSON. The kind of a column says how its values are printed.
 //
-//   constexpr Members members = {{"event", Kind::text, "its name", "event"}, {"total_ns", Kind::time, "of its spans",
-//   "total"}}; Table table; table.add(members); table.row({"libc:malloc", 1'230'000}); put(table.render(colours()));   //
-//   columns as wide as needed, numbers to the right, the header bold: 1.23 ms table.objects();                //
-//   [{"event":"libc:malloc","total_ns":1230000}]
+//   constexpr Members members = {{"event", Kind::text, "its name", "event"},
+//                                {"total_ns", Kind::time, "of its spans", "total"}};
+//   Table table;
+//   table.add(members);
+//   table.row({"libc:malloc", 1'230'000});
+//   put(table.render(colours()));  // columns as wide as needed, numbers to the right, the header bold: 1.23 ms
+//   table.objects();               // [{"event":"libc:malloc","total_ns":1230000}]
 #pragma once
 #include <optional>
 #include <string>
