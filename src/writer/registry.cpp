@@ -204,18 +204,20 @@ int Entering::enter(ringside_event& e) {
   u32 stack_at = !has_stack && stacks_.events.on(e.system, e.name) && !is_about_stacks(e) ? stack_place(texts.fields) : 0;
   const auto hash_with = [&](u32 at) { return sys::hash(texts.print, sys::hash(texts.fields + stack_line(at))); };
   const u64 hash = hash_with(stack_at);
+  // Another program may have declared it when it was to have a stack, or when it was not. One with other fields is another
+  // event of this name.
+  const u32 other_place = stack_at != 0 || has_stack ? 0 : stack_place(texts.fields);
+  const u64 other_hash = hash_with(other_place);
   u32 id = 0;
   for (u32 i = 1; i <= last && id == 0; ++i) {
     const EventEntry& entry = words.event(i);
     if (__atomic_load_n(&entry.known, __ATOMIC_ACQUIRE) == 0 ||  // a process died in the middle
+        (entry.format_hash != hash && entry.format_hash != other_hash) ||
         std::strncmp(entry.system, e.system, sizeof entry.system) != 0 ||
         std::strncmp(entry.name, e.name, sizeof entry.name) != 0)
       continue;
-    // Another program may have declared it when it was to have a stack, or when it was not. One with other fields is another
-    // event of this name.
-    const u32 other_place = stack_at != 0 || has_stack ? 0 : stack_place(texts.fields);
-    if (entry.format_hash == hash) id = i;
-    else if (entry.format_hash == hash_with(other_place)) id = i, stack_at = other_place;
+    id = i;
+    if (entry.format_hash != hash) stack_at = other_place;
   }
   if (stack_at != 0 || has_stack) {
     for (ringside_event* const* about = stack_events; *about != nullptr; ++about) {
