@@ -110,6 +110,15 @@ TEST_F(Log, FmtsSpecsBecomeThoseOfPrintf) {
   EXPECT_EQ(print(), "\"%s %x %3s\", __get_str(s), REC->i, __get_str(s)");
 }
 
+TEST_F(Log, NoFieldIsWiderThanReadersPadIt) {
+  const ringside_field number{"n", RINGSIDE_SIGNED, 4, 0, 8, nullptr}, real{"d", RINGSIDE_FLOAT, 8, 0, 8, nullptr};
+  using log_format::Fault;
+  EXPECT_EQ(log_format::fault_of("{:255}", &number, 1), Fault::none);
+  EXPECT_EQ(log_format::fault_of("{:256}", &number, 1), Fault::syntax);
+  EXPECT_EQ(log_format::fault_of("{:.255f}", &real, 1), Fault::none);
+  EXPECT_EQ(log_format::fault_of("{:.256f}", &real, 1), Fault::syntax);
+}
+
 TEST_F(Log, ADisabledLevelEvaluatesNothing) {
   int evaluated = 0;
   run.enable("log", "debug", false);
