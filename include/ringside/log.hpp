@@ -61,6 +61,10 @@
         const char* const ringside_all[] = {RINGSIDE_WORDS(__VA_ARGS__) nullptr};                            \
         return ringside_all[ringside_i];                                                                     \
       }                                                                                                      \
+      static constexpr decltype(sizeof 0) sources() {                                                        \
+        const char* const ringside_all[] = {RINGSIDE_WORDS(__VA_ARGS__) nullptr};                            \
+        return sizeof ringside_all / sizeof *ringside_all - 1;                                               \
+      }                                                                                                      \
     };                                                                                                       \
     using RingsideEvent = decltype(::ringside::detail::log_here<RingsideHere>(RINGSIDE_ITEMS(__VA_ARGS__))); \
     (void)&RingsideEvent::declare;                                                                           \
@@ -84,14 +88,19 @@ constexpr bool is_literal(const char* text) {
   return *text != 0;
 }
 
-// Of the text of an argument: the name of a variable, or of a member (`id` of order->id); null: it is none, or not free.
+constexpr bool is_keyword(const char* name) {
+  for (const char* const word : {"true", "false", "nullptr", "this"})
+    if (same_name(name, word)) return true;
+  return false;
+}
+// Of the text of an argument: the name of a variable, or of a member (`id` of order->id); null: it is none.
 constexpr const char* name_in(const char* text) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   for (;;) {
     const char* const name = text;
     if (!is_letter(*text)) return nullptr;
     while (is_letter(*text) || (*text >= '0' && *text <= '9')) ++text;
-    if (*text == 0) return ringside_plain_length(name) < 64 ? name : nullptr;
+    if (*text == 0) return ringside_plain_length(name) < 64 && !is_keyword(name) ? name : nullptr;
     if (text[0] == '-' && text[1] == '>')
       text += 2;
     else if (text[0] == ':' && text[1] == ':')
@@ -118,7 +127,8 @@ constexpr LogNames<n> log_names() {
   LogNames<n> all{};
   all.name[n] = "level";
   for (size_t i = 0; i < n; ++i) {
-    const char* const name = name_in(Here::source(i));
+    // A comma within an argument, f<1, 2>(x), or a pack: it is unknown which text is that of which value.
+    const char* const name = Here::sources() == n ? name_in(Here::source(i)) : nullptr;
     bool is_free = name != nullptr && !same_name(name, "level") && !is_common(name);
     for (size_t k = 0; is_free && k < i; ++k) is_free = !same_name(name, all.name[k]);
     for (size_t k = 0; is_free && k < n; ++k) is_free = !same_name(name, numbered_names[k]);

@@ -76,6 +76,29 @@ TEST_F(Log, AFieldHasTheNameOfItsVariableOrMember) {
   EXPECT_THAT(print(), EndsWith("REC->id, __get_str(name), REC->arg3, REC->arg4, REC->arg5, REC->arg6, REC->arg7"));
 }
 
+template <int a, int b>
+int sum(int x) {
+  return a + b + x;
+}
+template <class... T>
+void log_both(const T&... value) {
+  RINGSIDE_LOG(info, "{} {}", value...);
+}
+TEST_F(Log, WhereACommaHidesTheNamesFieldsAreNumbered) {
+  const int x = 1, y = 2, z = 3;
+  RINGSIDE_LOG(info, "{} {} {}", sum<1, 2>(x), y, z);
+  EXPECT_THAT(print(), EndsWith("REC->arg1, REC->arg2, REC->arg3"));
+  EXPECT_EQ(run.records.back().at<i32>(8), 4);
+  log_both(y, z);
+  EXPECT_THAT(print(), EndsWith("REC->arg1, REC->arg2"));
+  EXPECT_EQ(run.records.back().at<i32>(12), 3);
+}
+
+TEST_F(Log, NoFieldHasTheNameOfAKeyword) {
+  RINGSIDE_LOG(info, "{} {} {}", true, false, nullptr);
+  EXPECT_THAT(print(), EndsWith("REC->arg1 ? \"true\" : \"false\", REC->arg2 ? \"true\" : \"false\", REC->arg3"));
+}
+
 TEST_F(Log, EachTypeHasItsConversion) {
   const bool b = true;
   const char c = 'x';
