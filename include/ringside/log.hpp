@@ -23,8 +23,8 @@
 // signal handler; it never blocks, and formats nothing. RINGSIDE_LOG_EVERY with a duration asks the clock
 // CLOCK_MONOTONIC_COARSE while its event is enabled. What the rings refuse or overwrite is counted, and `ringside log` says so.
 //
-// RINGSIDE_LOG_SYSTEM, defined before a call, is another name in front of the level: #define RINGSIDE_LOG_SYSTEM "net" makes
-// net:warn of the next ones.
+// RINGSIDE_LOG_SYSTEM, defined before this header is included, is another name before the level: #define RINGSIDE_LOG_SYSTEM
+// "net" makes net:warn of log:warn. Later in a file it is #undef'd first; then it is for the calls that follow.
 #pragma once
 #include <ringside/trace.hpp>
 #ifndef RINGSIDE_WARNINGS
@@ -44,7 +44,7 @@
 // level is enabled count.
 #define RINGSIDE_LOG_EVERY(level, limit, ...) \
   RINGSIDE_LOG_CALL(level, ::ringside::detail::is_due(ringside_state, limit), __VA_ARGS__, )
-// The first n messages of this call.
+// The first n messages of this call; none if n is below 1.
 #define RINGSIDE_LOG_FIRST(level, n, ...) \
   RINGSIDE_LOG_CALL(level, ::ringside::detail::is_among_first(ringside_state, n), __VA_ARGS__, )
 
@@ -181,8 +181,8 @@ LogHere<Here, LoggedAs<std::decay_t<V>>...> log_here(const V&...);  // names the
 template <class N>
 RINGSIDE_INLINE bool is_among_first(u64& state, N n) noexcept {
   static_assert(std::is_integral_v<N>, "ringside: RINGSIDE_LOG_FIRST takes a number of messages");
-  return __atomic_load_n(&state, __ATOMIC_RELAXED) < static_cast<u64>(n) &&
-         __atomic_fetch_add(&state, u64{1}, __ATOMIC_RELAXED) < static_cast<u64>(n);
+  const u64 most = n > 0 ? static_cast<u64>(n) : 0;
+  return __atomic_load_n(&state, __ATOMIC_RELAXED) < most && __atomic_fetch_add(&state, u64{1}, __ATOMIC_RELAXED) < most;
 }
 template <class Limit>
 RINGSIDE_INLINE bool is_due(u64& state, const Limit& limit) noexcept {

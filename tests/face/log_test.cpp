@@ -160,6 +160,12 @@ TEST_F(Log, TheFirstNOfACall) {
   EXPECT_EQ(run.records[2].at<i32>(8), 2);
 }
 
+TEST_F(Log, AFirstNBelowOneIsNone) {
+  for (const int n : {0, -1}) RINGSIDE_LOG_FIRST(error, n, "{}", n);
+  RINGSIDE_LOG_FIRST(error, -1, "no value");
+  EXPECT_TRUE(run.records.empty());
+}
+
 TEST_F(Log, EachNthOfACall) {
   for (int i = 0; i < 10; ++i) RINGSIDE_LOG_EVERY(info, 4, "{}", i);
   ASSERT_EQ(run.records.size(), 3u);
