@@ -1,10 +1,15 @@
 // A program that chooses its instance, its rings and its events itself, and saves what they hold.
 #include <gtest/gtest.h>
 
+#include <pthread.h>
+#include <sys/stat.h>
+
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <ringside/control.hpp>
 #include <ringside/trace.hpp>
+#include <thread>
 
 #include "instance/instance.hpp"
 #include "own_root.hpp"
@@ -91,6 +96,31 @@ TEST_F(Control, EventsAreSwitchedFromInside) {
   EXPECT_EQ(ringside::enable(nullptr), -EINVAL);
   ASSERT_TRUE(Instance::remove("switched", true));
   EXPECT_EQ(ringside::enable("control:one"), -ENOENT);
+}
+
+// Makes `to` the command that save() starts.
+class Command {
+ public:
+  explicit Command(const std::string& folder, const char* to) : path_(std::getenv("PATH")) {
+    std::filesystem::create_symlink(to, folder + "/ringside");
+    setenv("PATH", folder.c_str(), 1);
+  }
+  ~Command() { setenv("PATH", path_.c_str(), 1); }
+
+ private:
+  std::string path_;
+};
+
+TEST_F(Control, ACancelledThreadEndsAfterItsSave) {
+  ASSERT_EQ(ringside_open("saved"), 0);
+  const Command command(root.path(), "/bin/true");
+  int saved = 1;
+  std::thread([&] {
+    pthread_cancel(pthread_self());
+    saved = ringside::save((root.path() + "/file").c_str());
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+  }).join();
+  EXPECT_EQ(saved, 0);
 }
 
 TEST_F(Control, WhatCannotBeSavedIsAnError) {
