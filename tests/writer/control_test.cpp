@@ -1,6 +1,5 @@
 // A program that chooses its instance, its rings and its events itself, and saves what they hold.
 #include <gtest/gtest.h>
-
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -13,6 +12,7 @@
 
 #include "instance/instance.hpp"
 #include "own_root.hpp"
+#include "sys/sandbox.hpp"
 
 RINGSIDE_EVENT(control, one, (u64, n));
 RINGSIDE_EVENT(control, other, (u64, n));
@@ -121,6 +121,25 @@ TEST_F(Control, ACancelledThreadEndsAfterItsSave) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
   }).join();
   EXPECT_EQ(saved, 0);
+}
+
+TEST_F(Control, ASaveCountsAsSystemCallsThatASandboxWaitsFor) {
+  ASSERT_EQ(ringside_open("saved"), 0);
+  const std::string script = root.path() + "/script", until = root.path() + "/until";
+  ASSERT_EQ(mkfifo(until.c_str(), 0600), 0);
+  std::ofstream(script) << "#!/bin/sh\nread line <" << until << "\n";
+  ASSERT_EQ(chmod(script.c_str(), 0700), 0);
+  const Command command(root.path(), script.c_str());
+  int saved = 0;
+  std::thread saving([&] { saved = ringside::save((root.path() + "/file").c_str()); });
+  {
+    std::ofstream end(until);  // opens when the command has opened it, too
+    EXPECT_EQ(__atomic_load_n(&calling, __ATOMIC_SEQ_CST), 1u);
+    end << "end\n";
+  }
+  saving.join();
+  EXPECT_EQ(saved, 0);
+  EXPECT_EQ(__atomic_load_n(&calling, __ATOMIC_SEQ_CST), 0u);
 }
 
 TEST_F(Control, WhatCannotBeSavedIsAnError) {
