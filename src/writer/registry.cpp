@@ -192,6 +192,7 @@ class Entering {
   const StackChoice stacks_;
   const result<std::vector<std::string>> patterns_;
   std::optional<EventNumbers> numbers_;  // once an event is made
+  bool full_ = false;  // the instance has no number for an event
   std::string system_name_;  // of system_, the last one's folder
   sys::Fd system_;
 };
@@ -248,7 +249,7 @@ int Entering::make(const ringside_event& e, const EventTexts& texts, u64 hash, u
   });
   if (!numbers_) numbers_.emplace(dir_.get());
   id = numbers_->choose(words, made);
-  if (id == 0) return -ENOSPC;
+  if (id == 0) return full_ = true, -ENOSPC;
   const u32 last = words.last_event();
   if (id > last && !sys::populate(&words.event(last + 1), (id - last) * sizeof made)) return -ENOSPC;  // those between, too
   EventEntry& entry = words.event(id);
@@ -279,7 +280,14 @@ sys::Fd Entering::make_folder(const ringside_event& e, const char* folder) {
 
 int Entering::enter_or_complain(ringside_event& e) {
   const int done = enter(e);
-  if (done != 0 && done != -ENOENT)  // gone: so is its recorder
+  if (full_) {
+    static constinit const Opened* said = nullptr;  // once: all events that come later have no room either
+    if (std::exchange(said, &in_) != &in_)
+      complain(std::string("the event ") + e.system + ":" + e.name + " and later ones are not traced, the instance " + in_.path +
+                   " has its " + std::to_string(most_events) + " events, also those of earlier builds; `ringside rm " + in_.path +
+                   "` removes it with what it recorded",
+               ENOSPC);
+  } else if (done != 0 && done != -ENOENT)  // gone: so is its recorder
     complain(
         std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in_.path + " cannot take it",
         -done);

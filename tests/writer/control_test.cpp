@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include "instance/instance.hpp"
 #include "own_root.hpp"
 #include "sys/sandbox.hpp"
+#include "writer/process.hpp"
 
 RINGSIDE_EVENT(control, one, (u64, n));
 RINGSIDE_EVENT(control, other, (u64, n));
@@ -140,6 +142,25 @@ TEST_F(Control, ASaveCountsAsSystemCallsThatASandboxWaitsFor) {
   saving.join();
   EXPECT_EQ(saved, 0);
   EXPECT_EQ(__atomic_load_n(&calling, __ATOMIC_SEQ_CST), 0u);
+}
+
+TEST_F(Control, AFullInstanceIsOneComplaintOfAProcess) {
+  ASSERT_EQ(ringside_open("full"), 0);
+  const InstanceWords& words = opened_now()->words;
+  for (u32 n = 1; n <= most_events; ++n) words.event(n).known = 1;
+  words.control->events = u64{most_events} << 32 | most_events;
+  static ringside_event more[2]{};
+  testing::internal::CaptureStderr();
+  for (ringside_event& one : more) {
+    one.system = "control";
+    one.name = &one == more ? "late" : "later";
+    one.format_fields = "", one.print_fmt = "\"\"";
+    EXPECT_EQ(ringside_register(&one), -ENOSPC);
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("control:late and later ones are not traced"), std::string::npos) << said;
+  EXPECT_NE(said.find("`ringside rm " + root.path() + "/full`"), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
 TEST_F(Control, WhatCannotBeSavedIsAnError) {
