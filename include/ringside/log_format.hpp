@@ -105,7 +105,7 @@ class Reader {
     for (const char* type = "dxXoscpeEfFgG"; *type != 0 && spec.type == 0; ++type)
       if (*at_ == *type) spec.type = *at_++;
     constexpr i32 widest = 255;  // readers pad no further
-    if (spec.width > widest || spec.precision > widest) spec.width = -1, at_ = "?";  // no such field is meant
+    if (spec.width > widest || spec.precision > widest) spec.width = -1, at_ = "?";
   }
 
   const char* at_;

@@ -281,11 +281,11 @@ sys::Fd Entering::make_folder(const ringside_event& e, const char* folder) {
 int Entering::enter_or_complain(ringside_event& e) {
   const int done = enter(e);
   if (full_) {
-    static constinit const Opened* said = nullptr;  // once: all events that come later have no room either
+    static constinit const Opened* said = nullptr;  // once: no other event has room either
     if (std::exchange(said, &in_) != &in_)
-      complain(std::string("the event ") + e.system + ":" + e.name + " and later ones are not traced, the instance " + in_.path +
-                   " has its " + std::to_string(most_events) + " events, also those of earlier builds; `ringside rm " + in_.path +
-                   "` removes it with what it recorded",
+      complain(std::string("the event ") + e.system + ":" + e.name + " and other new ones are not traced, the instance " +
+                   in_.path + " has its " + std::to_string(most_events) +
+                   " events, also those of earlier builds; `ringside rm " + in_.path + "` removes it with what it recorded",
                ENOSPC);
   } else if (done != 0 && done != -ENOENT)  // gone: so is its recorder
     complain(

@@ -158,7 +158,7 @@ TEST_F(Control, AFullInstanceIsOneComplaintOfAProcess) {
     EXPECT_EQ(ringside_register(&one), -ENOSPC);
   }
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("control:late and later ones are not traced"), std::string::npos) << said;
+  EXPECT_NE(said.find("control:late and other new ones are not traced"), std::string::npos) << said;
   EXPECT_NE(said.find("`ringside rm " + root.path() + "/full`"), std::string::npos) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
