@@ -23,8 +23,8 @@
 // signal handler; it never blocks, and formats nothing. RINGSIDE_LOG_EVERY with a duration asks the clock
 // CLOCK_MONOTONIC_COARSE while its event is enabled. What the rings refuse or overwrite is counted, and `ringside log` says so.
 //
-// RINGSIDE_LOG_SYSTEM, defined before a call, is another name in front of the level: #define RINGSIDE_LOG_SYSTEM "net" makes
-// net:warn of the next ones.
+// RINGSIDE_LOG_SYSTEM, defined before this header is included, is another name before the level: #define RINGSIDE_LOG_SYSTEM
+// "net" makes net:warn of log:warn. Later in a file it is #undef'd first; then it is for the calls that follow.
 #pragma once
 #include <ringside/trace.hpp>
 #ifndef RINGSIDE_WARNINGS
@@ -44,7 +44,7 @@
 // level is enabled count.
 #define RINGSIDE_LOG_EVERY(level, limit, ...) \
   RINGSIDE_LOG_CALL(level, ::ringside::detail::is_due(ringside_state, limit), __VA_ARGS__, )
-// The first n messages of this call.
+// The first n messages of this call; none if n is below 1.
 #define RINGSIDE_LOG_FIRST(level, n, ...) \
   RINGSIDE_LOG_CALL(level, ::ringside::detail::is_among_first(ringside_state, n), __VA_ARGS__, )
 
@@ -60,6 +60,10 @@
       static constexpr const char* source(decltype(sizeof 0) ringside_i) {                                   \
         const char* const ringside_all[] = {RINGSIDE_WORDS(__VA_ARGS__) nullptr};                            \
         return ringside_all[ringside_i];                                                                     \
+      }                                                                                                      \
+      static constexpr decltype(sizeof 0) sources() {                                                        \
+        const char* const ringside_all[] = {RINGSIDE_WORDS(__VA_ARGS__) nullptr};                            \
+        return sizeof ringside_all / sizeof *ringside_all - 1;                                               \
       }                                                                                                      \
     };                                                                                                       \
     using RingsideEvent = decltype(::ringside::detail::log_here<RingsideHere>(RINGSIDE_ITEMS(__VA_ARGS__))); \
@@ -84,14 +88,19 @@ constexpr bool is_literal(const char* text) {
   return *text != 0;
 }
 
-// Of the text of an argument: the name of a variable, or of a member (`id` of order->id); null: it is none, or not free.
+constexpr bool is_keyword(const char* name) {
+  for (const char* const word : {"true", "false", "nullptr", "this"})
+    if (same_name(name, word)) return true;
+  return false;
+}
+// Of the text of an argument: the name of a variable, or of a member (`id` of order->id); null: it is none.
 constexpr const char* name_in(const char* text) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   for (;;) {
     const char* const name = text;
     if (!is_letter(*text)) return nullptr;
     while (is_letter(*text) || (*text >= '0' && *text <= '9')) ++text;
-    if (*text == 0) return ringside_plain_length(name) < 64 ? name : nullptr;
+    if (*text == 0) return ringside_plain_length(name) < 64 && !is_keyword(name) ? name : nullptr;
     if (text[0] == '-' && text[1] == '>')
       text += 2;
     else if (text[0] == ':' && text[1] == ':')
@@ -118,7 +127,8 @@ constexpr LogNames<n> log_names() {
   LogNames<n> all{};
   all.name[n] = "level";
   for (size_t i = 0; i < n; ++i) {
-    const char* const name = name_in(Here::source(i));
+    // A comma within an argument, f<1, 2>(x), or a pack: it is unknown which text is that of which value.
+    const char* const name = Here::sources() == n ? name_in(Here::source(i)) : nullptr;
     bool is_free = name != nullptr && !same_name(name, "level") && !is_common(name);
     for (size_t k = 0; is_free && k < i; ++k) is_free = !same_name(name, all.name[k]);
     for (size_t k = 0; is_free && k < n; ++k) is_free = !same_name(name, numbered_names[k]);
@@ -171,8 +181,8 @@ LogHere<Here, LoggedAs<std::decay_t<V>>...> log_here(const V&...);  // names the
 template <class N>
 RINGSIDE_INLINE bool is_among_first(u64& state, N n) noexcept {
   static_assert(std::is_integral_v<N>, "ringside: RINGSIDE_LOG_FIRST takes a number of messages");
-  return __atomic_load_n(&state, __ATOMIC_RELAXED) < static_cast<u64>(n) &&
-         __atomic_fetch_add(&state, u64{1}, __ATOMIC_RELAXED) < static_cast<u64>(n);
+  const u64 most = n > 0 ? static_cast<u64>(n) : 0;
+  return __atomic_load_n(&state, __ATOMIC_RELAXED) < most && __atomic_fetch_add(&state, u64{1}, __ATOMIC_RELAXED) < most;
 }
 template <class Limit>
 RINGSIDE_INLINE bool is_due(u64& state, const Limit& limit) noexcept {

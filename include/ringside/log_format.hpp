@@ -104,8 +104,8 @@ class Reader {
     if (*at_ == '.' && at_[1] >= '0' && at_[1] <= '9') ++at_, spec.precision = number();
     for (const char* type = "dxXoscpeEfFgG"; *type != 0 && spec.type == 0; ++type)
       if (*at_ == *type) spec.type = *at_++;
-    constexpr i32 widest = 1000;
-    if (spec.width > widest || spec.precision > widest) spec.width = -1, at_ = "?";  // no such field is meant
+    constexpr i32 widest = 255;  // readers pad no further
+    if (spec.width > widest || spec.precision > widest) spec.width = -1, at_ = "?";
   }
 
   const char* at_;

@@ -185,9 +185,10 @@ void ringside_close(void);
 // are larger, ENOMEM, EALREADY if it was called before. Refused, and counted, are from here on also the events of children of
 // fork, and those of a ring that is resized or makes room for a snapshot; in an instance with rings of threads also those of
 // other threads, as far as their rings have no memory, and of handlers that interrupt an event. Threads that begin later have
-// their process's name, and events no stacks. A reader that waits sees an event up to 10 ms late. It waits until no other thread is
-// in a system call of the library, a second at most: the filter may be for all threads (TSYNC). There is no way back. Not for
-// signal handlers. docs/guide.md has the list of system calls.
+// their process's name, and events no stacks. A reader that waits sees an event up to 10 ms late. It waits until no other
+// thread is in a system call of the library, a second at most: the filter may be for all threads (TSYNC). So no ringside_save
+// that takes longer may run meanwhile. There is no way back. Not for signal handlers. docs/guide.md has the list of system
+// calls.
 int ringside_prepare_sandbox(size_t bytes);
 
 // ---------------------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@
 #include <ringside/ringside.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <ringside/consumer.hpp>
 #include <stdexcept>
 
@@ -35,8 +36,10 @@ class Opened {
       check(ringside_enable(events.c_str()), "cannot enable " + events);
       return;
     }
-    static int captures = 0;
-    const std::string name = "capture-" + std::to_string(getpid()) + "-" + std::to_string(captures++);
+    // The time: a process with this number may have died in a Capture, or live in another PID namespace.
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    const std::string name = "capture-" + std::to_string(getpid()) + "-" + std::to_string(ns);
     ringside_options o{};
     o.name = name.c_str();
     o.events = events.c_str();

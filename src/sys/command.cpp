@@ -1,6 +1,7 @@
 #include "sys/command.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -48,9 +49,7 @@ int spawn(char* const* arguments, pid_t& pid) {
   return done;
 }
 
-}  // namespace
-
-int run(char* const* arguments) noexcept {
+int run_uncancelled(char* const* arguments) noexcept {
   if (environment("PATH") == nullptr) return -ENOENT;
   pid_t pid = 0;
   try {
@@ -63,6 +62,16 @@ int run(char* const* arguments) noexcept {
     if (errno != EINTR) return -errno;
   constexpr int signalled = 128;
   return WIFEXITED(status) ? WEXITSTATUS(status) : signalled;
+}
+
+}  // namespace
+
+int run(char* const* arguments) noexcept {
+  int before = PTHREAD_CANCEL_ENABLE;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+  const int done = run_uncancelled(arguments);
+  pthread_setcancelstate(before, nullptr);
+  return done;
 }
 
 }  // namespace ringside::sys

@@ -192,6 +192,7 @@ class Entering {
   const StackChoice stacks_;
   const result<std::vector<std::string>> patterns_;
   std::optional<EventNumbers> numbers_;  // once an event is made
+  bool full_ = false;  // the instance has no number for an event
   std::string system_name_;  // of system_, the last one's folder
   sys::Fd system_;
 };
@@ -204,18 +205,20 @@ int Entering::enter(ringside_event& e) {
   u32 stack_at = !has_stack && stacks_.events.on(e.system, e.name) && !is_about_stacks(e) ? stack_place(texts.fields) : 0;
   const auto hash_with = [&](u32 at) { return sys::hash(texts.print, sys::hash(texts.fields + stack_line(at))); };
   const u64 hash = hash_with(stack_at);
+  // Another program may have declared it when it was to have a stack, or when it was not. One with other fields is another
+  // event of this name.
+  const u32 other_place = stack_at != 0 || has_stack ? 0 : stack_place(texts.fields);
+  const u64 other_hash = hash_with(other_place);
   u32 id = 0;
   for (u32 i = 1; i <= last && id == 0; ++i) {
     const EventEntry& entry = words.event(i);
     if (__atomic_load_n(&entry.known, __ATOMIC_ACQUIRE) == 0 ||  // a process died in the middle
+        (entry.format_hash != hash && entry.format_hash != other_hash) ||
         std::strncmp(entry.system, e.system, sizeof entry.system) != 0 ||
         std::strncmp(entry.name, e.name, sizeof entry.name) != 0)
       continue;
-    // Another program may have declared it when it was to have a stack, or when it was not. One with other fields is another
-    // event of this name.
-    const u32 other_place = stack_at != 0 || has_stack ? 0 : stack_place(texts.fields);
-    if (entry.format_hash == hash) id = i;
-    else if (entry.format_hash == hash_with(other_place)) id = i, stack_at = other_place;
+    id = i;
+    if (entry.format_hash != hash) stack_at = other_place;
   }
   if (stack_at != 0 || has_stack) {
     for (ringside_event* const* about = stack_events; *about != nullptr; ++about) {
@@ -246,7 +249,7 @@ int Entering::make(const ringside_event& e, const EventTexts& texts, u64 hash, u
   });
   if (!numbers_) numbers_.emplace(dir_.get());
   id = numbers_->choose(words, made);
-  if (id == 0) return -ENOSPC;
+  if (id == 0) return full_ = true, -ENOSPC;
   const u32 last = words.last_event();
   if (id > last && !sys::populate(&words.event(last + 1), (id - last) * sizeof made)) return -ENOSPC;  // those between, too
   EventEntry& entry = words.event(id);
@@ -277,7 +280,14 @@ sys::Fd Entering::make_folder(const ringside_event& e, const char* folder) {
 
 int Entering::enter_or_complain(ringside_event& e) {
   const int done = enter(e);
-  if (done != 0 && done != -ENOENT)  // gone: so is its recorder
+  if (full_) {
+    static constinit const Opened* said = nullptr;  // once: no other event has room either
+    if (std::exchange(said, &in_) != &in_)
+      complain(std::string("the event ") + e.system + ":" + e.name + " and other new ones are not traced, the instance " +
+                   in_.path + " has its " + std::to_string(most_events) +
+                   " events, also those of earlier builds; `ringside rm " + in_.path + "` removes it with what it recorded",
+               ENOSPC);
+  } else if (done != 0 && done != -ENOENT)  // gone: so is its recorder
     complain(
         std::string("the event ") + e.system + ":" + e.name + " is not traced, the instance " + in_.path + " cannot take it",
         -done);

@@ -71,6 +71,20 @@ TEST_F(CaptureTest, EnablesOnlyWhatItIsAskedFor) {
   EXPECT_THROW(Capture{"a\nb"}, std::runtime_error);
 }
 
+TEST_F(CaptureTest, AnInstanceThatAProcessOfThisNumberLeftIsNoneOfIts) {
+  for (int n = 0; n < 8; ++n) {
+    const std::string name = "capture-" + std::to_string(getpid()) + "-" + std::to_string(n);
+    ringside_options o{};
+    o.name = name.c_str();
+    o.events = "other:*";
+    ASSERT_EQ(ringside_open_with(&o, sizeof o), 0);
+    ringside_close();
+  }
+  Capture capture{"capture_test:refund"};
+  capture_test::refund(1);
+  EXPECT_EQ(capture.events().size(), 1u);
+}
+
 TEST_F(CaptureTest, SeesMessages) {
   Capture capture{"log:warn"};
   const int size = 5;

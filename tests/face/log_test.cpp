@@ -76,6 +76,29 @@ TEST_F(Log, AFieldHasTheNameOfItsVariableOrMember) {
   EXPECT_THAT(print(), EndsWith("REC->id, __get_str(name), REC->arg3, REC->arg4, REC->arg5, REC->arg6, REC->arg7"));
 }
 
+template <int a, int b>
+int sum(int x) {
+  return a + b + x;
+}
+template <class... T>
+void log_both(const T&... value) {
+  RINGSIDE_LOG(info, "{} {}", value...);
+}
+TEST_F(Log, WhereACommaHidesTheNamesFieldsAreNumbered) {
+  const int x = 1, y = 2, z = 3;
+  RINGSIDE_LOG(info, "{} {} {}", sum<1, 2>(x), y, z);
+  EXPECT_THAT(print(), EndsWith("REC->arg1, REC->arg2, REC->arg3"));
+  EXPECT_EQ(run.records.back().at<i32>(8), 4);
+  log_both(y, z);
+  EXPECT_THAT(print(), EndsWith("REC->arg1, REC->arg2"));
+  EXPECT_EQ(run.records.back().at<i32>(12), 3);
+}
+
+TEST_F(Log, NoFieldHasTheNameOfAKeyword) {
+  RINGSIDE_LOG(info, "{} {} {}", true, false, nullptr);
+  EXPECT_THAT(print(), EndsWith("REC->arg1 ? \"true\" : \"false\", REC->arg2 ? \"true\" : \"false\", REC->arg3"));
+}
+
 TEST_F(Log, EachTypeHasItsConversion) {
   const bool b = true;
   const char c = 'x';
@@ -110,6 +133,15 @@ TEST_F(Log, FmtsSpecsBecomeThoseOfPrintf) {
   EXPECT_EQ(print(), "\"%s %x %3s\", __get_str(s), REC->i, __get_str(s)");
 }
 
+TEST_F(Log, NoFieldIsWiderThanReadersPadIt) {
+  const ringside_field number{"n", RINGSIDE_SIGNED, 4, 0, 8, nullptr}, real{"d", RINGSIDE_FLOAT, 8, 0, 8, nullptr};
+  using log_format::Fault;
+  EXPECT_EQ(log_format::fault_of("{:255}", &number, 1), Fault::none);
+  EXPECT_EQ(log_format::fault_of("{:256}", &number, 1), Fault::syntax);
+  EXPECT_EQ(log_format::fault_of("{:.255f}", &real, 1), Fault::none);
+  EXPECT_EQ(log_format::fault_of("{:.256f}", &real, 1), Fault::syntax);
+}
+
 TEST_F(Log, ADisabledLevelEvaluatesNothing) {
   int evaluated = 0;
   run.enable("log", "debug", false);
@@ -126,6 +158,12 @@ TEST_F(Log, TheFirstNOfACall) {
   for (int i = 0; i < 10; ++i) RINGSIDE_LOG_FIRST(error, 3, "{}", i);
   ASSERT_EQ(run.records.size(), 3u);
   EXPECT_EQ(run.records[2].at<i32>(8), 2);
+}
+
+TEST_F(Log, AFirstNBelowOneIsNone) {
+  for (const int n : {0, -1}) RINGSIDE_LOG_FIRST(error, n, "{}", n);
+  RINGSIDE_LOG_FIRST(error, -1, "no value");
+  EXPECT_TRUE(run.records.empty());
 }
 
 TEST_F(Log, EachNthOfACall) {

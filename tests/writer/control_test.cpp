@@ -1,13 +1,20 @@
 // A program that chooses its instance, its rings and its events itself, and saves what they hold.
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <ringside/control.hpp>
 #include <ringside/trace.hpp>
+#include <thread>
 
 #include "instance/instance.hpp"
 #include "own_root.hpp"
+#include "sys/sandbox.hpp"
+#include "writer/process.hpp"
 
 RINGSIDE_EVENT(control, one, (u64, n));
 RINGSIDE_EVENT(control, other, (u64, n));
@@ -91,6 +98,69 @@ TEST_F(Control, EventsAreSwitchedFromInside) {
   EXPECT_EQ(ringside::enable(nullptr), -EINVAL);
   ASSERT_TRUE(Instance::remove("switched", true));
   EXPECT_EQ(ringside::enable("control:one"), -ENOENT);
+}
+
+// Makes `to` the command that save() starts.
+class Command {
+ public:
+  explicit Command(const std::string& folder, const char* to) : path_(std::getenv("PATH")) {
+    std::filesystem::create_symlink(to, folder + "/ringside");
+    setenv("PATH", folder.c_str(), 1);
+  }
+  ~Command() { setenv("PATH", path_.c_str(), 1); }
+
+ private:
+  std::string path_;
+};
+
+TEST_F(Control, ACancelledThreadEndsAfterItsSave) {
+  ASSERT_EQ(ringside_open("saved"), 0);
+  const Command command(root.path(), "/bin/true");
+  int saved = 1;
+  std::thread([&] {
+    pthread_cancel(pthread_self());
+    saved = ringside::save((root.path() + "/file").c_str());
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+  }).join();
+  EXPECT_EQ(saved, 0);
+}
+
+TEST_F(Control, ASaveCountsAsSystemCallsThatASandboxWaitsFor) {
+  ASSERT_EQ(ringside_open("saved"), 0);
+  const std::string script = root.path() + "/script", until = root.path() + "/until";
+  ASSERT_EQ(mkfifo(until.c_str(), 0600), 0);
+  std::ofstream(script) << "#!/bin/sh\nread line <" << until << "\n";
+  ASSERT_EQ(chmod(script.c_str(), 0700), 0);
+  const Command command(root.path(), script.c_str());
+  int saved = 0;
+  std::thread saving([&] { saved = ringside::save((root.path() + "/file").c_str()); });
+  {
+    std::ofstream end(until);  // opens when the command has opened it, too
+    EXPECT_EQ(__atomic_load_n(&calling, __ATOMIC_SEQ_CST), 1u);
+    end << "end\n";
+  }
+  saving.join();
+  EXPECT_EQ(saved, 0);
+  EXPECT_EQ(__atomic_load_n(&calling, __ATOMIC_SEQ_CST), 0u);
+}
+
+TEST_F(Control, AFullInstanceIsOneComplaintOfAProcess) {
+  ASSERT_EQ(ringside_open("full"), 0);
+  const InstanceWords& words = opened_now()->words;
+  for (u32 n = 1; n <= most_events; ++n) words.event(n).known = 1;
+  words.control->events = u64{most_events} << 32 | most_events;
+  static ringside_event more[2]{};
+  testing::internal::CaptureStderr();
+  for (ringside_event& one : more) {
+    one.system = "control";
+    one.name = &one == more ? "late" : "later";
+    one.format_fields = "", one.print_fmt = "\"\"";
+    EXPECT_EQ(ringside_register(&one), -ENOSPC);
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("control:late and other new ones are not traced"), std::string::npos) << said;
+  EXPECT_NE(said.find("`ringside rm " + root.path() + "/full`"), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
 TEST_F(Control, WhatCannotBeSavedIsAnError) {
