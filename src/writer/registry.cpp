@@ -192,7 +192,7 @@ class Entering {
   const StackChoice stacks_;
   const result<std::vector<std::string>> patterns_;
   std::optional<EventNumbers> numbers_;  // once an event is made
-  bool full_ = false;  // the instance has no number for an event
+  bool full_ = false;                    // the instance has no number for an event
   std::string system_name_;  // of system_, the last one's folder
   sys::Fd system_;
 };
