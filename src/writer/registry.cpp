@@ -428,8 +428,9 @@ bool map_gate(int file) noexcept {
 
 const char* name_in_environment() noexcept { return sys::environment("RINGSIDE_INSTANCE"); }
 
-// made: how, if it is not there yet.
-int open_locked(const char* name, InstanceOptions made) {
+// choose: how it is made, if it is not there yet. Only then are there options: their clock takes a test of the processors.
+template <class Choose>
+int open_locked(const char* name, const Choose& choose) {
   const char* const from_environment = name_in_environment();
   const std::string wanted = name != nullptr ? name : from_environment != nullptr ? from_environment : "default";
   auto path = instance_path(wanted);
@@ -446,8 +447,10 @@ int open_locked(const char* name, InstanceOptions made) {
   if (!dir) {
     // A path in the environment is that of a recorder, which may be gone: no process would clean up a new instance.
     if (name == nullptr && wanted.find('/') != std::string::npos) return -ENOENT;
-    made.name = wanted;
-    if (auto done = make_instance(made); !done && done.error().code != std::errc::file_exists) return -errno_of(done.error());
+    InstanceOptions options;
+    choose(options);
+    options.name = wanted;
+    if (auto done = make_instance(options); !done && done.error().code != std::errc::file_exists) return -errno_of(done.error());
     dir = open_instance_directory(wanted, role);
     if (!dir) return -errno_of(dir.error());
   }
@@ -666,7 +669,7 @@ int ringside_register(ringside_event* event) {
 
 int ringside_open(const char* name) {
   if (no_system_calls()) return -EPERM;
-  return opening_step([&] { return open_locked(name, {}); });
+  return opening_step([&] { return open_locked(name, [](InstanceOptions&) {}); });
 }
 
 int ringside_open_with(const ringside_options* options, size_t size) {
@@ -678,16 +681,18 @@ int ringside_open_with(const ringside_options* options, size_t size) {
   std::memcpy(&o, options, std::min(size, sizeof o));
   if (o.mode > RINGSIDE_DISCARD || o.reserved != 0) return -EINVAL;
   return opening_step([&] {
-    InstanceOptions made;
-    if (o.ring_bytes != 0) made.buffer_size = o.ring_bytes;
-    made.budget = o.budget_bytes;
-    made.overwrite = o.mode == RINGSIDE_OVERWRITE;
+    std::vector<std::string> events;
     if (o.events != nullptr) {
       const auto patterns = EventPatterns::parse(o.events);
       if (!patterns || !can_be_lines(*patterns)) return -EINVAL;
-      made.events = lines_of(with_patterns("", *patterns, true, true));
+      events = lines_of(with_patterns("", *patterns, true, true));
     }
-    return open_locked(o.name, std::move(made));
+    return open_locked(o.name, [&](InstanceOptions& made) {
+      if (o.ring_bytes != 0) made.buffer_size = o.ring_bytes;
+      made.budget = o.budget_bytes;
+      made.overwrite = o.mode == RINGSIDE_OVERWRITE;
+      if (o.events != nullptr) made.events = std::move(events);
+    });
   });
 }
 
