@@ -8,6 +8,7 @@
 #include "cli/json.hpp"
 #include "cli/options.hpp"
 #include "decode/message.hpp"
+#include "decode/print_steps.hpp"
 #include "export/json.hpp"
 #include "text/units.hpp"
 #include "sys/try.hpp"
@@ -43,7 +44,8 @@ class LogLines {
     const i32 tid = thread_of(&type, read_common(record.payload));
     const bool known = level >= 0 && level <= highest_level;
     const bool colour = colours() && known;
-    std::string word = known ? trace_word(type, level) : std::to_string(level);
+    const std::string* const name = known ? symbol_of(type.level()->symbols, level) : nullptr;
+    std::string word = name != nullptr ? *name : std::to_string(level);
     for (char& c : word) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     print_time(record.time, out);
     fmt::format_to(std::back_inserter(out), "{}{:<{}}{} {}-{} ", colour ? colours_of_levels[level] : "", word, level_width,
@@ -60,11 +62,6 @@ class LogLines {
   }
 
  private:
-  static std::string trace_word(const EventType& type, i64 level) {
-    for (const auto& [value, name] : type.level()->symbols)
-      if (value == level) return name;
-    return std::to_string(level);
-  }
   void print_time(u64 ns, fmt::memory_buffer& out) const {
     constexpr u64 second = 1'000'000'000, micro = 1000;
     if (trace_.raw_times()) {
@@ -110,12 +107,11 @@ class LogRun {
 
   void see(const TraceRecord& record, const RingName& ring, Reading::Got got) {
     if (got == Reading::Got::other) return;
-    fmt::memory_buffer& line = out_;
     if (record.lost != 0) {
       if (options_.json)
-        lines_.print_json(record, ring, line);
+        lines_.print_json(record, ring, out_);
       else
-        lines_.print_loss(record, line);
+        lines_.print_loss(record, out_);
       return keep();
     }
     const EventType* const type = reading_.trace().formats.find(record.number());
@@ -123,9 +119,9 @@ class LogRun {
     if (!level || *level < least_) return;
     ++messages_;
     if (options_.json)
-      lines_.print_json(record, ring, line);
+      lines_.print_json(record, ring, out_);
     else
-      lines_.print(*type, *level, record, ring, line);
+      lines_.print(*type, *level, record, ring, out_);
     keep();
   }
   // With -n the last lines are kept until all that is there was read.

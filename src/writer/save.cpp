@@ -2,7 +2,6 @@
 #include <cerrno>
 #include <iterator>
 #include <string>
-#include <string_view>
 
 #include "sys/command.hpp"
 #include "writer/process.hpp"
@@ -10,20 +9,9 @@
 namespace ringside {
 namespace {
 
-// Else it is a recording: a directory.
-bool is_one_file(std::string_view path) {
-  for (const std::string_view end : {".dat", ".pftrace", ".json", ".csv", ".tar"})
-    if (path.ends_with(end)) return true;
-  return false;
-}
-
 int save(const char* instance, const char* path) {
-  std::string words[] = {"ringside",
-                         "record",
-                         "--quiet",
-                         "--duration=1ms",
-                         std::string("--instance=") + instance,
-                         std::string(is_one_file(path) ? "--to=" : "--output=") + path};
+  std::string words[] = {"ringside", "record", "--quiet", "--duration=1ms", std::string("--instance=") + instance,
+                         std::string("--output=") + path};  // its ending names the format
   char* arguments[std::size(words) + 1] = {};
   for (size_t i = 0; i < std::size(words); ++i) arguments[i] = words[i].data();
   const int status = sys::run(arguments);
