@@ -23,8 +23,7 @@ InstanceFeed::InstanceFeed(Instance& instance, EventPatterns only) : instance_(i
 result<void> InstanceFeed::begin(RecordingRun& run) {
   (void)read_events();
   untraced_at_begin_ = instance_.without_clock();
-  __atomic_fetch_add(&words_.control->stacks_again, u64{1},
-                     __ATOMIC_RELAXED);  // this reader has not seen what others have read
+  want_stacks_again();
   // Losses that are in the books of former readers. Memory is given back only of rings that were read to their end.
   u64 told = instance_.past().overrun, before = instance_.past().read + instance_.past().overrun;
   for (const RingInfo& info : instance_.rings()) {
@@ -39,6 +38,10 @@ result<void> InstanceFeed::begin(RecordingRun& run) {
   look_for_rings(run);  // those of hundreds of CPUs take a while: before the command starts
   return {};
 }
+
+// The next recording has not what this one and others have read. Relaxed: a writer that sees it late has its stack in the same
+// recording as those before it.
+void InstanceFeed::want_stacks_again() { __atomic_fetch_add(&words_.control->stacks_again, u64{1}, __ATOMIC_RELAXED); }
 
 // Returns whether anything about the thread is new. Its namespace and cgroup are looked up while it lives, and kept.
 bool InstanceFeed::know(RingName thread) {
@@ -206,6 +209,7 @@ u64 InstanceFeed::lost_so_far() const {
 }
 
 Counters InstanceFeed::close(RecordingRun& run) {
+  if (handing_over_) want_stacks_again();  // at once: what is written until the next one begins is in that one alone
   take_unnoticed(run);
   const bool quiet = !instance_.has_writers();
   if (!unnamed_.empty())

@@ -42,6 +42,7 @@ class InstanceFeed final : public Feed {
   bool has_more_events() const { return words_.nr_events() != known_events_; }
   bool wants(RecordingRun& run, u16 id);
   bool look_for_rings(RecordingRun& run);
+  void want_stacks_again();
   void take_unnoticed(RecordingRun& run);
   void open(RecordingRun& run, const RingName& name, Ring& ring);
   Drained take(RecordingRun& run, u32 number, Ring& ring);

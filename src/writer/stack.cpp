@@ -308,12 +308,14 @@ bool write_stack(StackWalk& walk) noexcept {
       at.position = before.key != 0 ? before.position : after.position - (after.position != 0);
       remember(key_of(walk.id, after, again), at);
     }
-    if (maps == Maps::there) return;
+    // Maps of many objects take a while. A reader that began meanwhile may have neither the stack nor the maps before it.
+    const bool good = good_since(*in) == again;
+    if (maps == Maps::there && good) return;
     // Code is at addresses where other code may have been.
     const u64 id = walk.id;
     forget_rules();
     walk_stack(walk, from, wanted_depth);
-    if (maps == Maps::added && walk.id == id) return;
+    if (maps == Maps::added && walk.id == id && good) return;
   }
 }
 

@@ -24,12 +24,16 @@ static volatile sig_atomic_t urgent;
 static void on_urgent(int n) { (void)n, ++urgent; }
 
 __attribute__((noinline)) static void burn(void) {
-  struct timespec begin, now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
-  do {
+  long burned_us = 0;
+  struct timespec before, now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+  while (burned_us < 150000) {
     for (int i = 0; i < 100000; i++) x += 1;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < 150);
+    const long us = (now.tv_sec - before.tv_sec) * 1000000 + (now.tv_nsec - before.tv_nsec) / 1000;
+    burned_us += us < 1000 ? us : 1000;  // what a virtual machine did not give is counted as time, and has no timer's tick
+    before = now;
+  }
 }
 
 static sigset_t full(void) {

@@ -48,7 +48,7 @@ class Other {
         waitpid(inner, nullptr, 0);
         _exit(0);
       }
-      if ((flags & CLONE_NEWPID) != 0 && mount("proc", "/proc", "proc", 0, nullptr) != 0) leave('s');
+      if ((flags & CLONE_NEWPID) != 0 && ::mount("proc", "/proc", "proc", 0, nullptr) != 0) leave('s');
       body();
       leave('r', true);
     }
