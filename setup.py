@@ -1,4 +1,4 @@
-"""The extension of the Python package, built by CMake. See pyproject.toml."""
+"""The extensions of the Python package, built by CMake. See pyproject.toml."""
 import pathlib
 import subprocess
 import sys
@@ -15,8 +15,8 @@ class ByCMake(build_ext):
         subprocess.run(["cmake", "-S", tree, "-B", build, "-G", "Ninja", *options], check=True)
         subprocess.run(["cmake", "--build", build, "--target", "ringside_python"], check=True)
         to.parent.mkdir(parents=True, exist_ok=True)
-        built, = (build / "python" / "ringside").glob("_ringside*.so")
+        built, = (build / "python" / "ringside").glob(ext.name.rpartition(".")[2] + "*.so")
         self.copy_file(built, to)
 
 
-setup(ext_modules=[Extension("ringside._ringside", [])], cmdclass={"build_ext": ByCMake})
+setup(ext_modules=[Extension("ringside._ringside", []), Extension("ringside._writer", [])], cmdclass={"build_ext": ByCMake})

@@ -96,6 +96,29 @@ void python_row(const std::string& dir, u64 events) {
            beside("perf script", took.size() != 3 ? std::nullopt : std::optional(took[2] / (took[0] + took[1]))).c_str()));
 }
 
+// What a Python program pays for an event, less an empty loop; beside a message of the module logging to a file.
+void python_event_row(const std::string& dir) {
+  const std::string python = RINGSIDE_PYTHON;
+  if (python.empty()) return row("python.event_ns", std::nullopt, "ns", "the Python package was not built");
+  std::ofstream(dir + "/events.py")
+      << "import logging, sys, timeit\nsys.path.insert(0, sys.argv[1])\nimport ringside\n"
+         "order = ringside.event('shop', 'order', id=int, customer=str)\noff = ringside.event('off', 'order', id=int, "
+         "customer=str)\n"
+         "ringside.disable('off:order')\nlog = logging.getLogger('shop')\nlog.propagate = False\n"
+         "log.addHandler(logging.FileHandler(sys.argv[2]))\nn = 100000\n"
+         "def ns(what, n=n):\n    return min(timeit.repeat(what, globals=globals(), number=n, repeat=7)) * 1e9 / n\n"
+         "empty = ns('pass')\nprint(ns('order(1, \"Ada\")') - empty, ns('off(1, \"Ada\")') - empty, "
+         "ns('with ringside.span(\"pay\"): pass') - empty, ns('log.warning(\"order %d of %s\", 1, \"Ada\")', 10000))\n";
+  const std::vector<double> ns =
+      numbers_of(std::string(RINGSIDE_COMMAND) + " record -q -b 16M --max-size 1M -o " + dir + "/of-python -- " + python + " " +
+                     dir + "/events.py " RINGSIDE_PYTHON_PACKAGE " " + dir + "/log",
+                 dir);
+  if (ns.size() != 4) return row("python.event_ns", std::nullopt, "ns", "it failed");
+  row("python.event_ns", ns[0], "ns",
+      text("order(1, \"Ada\") of a Python program; disabled %.0f ns; an empty span %.0f ns; logging.warning to a file %.0f ns",
+           ns[1], ns[2], ns[3]));
+}
+
 // Of what the kernel does while a compiler's files are read.
 void perfetto_rows(const std::string& dir) {
   const std::string command = RINGSIDE_COMMAND, rec = dir + "/mix";
@@ -133,6 +156,7 @@ void format_rows() {
   const u64 events = record(in + "/rec", quick ? 2'000'000 : 10'000'000);
   record(in + "/few", 100'000);
   python_row(in, events);
+  python_event_row(in);
   perfetto_rows(in);
   std::filesystem::remove_all(dir);
 }

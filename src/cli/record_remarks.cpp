@@ -124,9 +124,13 @@ void say_without_stack(const RecordOptions& options, const Instance& instance) {
 void say_incomplete(const Instance& instance) {
   if (const u64 homeless = instance.refused_without_ring(); homeless != 0)
     say(format_count(homeless) +
-        " of the lost events came into no ring: the memory for rings is used up (-b makes them smaller), the instance was out of "
-        "reach, a ring was given up (ringside stat), a signal handler left the event by longjmp before it was written, or the "
-        "program had forbidden itself system calls (seccomp) or shares its memory with another process (clone)");
+        " of the lost events came into no ring: the memory for rings is used up (-b makes them smaller), the instance was out "
+        "of "
+        "reach, a ring was given up (ringside stat), a signal handler left the event by longjmp before it was written, the "
+        "event "
+        "was too large or had a value that does not fit its field, or the program had forbidden itself system calls (seccomp) "
+        "or "
+        "shares its memory with another process (clone)");
   if (const u64 without = instance.without_stack(); without != 0)
     say(counted(without, "stack was", "stacks were") +
         " not taken: a signal handler interrupted the walk over one, twice, there was no memory for it, or the program had "

@@ -279,7 +279,7 @@ result<Stat> stat_instance(const std::string& name) {
   if (homeless != 0)
     s.remarks.push_back(counted(homeless, "event") +
                         " came into no ring (budget, no room for another ring, a ring that was given up, an event that a signal "
-                        "handler left by longjmp, or a program in a sandbox)");
+                        "handler left by longjmp, a value that does not fit its field, or a program in a sandbox)");
   s.facts = {{"instance", instance.path()},
              {"live", writers != Presence::none},
              {"tracing_on", instance.tracing_on()},

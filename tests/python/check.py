@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The Python package: its doctests, and its answers beside those of the commands.
-usage: check.py BUILD_DIR doctests|answers|mixed|stacks|missing|live|interrupts|kernel|notebook. Exit code 77, and a reason, where something is missing."""
+usage: check.py BUILD_DIR doctests|answers|mixed|stacks|missing|live|interrupts|kernel|notebook|writing. Exit code 77, and a reason, where something is missing."""
 import ast
 import doctest
+import importlib
 import inspect
 import json
 import os
@@ -71,9 +72,10 @@ def doctests():
         skip("python3-pandas is not installed")
     if int(numpy.__version__.split(".")[0]) >= 2:
         numpy.set_printoptions(legacy="1.25")  # 64, not np.int64(64)
-    found = doctest.testmod(ringside, optionflags=doctest.ELLIPSIS)
-    expect(found.failed, 0)
-    expect(found.attempted > 20, True, f"{found.attempted} examples")
+    for module, least in ((ringside, 7), (importlib.import_module("ringside.reading"), 20), (importlib.import_module("ringside.writing"), 10)):
+        found = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+        expect(found.failed, 0)
+        expect(found.attempted >= least, True, f"{found.attempted} examples of {module.__name__}")
     # The type hints name what is there, with the parameters that are there.
     hints = ast.parse((top / "python/ringside/__init__.pyi").read_text())
     scopes = {None: [n for n in hints.body if isinstance(n, ast.FunctionDef)]}
@@ -85,7 +87,7 @@ def doctests():
             real = getattr(there, function.name, None)
             expect(real is not None, True, f"{scope}.{function.name}")
             if scope in (None, "Trace"):
-                args = [a.arg for a in function.args.args + function.args.kwonlyargs]
+                args = [a.arg for a in function.args.posonlyargs + function.args.args + function.args.kwonlyargs + [a for a in [function.args.kwarg] if a]]
                 expect(args, list(inspect.signature(real).parameters), function.name)
                 expect(bool(real.__doc__) or function.name.startswith("__"), True, f"{function.name} has no docstring")
 
@@ -452,5 +454,133 @@ def notebook():
     expect(all(len(plot["data"]["image/png"]) > 5000 for plot in plots), True)
 
 
-{"doctests": doctests, "answers": answers, "mixed": mixed, "stacks": stacks, "missing": missing, "live": live, "interrupts": interrupts, "kernel": kernel, "notebook": notebook}[what]()
+def writing():
+    """A program that writes, under record: what it wrote is what the commands and the package read."""
+    pathlib.Path("app.py").write_text("""
+import asyncio, enum, logging, os, sys, threading, warnings
+import ringside
+assert "numpy" not in sys.modules  # writing alone needs no NumPy
+
+class State(enum.IntEnum):
+    open = 1
+    paid = 2
+
+class Loud:
+    def __str__(self):
+        raise KeyError
+
+order = ringside.event("shop", "order", id=int, customer=str, total=float, state=State, big="uint64", small="int8", class_=bool)
+again = ringside.event("shop", "order", id=int, customer=str, total=float, state=State, big="uint64", small="int8", class_=bool)
+assert order.name == "shop:order" and order.enabled and again.fields == order.fields
+order(1, "Ada", 2.5, State.paid, 2**64 - 1, -128, True)
+again(2, customer="Gr\\xe4ce", total=-1, state=7, big=0, small=127, class_=[])
+order(3, None, 1e300, 1, 1, 1, 0)
+order(4, "\\udcff", 0, 1, 1, 1, 0)
+order(5, "long" * 5000, 0, 1, 1, 1, 0)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for wrong in (("x", "", 0, 1, 1, 1, 0), (2**63, "", 0, 1, 1, 1, 0), (1, Loud(), 0, 1, 1, 1, 0), (1, "", "", 1, 1, 1, 0), (1, "", 0, 1, -1, 1, 0), (1, "", 0, 1, 1, 128, 0)):
+        order(*wrong)
+assert len(caught) == 6 and all("came into no ring" in str(w.message) for w in caught), caught
+for wrong, named in (((1,), {}), ((1, 2, 3, 4, 5, 6), {"nope": 1}), ((1, 2, 3, 4, 5, 6), {"id": 1})):
+    try:
+        order(*wrong, **named)
+    except TypeError:
+        continue
+    raise SystemExit("no TypeError")
+for declare in (lambda: ringside.event("a b", "c"), lambda: ringside.event("a", "c", x=complex), lambda: ringside.event("a", "c", **{"b-": int}),
+                lambda: ringside.event("a", "c", **{f"f{i}": int for i in range(33)})):
+    try:
+        declare()
+    except (TypeError, ValueError):
+        continue
+    raise SystemExit("no error")
+
+@ringside.span("pay")
+def pay():
+    ringside.instant("paid")
+
+with ringside.span("checkout") as outer:
+    pay()
+    with ringside.span("card", track="bank"):
+        ringside.counter("queue", 3)
+    try:
+        outer.__enter__()
+    except RuntimeError:
+        pass
+    else:
+        raise SystemExit("entered twice")
+
+async def job():
+    with ringside.span("job"):
+        await asyncio.sleep(0.01)
+
+@ringside.span("main")
+async def main():
+    await asyncio.gather(*(asyncio.create_task(job(), name=f"job-{i}") for i in range(3)))
+
+asyncio.run(main())
+ringside.async_begin("request", 7)
+worker = threading.Thread(target=ringside.async_end, args=("request", 7))
+worker.start()
+worker.join()
+log = logging.getLogger("shop")
+log.addHandler(ringside.LogHandler())
+log.setLevel(logging.DEBUG)
+log.warning("%s is slow", "Ada")
+try:
+    1 / 0
+except ZeroDivisionError:
+    log.exception("oops")
+child = os.fork()
+if child == 0:
+    order(6, "child", 0, 1, 1, 1, 0)
+    os._exit(0)
+os.waitpid(child, 0)
+""")
+    recorded = subprocess.run([binary, "record", "-o", "written", "--", sys.executable, "-B", "app.py"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(build / "python")})
+    expect(recorded.returncode, 0, recorded.stderr)
+    expect("lost 6 (that came into no ring)" in recorded.stderr, True, recorded.stderr)
+    rows = [(e.name, e.fields) for e in ringside.open("written")]
+    orders = [fields for name, fields in rows if name == "shop:order"]
+    expect([o["id"] for o in orders], [1, 2, 3, 4, 5, 6])
+    expect(orders[0], {"id": 1, "customer": "Ada", "total": 2.5, "state": "paid", "big": 2**64 - 1, "small": -128, "class": True})
+    expect(orders[1], {"id": 2, "customer": "Gr\xe4ce", "total": -1.0, "state": 7, "big": 0, "small": 127, "class": False})
+    expect((orders[2]["customer"], orders[2]["total"], orders[5]["customer"]), ("None", 1e300, "child"))
+    expect(len(orders[4]["customer"]) > 3800 and set(orders[4]["customer"]) == set("long"), True)
+    spans = [(f["track_event_type"], f["slice_name"], f.get("track_name")) for name, f in rows if name in ("ringside:span", "ringside:track_span")]
+    expect(spans[:7], [("B", "checkout", None), ("B", "pay", None), ("I", "paid", None), ("E", "pay", None), ("B", "card", "bank"), ("E", "card", "bank"), ("E", "checkout", None)])
+    expect(sorted(spans[7:], key=str), sorted([(t, "job", f"job-{i}") for i in range(3) for t in "BE"] + [(t, "main", "Task-1") for t in "BE"], key=str))
+    expect([f for name, f in rows if name == "ringside:counter"], [{"counter_value": 3, "track_name": "queue"}])
+    expect([(f["track_event_type"], f["async_id"]) for name, f in rows if name == "ringside:async_span"], [("B", 7), ("E", 7)])
+    said_by_log = subprocess.run([binary, "log", "written"], check=True, capture_output=True, text=True).stdout
+    expect("WARN" in said_by_log and "app.py:" in said_by_log and "shop: Ada is slow" in said_by_log and "ZeroDivisionError" in said_by_log, True, said_by_log)
+
+    # Control from inside.
+    ringside.attach("own", events="own:a", ring_bytes=1 << 16, mode="discard")
+    a, b = ringside.event("own", "a", n=int), ringside.event("own", "b")
+    expect((os.path.basename(ringside.instance()), a.enabled, b.enabled), ("own", True, False))
+    ringside.enable("own:b")
+    ringside.disable("own:a")
+    expect((a.enabled, b.enabled), (False, True))
+    a(1), b()
+    os.environ["PATH"] = f"{build}:{os.environ['PATH']}"
+    ringside.save(pathlib.Path("own.data"))
+    expect([e.name for e in ringside.open("own.data")], ["own:b"])
+    expect(type(said_by(lambda: ringside.enable(""))), OSError)
+    expect(type(said_by(lambda: ringside.attach("other"))), OSError)
+    ringside.detach()
+    expect((ringside.instance(), b.enabled), (None, False))
+    expect(type(said_by(lambda: ringside.save("x"))), FileNotFoundError)
+
+
+def said_by(call):
+    """The error itself."""
+    try:
+        call()
+    except Exception as error:
+        return error
+
+
+{"doctests": doctests, "answers": answers, "mixed": mixed, "stacks": stacks, "missing": missing, "live": live, "interrupts": interrupts, "kernel": kernel, "notebook": notebook, "writing": writing}[what]()
 sys.exit(1 if failed else 0)

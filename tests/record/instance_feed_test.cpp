@@ -2,13 +2,13 @@
 #include "record/instance_feed.hpp"
 
 #include <gtest/gtest.h>
-#include <ringside/trace.hpp>
 
 #include <cstring>
 #include <map>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/trace.hpp>
 
 #include "own_root.hpp"
-#include "ringside/abi/cursor.hpp"
 #include "source/recording.hpp"
 
 RINGSIDE_EVENT(parts, number, (u64, n));
