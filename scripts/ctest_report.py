@@ -19,6 +19,14 @@ def reason(words):
     return ' '.join(found) or 'no reason given'
 
 
+def tests_of(words):
+    """Of a case that is a whole suite: name, status and output of each of its tests."""
+    for piece in ('\n' + words).split('\n[ RUN      ] ')[1:]:
+        name = piece.split('\n', 1)[0].strip()
+        status = 'skipped' if '\n[  SKIPPED ]' in piece else 'passed' if '\n[       OK ]' in piece else 'failed'
+        yield name, status, piece
+
+
 def results(report):
     """Each test's name, 'passed', 'failed' or 'skipped', and the reason of the last."""
     root = tree.parse(report).getroot()
@@ -27,6 +35,14 @@ def results(report):
     for case in root.iter('testcase'):
         status, skipped = case.get('status'), case.find('skipped')
         name = f'{folder}.{case.get("classname")}.{case.get("name")}' if googles else case.get('name')
+        tests = [] if googles or status == 'notrun' else list(tests_of(case.findtext('system-out') or ''))
+        if tests and name.count('.') == 1:
+            name = name.split('.', 1)[0]
+            for test, what, words in tests:
+                yield f'{name}.{test}', what, reason(words) if what == 'skipped' else ''
+            if status != 'run' and all(what != 'failed' for _, what, _ in tests):
+                yield name + '.' + tests[-1][0], 'failed', ''  # it ended after its tests: a leak
+            continue
         # ctest also says "notrun" of a program that is not there; only what skipped itself is skipped.
         by_itself = skipped is not None and (googles or skipped.get('message', '').startswith('SKIP_'))
         if by_itself:
