@@ -6,13 +6,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "analysis/heap_changes.hpp"
 #include "stacks/fold.hpp"
 
 namespace ringside {
 
-class HeapPeak {
+class HeapPeak final : public HeapChanges {
  public:
-  void add(i64 process, u64 time, u32 root, u32 stack, u64 bytes) {
+  void add(i64 process, u64 time, u32 root, u32 stack, u64 bytes) override {
     Process& p = processes_[process];
     p.held += bytes;
     ++p.blocks;
@@ -23,7 +24,7 @@ class HeapPeak {
     p.time = time;
     p.since.clear();
   }
-  void free(i64 process, u32 root, u32 stack, u64 bytes) {
+  void free(i64 process, u64 /*time*/, u32 root, u32 stack, u64 bytes) override {
     Process& p = processes_[process];
     p.held -= bytes;
     --p.blocks;

@@ -1,51 +1,71 @@
 #include "analysis/states.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace ringside {
 
-void States::Times::use_buckets() {
-  if (count_ > few) return;
-  for (const u64 ns : std::exchange(values_, {})) add_to_bucket(ns);
+void States::Times::make_room(u32 lowest, u32 highest) {
+  constexpr u32 step = 1 << buckets.precision;  // so that it grows seldom
+  lowest &= ~(step - 1);
+  highest |= step - 1;
+  if (values_.size() <= few) {
+    first_ = static_cast<u16>(lowest);
+    values_.resize(few + highest + 1 - lowest);
+    return;
+  }
+  const u32 end = first_ + static_cast<u32>(values_.size() - few);
+  if (highest >= end) values_.resize(values_.size() + highest + 1 - end);
+  if (lowest < first_) values_.insert(values_.begin() + few, first_ - lowest, 0);
+  first_ = std::min(first_, static_cast<u16>(lowest));
 }
 
-void States::Times::add(u64 ns) {
-  if (count_ < few) {
-    values_.push_back(ns);
-  } else {
-    if (count_ == few) [[unlikely]] use_buckets();
-    add_to_bucket(ns);
+void States::Times::add_up() {
+  if (waiting_ == 0) return;
+  const auto [least, most] = std::minmax_element(values_.begin(), values_.begin() + waiting_);
+  longest_ = std::max(longest_, *most);
+  make_room(buckets.of(*least), buckets.of(*most));
+  u64* const counts = values_.data() + few;
+  for (u32 n = 0; n < waiting_; ++n) {
+    total_ += values_[n];
+    ++counts[buckets.of(values_[n]) - first_];
   }
-  ++count_;
-  total_ += ns;
-  longest_ = std::max(longest_, ns);
+  added_up_ += std::exchange(waiting_, u16{0});
 }
 
 void States::Times::merge(const Times& other) {
-  if (count_ + other.count_ <= few) {
-    values_.insert(values_.end(), other.values_.begin(), other.values_.end());
-  } else {
-    use_buckets();
-    for (u32 n = 0; n < other.values_.size(); ++n) {
-      if (other.count_ <= few) add_to_bucket(other.values_[n]);
-      else if (other.values_[n] != 0) add_to_bucket(buckets.low(n), other.values_[n]);
-    }
+  if (other.added_up_ != 0) {
+    const auto many = static_cast<u32>(other.values_.size() - few);
+    make_room(other.first_, other.first_ + many - 1);
+    for (u32 n = 0; n < many; ++n) values_[few + other.first_ - first_ + n] += other.values_[few + n];
+    added_up_ += other.added_up_;
+    total_ += other.total_;
+    longest_ = std::max(longest_, other.longest_);
   }
-  count_ += other.count_;
-  total_ += other.total_;
-  longest_ = std::max(longest_, other.longest_);
+  for (u32 n = 0; n < other.waiting_; ++n) add(other.values_[n]);
   cuts_ += other.cuts_;
   cut_ns_ += other.cut_ns_;
 }
 
+u64 States::Times::total() const { return std::accumulate(values_.begin(), values_.begin() + waiting_, total_); }
+
+u64 States::Times::longest() const {
+  u64 longest = longest_;
+  for (u32 n = 0; n < waiting_; ++n) longest = std::max(longest, values_[n]);
+  return longest;
+}
+
 double States::Times::p99() const {
-  if (count_ <= few) return static_cast<double>(longest_);  // the last one of so few
-  u64 left = rank_of(.99, count_);
-  u32 n = 0;
-  for (; n < values_.size() && values_[n] < left; ++n) left -= values_[n];
-  const auto low = static_cast<double>(buckets.low(n)), high = static_cast<double>(buckets.high(n));
-  return std::min(low + (high - low) / 2, static_cast<double>(longest_));
+  if (added_up_ == 0) return static_cast<double>(longest());  // the last one of so few
+  Times all = *this;
+  all.add_up();
+  u64 left = rank_of(.99, all.added_up_);
+  size_t n = few;
+  for (; n < all.values_.size() && all.values_[n] < left; ++n) left -= all.values_[n];
+  const auto bucket = all.first_ + static_cast<u32>(n - few);
+  const auto low = static_cast<double>(buckets.low(bucket)), high = static_cast<double>(buckets.high(bucket));
+  return std::min(low + (high - low) / 2, static_cast<double>(all.longest_));
 }
 
 result<States> States::make(Of of, size_t most, const Formats& formats, const Tasks& tasks) {
@@ -153,6 +173,8 @@ void States::run(const TraceRecord& record, const RingName& name, const Kind& ki
   if (of_ == of_cpus) return run_cpu(ring, left == 0, to == 0, record.time);
   if (unseen) [[unlikely]]
     miss(expected), miss(left);
+  // What the second one of the two needs is on its way while the first one is looked at.
+  if (const Thread* const next_one = threads_.known({to, 0})) __builtin_prefetch(&next_one->all[next_one->now]);
   if (left != 0) {
     Thread& t = thread(left);
     ++t.switches;

@@ -34,31 +34,37 @@ class States {
   enum Cpu : u32 { cpu_unknown, busy, idle, interrupts };
   static constexpr u32 kinds = 7;  // RunState; a CPU has fewer
 
-  // The times of one state.
-  class Times {
+  // The times of one state. The newest ones wait side by side until they are many enough to be added up together: so a
+  // switch writes one cache line here, and not one of the histogram's. Aligned, so that it is one.
+  class alignas(64) Times {
    public:
-    void add(u64 ns);
-    void cut(u64 ns, u64 times = 1) { cuts_ += times, cut_ns_ += ns; }
+    void add(u64 ns) {
+      if (waiting_ == few) [[unlikely]] add_up();
+      if (waiting_ == values_.size()) [[unlikely]] values_.push_back(ns);
+      else values_[waiting_] = ns;
+      ++waiting_;
+    }
+    void cut(u64 ns, u64 times = 1) { cuts_ += static_cast<u32>(times), cut_ns_ += ns; }
     void merge(const Times& other);
-    u64 count() const { return count_; }
-    u64 total() const { return total_; }
-    u64 longest() const { return longest_; }
+    u64 count() const { return added_up_ + waiting_; }
+    u64 total() const;
+    u64 longest() const;
     u64 cuts() const { return cuts_; }
     u64 cut_ns() const { return cut_ns_; }
-    u64 known() const { return total_ + cut_ns_; }
+    u64 known() const { return total() + cut_ns_; }
     double p99() const;  // exact up to `few` values, then within 1.6 %
 
    private:
     static constexpr size_t few = 32;
     static constexpr LogBuckets buckets{5};
-    void add_to_bucket(u64 ns, u64 times = 1) {
-      const u32 bucket = buckets.of(ns);
-      if (bucket >= values_.size()) [[unlikely]] values_.resize(bucket + 1);
-      values_[bucket] += times;
-    }
-    void use_buckets();
-    u64 count_ = 0, total_ = 0, longest_ = 0, cuts_ = 0, cut_ns_ = 0;
-    std::vector<u64> values_;  // up to `few` the times themselves, then how many are in each bucket: most threads live shortly
+    void add_up();  // those that wait
+    void make_room(u32 lowest, u32 highest);  // for these buckets
+    u64 added_up_ = 0, total_ = 0, longest_ = 0, cut_ns_ = 0;  // total, longest: of those that are added up
+    u32 cuts_ = 0;
+    u16 waiting_ = 0, first_ = 0;  // first_: the first of the buckets
+    // Those that wait. Once there are more than `few`, at `few` and beyond, how many are in each bucket: most threads live
+    // shortly.
+    std::vector<u64> values_;
   };
   using All = std::array<Times, kinds>;
 

@@ -28,27 +28,27 @@ void Unfreed::find(u32 id, Event& event) const {
   if (name == "realloc" && event.old != nullptr) event.what = What::reallocates;
 }
 
-void Unfreed::gone(const Key& key, const Block& block) {
-  if (block.wanted) peak_->free(key.process, block.root, block.stack, block.bytes);
+void Unfreed::gone(const Key& key, const Block& block, u64 time) {
+  if (block.wanted && changes_ != nullptr) changes_->free(key.process, time, block.root, block.stack, block.bytes);
 }
 
 void Unfreed::add(const Key& key, const Block& block) {
   counts_.allocations += block.wanted;
   const auto [at, fresh] = blocks_.try_emplace(key, block);
   counts_.replaced += !fresh && at->second.wanted;
-  if (peak_ != nullptr && !fresh) gone(key, at->second);
-  if (peak_ != nullptr && block.wanted) peak_->add(key.process, block.time, block.root, block.stack, block.bytes);
+  if (!fresh) gone(key, at->second, block.time);
+  if (changes_ != nullptr && block.wanted) changes_->add(key.process, block.time, block.root, block.stack, block.bytes);
   at->second = block;
 }
 
-void Unfreed::free(const Key& key, u64 before) {
+void Unfreed::free(const Key& key, u64 before, u64 time) {
   const auto at = blocks_.find(key);
   if (at == blocks_.end() || at->second.time > before) {
     ++counts_.unmatched;
     return;
   }
   counts_.frees += at->second.wanted;
-  if (peak_ != nullptr) gone(key, at->second);
+  gone(key, at->second, time);
   blocks_.erase(at);
 }
 
@@ -62,13 +62,13 @@ void Unfreed::take(const TraceRecord& record, const RingName& ring, u32 root, bo
     block.bytes = static_cast<u64>(
         std::min<unsigned __int128>(static_cast<unsigned __int128>(size) * value_of(record.payload, event.count), ~u64{0}));
   if (event.what == What::frees) {
-    if (pointer != 0) free({process, pointer}, ~u64{0});
+    if (pointer != 0) free({process, pointer}, ~u64{0}, record.time);
     return;
   }
   if (event.what == What::reallocates) {
     const u64 old = value_of(record.payload, event.old), took = value_of(record.payload, event.duration);
     if (old != 0 && (pointer != 0 || size == 0))
-      free({process, old}, record.time - std::min(record.time, old == pointer ? 0 : took));
+      free({process, old}, record.time - std::min(record.time, old == pointer ? 0 : took), record.time);
   }
   if (pointer != 0) add({process, pointer}, block);
 }

@@ -14,7 +14,7 @@
 #include <ringside/base/types.hpp>
 #include <unordered_map>
 
-#include "analysis/heap_peak.hpp"
+#include "analysis/heap_changes.hpp"
 #include "analysis/process_address.hpp"
 #include "decode/formats.hpp"
 #include "decode/id_table.hpp"
@@ -46,8 +46,8 @@ class Unfreed {
       if (block.wanted) use(key.process, block);
     }
   }
-  // From now on it is told what is allocated and freed.
-  void tell(HeapPeak& peak) { peak_ = &peak; }
+  // From now on it takes the wanted allocations and their frees.
+  void tell(HeapChanges& changes) { changes_ = &changes; }
   const Counts& counts() const { return counts_; }
   u64 left() const { return counts_.allocations - counts_.frees - counts_.replaced; }
 
@@ -67,15 +67,15 @@ class Unfreed {
   }
   void find(u32 id, Event& event) const;
   void add(const Key& key, const Block& block);
-  void free(const Key& key, u64 before);
-  void gone(const Key& key, const Block& block);
+  void free(const Key& key, u64 before, u64 time);
+  void gone(const Key& key, const Block& block, u64 time);
 
   const Formats& formats_;
   const Tasks& tasks_;
   IdTable<Event> events_;
   std::unordered_map<Key, Block, ProcessAddressHash> blocks_;
   Counts counts_;
-  HeapPeak* peak_ = nullptr;
+  HeapChanges* changes_ = nullptr;
 };
 
 }  // namespace ringside

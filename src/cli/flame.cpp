@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "analysis/function_calls.hpp"
+#include "analysis/heap_peak.hpp"
 #include "analysis/lock_holders.hpp"
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
@@ -25,7 +27,7 @@ struct FlameOptions {
   RunOptions run;
   std::string by = "count", root = "task", keys, task, against, to;
   std::vector<std::string> latency;
-  bool leaks = false, peak = false, absolute = false, contention = false, folded = false, pprof = false;
+  bool calls = false, leaks = false, peak = false, absolute = false, contention = false, folded = false, pprof = false;
 };
 
 // The stacks of one trace.
@@ -43,6 +45,8 @@ class Gathered {
       choose_pairs(pair, options.run.filter, options.task);
       g->pairs_.emplace(RS_TRY(Pairs::make(pair, trace.formats, trace.tasks)));
       g->unit_ = trace.raw_times() ? "ticks" : "ns";
+    } else if (options.calls) {
+      g->calls_.emplace(trace.formats, trace.tasks);
     } else if (options.contention) {
       g->holders_.emplace(trace.formats, trace.tasks);
       g->unit_ = "ns";
@@ -67,6 +71,7 @@ class Gathered {
       fold_.add(root_of(start, trace_.timeline.name(start.source)), start.stack, pairs_->latency(), record.stack);
       return;
     }
+    if (calls_) return calls_->take(record, ring, record.lost == 0 ? root_of(record, ring) : 0, wanted);
     if (holders_) {
       const auto wait = holders_->take(record, ring);
       if (wait && wanted)
@@ -91,6 +96,7 @@ class Gathered {
   }
   // What is left of allocations becomes the weight.
   void end() {
+    if (calls_) unit_ = calls_->own_ns() == 0 ? "calls" : trace_.raw_times() ? "ticks" : "ns";
     if (!unfreed_) return;
     const auto process = peak_ ? std::optional(peak_->highest().process) : std::nullopt;
     unfreed_->each([&](i64 of, const Unfreed::Block& block) {
@@ -100,10 +106,28 @@ class Gathered {
   }
 
   const Fold& fold() const { return fold_; }
+  void add_to(FlameTree& tree, u32 which) const {
+    if (!calls_) return tree.add(fold_, stacks_, roots_, which);
+    const bool timed = calls_->own_ns() != 0;
+    std::vector<u32> nodes;
+    for (const FunctionCalls::Path& p : calls_->paths()) {
+      u32 above = p.above != FunctionCalls::none ? nodes[p.above] : 0;
+      if (p.above == FunctionCalls::none && p.root < roots_.size())
+        above = tree.below(above, roots_[p.root], CodeFunction::Kind::remark);
+      nodes.push_back(tree.below(above, calls_->function(p), CodeFunction::Kind::kernel));
+      tree.add(nodes.back(), timed ? p.own_ns : p.calls, which);
+    }
+  }
+  u64 count() const { return calls_ ? calls_->counts().calls : fold_.count(); }
+  // "12 events with 3 different stacks"
+  std::string size() const {
+    return calls_ ? counted(count(), "call") + " in " + counted(calls_->paths().size(), "different path")
+                  : counted(count(), "event") + " with " + counted(fold_.size(), "different stack");
+  }
   const Pairs* pairs() const { return pairs_ ? &*pairs_ : nullptr; }
   const std::vector<std::string>& roots() const { return roots_; }
   const std::string& unit() const { return unit_; }
-  std::vector<std::string> remarks() const {
+  std::vector<std::string> remarks(const Account& account) const {
     std::vector<std::string> out;
     if (without_stack_ != 0)
       out.push_back(counted(without_stack_, "event has", "events have") + " no stack; they show as [no stack]");
@@ -120,14 +144,13 @@ class Gathered {
             h.time % 1'000'000'000,
             h.others == 0
                 ? ""
-                : "; " + counted(h.others, "other process", "other processes") + " held less (-f 'pid == N' chooses one)"));
+                : "; " + counted(h.others, "other process", "other processes") + " held no more (-f 'pid == N' chooses one)"));
     }
-    if (unfreed_) {
-      const Unfreed::Counts& c = unfreed_->counts();
-      out.push_back(fmt::format(
-          "allocations {} = freed {} + replaced {} + left {}; frees of what was allocated before the trace or elsewhere: {}",
-          format_count(c.allocations), format_count(c.frees), format_count(c.replaced), format_count(unfreed_->left()),
-          format_count(c.unmatched)));
+    if (unfreed_) out.push_back(accounted(*unfreed_, account.none_lost()));
+    if (calls_) {
+      const FunctionCalls::Counts c = calls_->counts();
+      if (c.cut != 0) out.push_back(counted(c.cut, "call has", "calls have") + " no exit here, and no time");
+      if (c.unmatched != 0) out.push_back(counted(c.unmatched, "exit has", "exits have") + " no entry here");
     }
     if (pairs_) {
       const Pairs::Counts c = pairs_->counts();
@@ -174,6 +197,7 @@ class Gathered {
   Fold fold_;
   std::optional<Column> by_, root_;
   std::optional<Pairs> pairs_;
+  std::optional<FunctionCalls> calls_;
   std::unique_ptr<HeapPeak> peak_;
   std::optional<Unfreed> unfreed_;
   std::optional<LockHolders> holders_;
@@ -209,8 +233,8 @@ result<Side> gather(const FlameOptions& options, RunOptions from) {
   part.code = part.run->go([&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, true); },
                            [&](const Totals& totals, double, bool last) {
                              return last ? ""
-                                         : fmt::format("{}, {}; Ctrl-C ends\n", counted(totals.account.read, "event"),
-                                                       counted(g.fold().size(), "different stack"));
+                                         : fmt::format("{} read, {}; Ctrl-C ends\n", counted(totals.account.read, "event"),
+                                                       g.size());
                            },
                            [&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, false); });
   g.end();
@@ -237,11 +261,14 @@ std::string title_of(const FlameOptions& options) {
   if (!options.run.filter.empty()) out += " -f '" + options.run.filter + "'";
   if (!options.latency.empty())
     out += " time from " + options.latency[0] + (options.latency.size() > 1 ? " to " + options.latency[1] : "");
+  if (options.calls) out += ", calls of functions";
   if (options.leaks) out += ", not freed";
   if (options.peak) out += ", held at the highest point";
   if (options.contention) out += ", waits for locks";
   return out;
 }
+
+bool memory_or_locks(const FlameOptions& options) { return options.leaks || options.peak || options.contention; }
 
 result<int> run_flame(FlameOptions options) {
   if (options.folded + options.pprof + options.run.json > 1)
@@ -250,6 +277,8 @@ result<int> run_flame(FlameOptions options) {
     throw UsageError{"--key and --task belong to --latency"};
   if (options.peak && (options.leaks || options.contention || !options.latency.empty()))
     throw UsageError{"--peak excludes --leaks, --contention and --latency"};
+  if (options.calls && (memory_or_locks(options) || !options.latency.empty() || options.by != "count" || options.pprof))
+    throw UsageError{"--calls excludes --leaks, --peak, --contention, --latency, --by and --pprof"};
   if (options.absolute && options.against.empty()) throw UsageError{"--absolute belongs to --against"};
   if (options.leaks && !options.latency.empty()) throw UsageError{"--leaks and --latency exclude each other"};
   if (options.contention && (options.leaks || !options.latency.empty()))
@@ -279,15 +308,15 @@ result<int> run_flame(FlameOptions options) {
   Reading& reading = part.run->reading();
   Stacks& stacks = reading.join_stacks();
   FlameTree tree;
-  tree.add(g.fold(), stacks, g.roots(), 0);
-  std::vector<std::string> remarks = g.remarks();
+  g.add_to(tree, 0);
+  std::vector<std::string> remarks = g.remarks(reading.complete().account);
   if (!options.against.empty()) {
     RunOptions other = options.run;
     other.json = false;
     other.where = {options.against};
     other.events = from.events;
     auto second = RS_TRY(gather(options, other));
-    tree.add(second.gathered->fold(), second.run->reading().join_stacks(), second.gathered->roots(), 1);
+    second.gathered->add_to(tree, 1);
     for (const std::string& r : second.run->reading().stack_remarks()) remarks.push_back(options.against + ": " + r);
   }
   std::string bytes;
@@ -311,7 +340,7 @@ result<int> run_flame(FlameOptions options) {
   } else {
     bytes = RS_TRY(flame_page(tree, {title_of(options), g.unit(), options.against, options.absolute}));
   }
-  const bool nothing = g.fold().count() == 0 && options.against.empty();
+  const bool nothing = g.count() == 0 && options.against.empty();
   if (to == "-") {
     if (!put(bytes)) return exit_failure;
   } else if (!nothing) {  // an older file is worth more than an empty graph
@@ -319,14 +348,15 @@ result<int> run_flame(FlameOptions options) {
   }
   for (const std::string& r : reading.stack_remarks()) remarks.push_back(r);
   say_first(remarks);
-  if (g.fold().count() == 0)
-    say(options.peak         ? "nothing was allocated, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
+  if (g.count() == 0)
+    say(options.calls ? "no call of a function was recorded here: ringside record --graph 'vfs_*' COMMAND, or trace-cmd record "
+                        "-p function_graph"
+        : options.peak         ? "nothing was allocated, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
         : options.leaks      ? "nothing is left unfreed, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
         : options.contention ? "no lock was taken here, or nothing was recorded: ringside record --stack --libc lock COMMAND"
                              : "no event here has a stack: ringside record -g records those of events, --sample 999 those of "
                                "CPU time");
-  say(fmt::format("{} with {}, lost {}{}", counted(g.fold().count(), "event"), counted(g.fold().size(), "different stack"),
-                  lost_summary(totals.account),
+  say(fmt::format("{}, lost {}{}", g.size(), lost_summary(totals.account),
                   to == "-" ? ""
                   : nothing ? "; " + to + " was not written"
                             : "; " + to + " (" + format_size(bytes.size()) + ")"));
@@ -365,6 +395,10 @@ Command add_flame(CLI::App& app) {
       ->type_name("START END");
   add_key(*c, options->keys);
   add_task(*c, options->task);
+  c->add_flag("--calls", options->calls,
+              "the time in the kernel's functions by the calls that led there, also while the thread slept: a function's width is "
+              "its total time, and what is not below another one its own (record --graph; of --tracer function the number of "
+              "calls)");
   c->add_flag("--leaks", options->leaks, "what was allocated and not freed, by bytes (record --stack --libc malloc)");
   c->add_flag("--peak", options->peak,
               "what a process held when it held the most, by bytes; of several the one that held the most (record --stack "
@@ -392,6 +426,7 @@ Command add_flame(CLI::App& app) {
       "  ringside flame --leaks                       what was not freed, by bytes\n"
       "  ringside flame --leaks -f 'size > 4096'      only allocations of more than 4 KiB; each free counts, whatever -f says\n"
       "  ringside flame --peak                        what was held at the highest point of the heap\n"
+      "  ringside flame --calls                       time in functions, by record --graph or trace-cmd record -p function_graph\n"
       "  ringside flame --contention                  where threads wait for locks, and which stack held them\n"
       "  ringside flame --contention -f 'wait_ns > 10000'   only waits of more than 10 us\n"
       "  ringside flame --contention -f 'event != cond_wait'   without threads that wait for work\n"

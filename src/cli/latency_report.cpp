@@ -294,6 +294,7 @@ std::string LatencyReport::closing() const {
   if (c.negative != 0)
     out += fmt::format("{} {} older than the start", c.lost + c.evicted != 0 ? ";" : "",
                        counted(c.negative, "end is", "ends are"));
+  if (out.ends_with(':')) out += " groups were given up";
   return out + "\n";
 }
 

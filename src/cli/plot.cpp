@@ -153,6 +153,8 @@ result<int> run_plot(PlotOptions options) {
   Stacks& stacks = reading.join_stacks();
   plot::Plot plot(trace.formats, trace.tasks, options.plot);
   const bool states = only.empty() || only.matches("sched", "sched_switch");
+  Unfreed unfreed(trace.formats, trace.tasks);
+  unfreed.tell(plot.heap());
   HeatMap* const latency = pairs ? &plot.heat_map("latency: " + joined(options.latency)) : nullptr;
   TraceRecord record;
   for (Reading::Got got = reading.next(record); got != Reading::Got::nothing; got = reading.next(record)) {
@@ -161,7 +163,10 @@ result<int> run_plot(PlotOptions options) {
     if (pairs && pairs->take(record, ring)) latency->add(record.time, pairs->latency());
     const Stacks::Part part = stacks.part(record.number());
     if (record.lost == 0 && Stacks::tells(part)) continue;
-    if (got != Reading::Got::other && reading.is_of(options.window, record))
+    const bool shown = got != Reading::Got::other && reading.is_of(options.window, record);
+    // As in flame --peak: the shown allocations count, and every free of them.
+    if (record.lost == 0 && unfreed.knows(record.number())) unfreed.take(record, ring, 0, shown);
+    if (shown)
       plot.add(record, ring, part == Stacks::Part::sample ? stacks.sample_count(record) : 1);
     else if (states) plot.see(record, ring);
   }
@@ -182,6 +187,7 @@ result<int> run_plot(PlotOptions options) {
   }
   const bool problems = say_problems(reading);
   for (const std::string& note : plot.notes()) say(note);
+  if (unfreed.counts().allocations != 0) say(accounted(unfreed, reading.account().none_lost()));
   for (const std::string& sentence : pairs ? unpaired(*pairs) : std::vector<std::string>()) say(sentence);
   say_first(reading.stack_remarks());
   Account account = reading.account();
@@ -239,7 +245,8 @@ Command add_plot(CLI::App& app) {
       "sleep or are blocked, with arrows from waker to woken: record -e sched (with -e task: new threads and their parents). "
       "An event\n"
       "with a field NAME_ns is a slice that ends at its time, system calls and spans reach from begin to end, counters are "
-      "curves. Heat\n"
+      "curves,\n"
+      "and so are the bytes that a process and its call sites hold (record --stack --libc malloc; -f chooses allocations). Heat\n"
       "maps show how long slices took, over time. Losses are hatched where they happened. On the page: wheel zooms, dragging "
       "pans,\n"
       "dragging over the times chooses a range and adds it up by name, thread, process and CPU (copied as CSV), / searches, ? "

@@ -137,6 +137,14 @@ std::vector<std::string> unpaired(const Pairs& pairs) {
   return out;
 }
 
+std::string accounted(const Unfreed& unfreed, bool none_lost) {
+  const Unfreed::Counts& c = unfreed.counts();
+  return fmt::format(
+      "allocations {} = freed {} + replaced {} + left {}; frees of what was allocated before the trace or elsewhere: {}{}",
+      format_count(c.allocations), format_count(c.frees), format_count(c.replaced), format_count(unfreed.left()),
+      format_count(c.unmatched), none_lost ? "" : "; lost events may have freed what is left, or allocated more");
+}
+
 std::vector<std::string> events_of(const Pairs::Options& pair) {
   return {Pairs::split(pair.start).first, Pairs::split(pair.end).first};
 }

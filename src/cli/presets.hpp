@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analysis/pairs.hpp"
+#include "analysis/unfreed.hpp"
 
 namespace ringside::cli {
 
@@ -33,6 +34,8 @@ void choose_pairs(Pairs::Options& pair, const std::string& filter, const std::st
 
 // Sentences about starts and ends that are in no pair, and about those whose pair is not certain.
 std::vector<std::string> unpaired(const Pairs& pairs);
+// What became of each allocation, as a sentence.
+std::string accounted(const Unfreed& unfreed, bool none_lost);
 
 // The events of both sides: lists of patterns.
 std::vector<std::string> events_of(const Pairs::Options& pair);

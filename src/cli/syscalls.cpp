@@ -282,10 +282,11 @@ class SyscallTable {
   std::string closing(const Totals& totals) const {
     const Pairs::Counts c = pairs_.counts();
     std::string out;
-    if (c.waiting != 0) out += "calls that have not returned: " + format_count(c.waiting) + " (exit_group never does)\n";
+    if (c.waiting != 0) out += "calls that have not returned: " + format_count(c.waiting) + " (exit_group never does)" + (totals.account.none_lost() ? "" : ", or whose return was lost") + "\n";
     if (c.unmatched != 0)
       out += counted(c.unmatched, "return") +
-             " not in the table: the call began before the first event, or it is the first return of a new thread\n";
+             " not in the table: the call began before the first event, or it is the first return of a new thread" +
+             (totals.account.none_lost() ? "" : ", or the call was lost") + "\n";
     if (c.left_out != 0) out += counted(c.left_out, "call does", "calls do") + " not meet -f or -e\n";
     if (without_ != 0) out += "calls without " + options_.by + ", and not in the table: " + format_count(without_) + "\n";
     if (calls_.evicted().keys != 0)
@@ -297,7 +298,7 @@ class SyscallTable {
     if (c.doubtful != 0) out += " of " + format_count(c.doubtful) + " calls the beginning or the end may be another call's;";
     if (c.negative != 0) out += " " + format_count(c.negative) + " ends are older than their beginning;";
     if (c.evicted != 0) out += " " + format_count(c.evicted) + " calls waited for too many others;";
-    if (c.repeated != 0) out += " the return of " + counted(c.repeated, "call") + " is missing, and not in the table;";
+    if (c.repeated != 0) out += " " + counted(c.repeated, "call has", "calls have") + " no return before the next call, and no place in the table;";
     out.pop_back();
     return out + "\n";
   }

@@ -12,6 +12,12 @@ void Curves::merge(Point& into, const Point& other) {
   into.count += other.count;
 }
 
+void Curves::take(u32 curve, const std::vector<Point>& points) {
+  if (curve >= curves_.size()) curves_.resize(curve + 1);
+  curves_[curve].insert(curves_[curve].end(), points.begin(), points.end());
+  held_ += points.size();
+}
+
 void Curves::compact() {
   for (bool again = true; again;) {
     held_ = 0;

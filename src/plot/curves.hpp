@@ -33,6 +33,8 @@ class Curves {
     points.push_back(point);
     if (++held_ > room_) compact();
   }
+  // The points of another one's curve.
+  void take(u32 curve, const std::vector<Point>& points);
   void finish() { compact(); }
   bool merges() const { return level_ > 0; }
   u32 shift() const { return level_ - 1; }  // if merges()

@@ -44,6 +44,7 @@ Plot::Plot(const Formats& formats, const Tasks& tasks, const Options& options)
       lanes_(options.items),
       states_(options.items),
       curves_(options.items),
+      heap_(options.items),
       by_id_(ids_apart(2)) {
   Thread others;
   others.tid = -1;
@@ -160,6 +161,17 @@ u32 Plot::thread(i32 tid, const RingName& ring, u64 time, std::string_view comm)
     if (t.renamed != tasks_.renamed() && known->second != 0) rename(t, time);
     return known->second;
   }
+  const Task* task = tasks_.find(key);
+  const u32 n = add_thread(key, tid, task != nullptr || comm.empty() ? tasks_.name(tid, ring) : comm);
+  if (n == 0) return 0;
+  Thread& t = threads_[n];
+  if (tid == 0 && ring.kernel) t.name = "idle";
+  t.pid = task != nullptr ? task->pid : tid == ring.tid ? ring.pid : 0;
+  t.process = task != nullptr ? task->process : tid == ring.tid ? ring.process : "";
+  return n;
+}
+
+u32 Plot::add_thread(Tasks::Key key, i32 tid, std::string_view name) {
   if (threads_.size() > most_lanes) {
     too_many_threads_ = true;
     return 0;
@@ -169,15 +181,18 @@ u32 Plot::thread(i32 tid, const RingName& ring, u64 time, std::string_view comm)
   t.tid = tid;
   t.shown = tasks_.show(key);
   t.renamed = tasks_.renamed();
-  const Task* task = tasks_.find(key);
-  t.name = task != nullptr || comm.empty() ? std::string(tasks_.name(tid, ring)) : std::string(comm);
-  if (tid == 0 && ring.kernel) t.name = "idle";
-  t.pid = task != nullptr ? task->pid : tid == ring.tid ? ring.pid : 0;
-  t.process = task != nullptr ? task->process : tid == ring.tid ? ring.process : "";
+  t.name = name;
   const auto n = static_cast<u32>(threads_.size());
   threads_.push_back(std::move(t));
   thread_numbers_.emplace(key, n);
   return n;
+}
+
+// Its first one, which may have no event here.
+u32 Plot::thread_of_process(Tasks::Key process) {
+  if (const auto known = thread_numbers_.find(process); known != thread_numbers_.end()) return known->second;
+  const Task* const task = tasks_.find(process);
+  return add_thread(process, static_cast<i32>(static_cast<u32>(process)), task != nullptr ? task->name : "<...>");
 }
 
 // A thread that executes another program, or names itself, has another name from then on.
@@ -306,12 +321,9 @@ bool Plot::count_on(const TraceRecord& record, const Event& e, u32 thread) {
   const std::string key = fmt::format("{} {} {}", thread, e.index, track);
   auto known = counter_numbers_.find(key);
   if (known == counter_numbers_.end()) {
-    if (counters_.size() >= most_counters) {
-      too_many_counters_ = true;
-      return false;
-    }
-    known = counter_numbers_.emplace(key, static_cast<u32>(counters_.size())).first;
-    counters_.push_back({track.empty() ? e.full : std::string(track), thread, e.index});
+    const u32 fresh = counter(track.empty() ? e.full : std::string(track), thread, e.index);
+    if (fresh == none) return false;
+    known = counter_numbers_.emplace(key, fresh).first;
   }
   curves_.add(known->second, record.time, read_integer(record.payload, *e.first));
   return true;
@@ -544,6 +556,38 @@ void Plot::add(const TraceRecord& record, const RingName& name, u64 weight) {
   ring.last = record.time;
 }
 
+// `none`: there are too many.
+u32 Plot::counter(std::string name, u32 thread, u32 event) {
+  if (counters_.size() >= most_counters) {
+    too_many_counters_ = true;
+    return none;
+  }
+  counters_.push_back({std::move(name), thread, event});
+  return static_cast<u32>(counters_.size() - 1);
+}
+
+void Plot::add_heap() {
+  heap_.finish();
+  if (heap_.processes().empty()) return;
+  const auto allocates = std::find_if(events_seen_.begin(), events_seen_.end(), [](const Event* e) {
+    return e->full == "libc:malloc" || e->full == "libc:calloc" || e->full == "libc:realloc";
+  });
+  const u32 event = allocates != events_seen_.end() ? (*allocates)->index : 0;
+  for (size_t n = 0; n < heap_.processes().size(); ++n) {
+    const u32 thread = thread_of_process(heap_.processes()[n].key);
+    if (const u32 c = counter("heap: bytes held", thread, event); c != none)
+      curves_.take(c, heap_.curves().points(static_cast<u32>(n)));
+    if (formats_.stacks() == nullptr) continue;
+    for (const Heap::Site& site : heap_.sites(n, *formats_.stacks(), last_)) {
+      any_site_ = true;
+      const u32 c = counter("heap: " + site.functions, thread, event);
+      for (const auto& [time, bytes] : c != none ? site.values : decltype(site.values)()) {
+        curves_.add(c, time, static_cast<i64>(bytes));
+      }
+    }
+  }
+}
+
 // Ends open slices and notes the bounds that were reached.
 void Plot::finish() {
   for (u32 n = 0; n < rings_.size(); ++n) {
@@ -557,6 +601,7 @@ void Plot::finish() {
   }
   lanes_.finish();
   states_.finish(last_);
+  add_heap();
   curves_.finish();
   for (Thread& t : threads_) {
     const Task* const task = t.tid > 0 ? tasks_.find(t.key) : nullptr;
@@ -575,7 +620,16 @@ void Plot::finish() {
   if (lanes_.merges()) merged(lanes_.mixed() ? "events of a lane" : "equal events of a lane", lanes_.shift());
   if (states_.lanes().merges())
     merged(states_.lanes().mixed() ? "states of a thread" : "equal states of a thread", states_.lanes().shift());
-  if (curves_.merges()) merged("values of a counter", curves_.shift());
+  if (any_site_)
+    notes_.push_back(fmt::format(
+        "of each process, the call sites that held the most memory have a curve, {} at most, with a value every {}",
+        Heap::most_sites, as_time(heap_.column_ns())));
+  if (heap_.left_out() != 0)
+    notes_.push_back(counted(heap_.left_out(), "allocation or free is", "allocations and frees are") +
+                     " in no call site's curve: there are too many different stacks");
+  if (curves_.merges() || heap_.curves().merges())
+    merged("values of a counter", std::max(curves_.merges() ? curves_.shift() : 0,
+                                           heap_.curves().merges() ? heap_.curves().shift() : 0));
   if (unpaired_ != 0)
     notes_.push_back(counted(unpaired_, "begin or end of a system call, span or function has",
                              "begins or ends of system calls, spans and functions have") +

@@ -27,6 +27,7 @@
 #include "decode/role.hpp"
 #include "decode/tasks.hpp"
 #include "plot/curves.hpp"
+#include "plot/heap.hpp"
 #include "plot/lanes.hpp"
 #include "plot/stack_table.hpp"
 #include "plot/states.hpp"
@@ -68,6 +69,8 @@ class Plot {
   // may be merged into it.
   static constexpr u32 heat_precision = 2;
   HeatMap& heat_map(const std::string& name) { return heat_of(name, true); }
+  // What each process holds of memory becomes a counter on the lane of its first thread, and its largest call sites, too.
+  HeapChanges& heap() { return heap_; }
 
   u64 events() const { return events_; }
   u64 lost() const { return lost_; }
@@ -123,6 +126,10 @@ class Plot {
   void on_thread(const TraceRecord& record, Event& e, const EventType* type, const RingName& name, i32 tid);
   void count_stack(const TraceRecord& record, const Event& e, u64 weight);
   void finish();
+  void add_heap();
+  u32 add_thread(Tasks::Key key, i32 tid, std::string_view name);
+  u32 thread_of_process(Tasks::Key process);
+  u32 counter(std::string name, u32 thread, u32 event);
   void print_lanes(fmt::memory_buffer& out, u64 origin);
   void print_counters(fmt::memory_buffer& out, u64 origin) const;
   void print_types(fmt::memory_buffer& out) const;
@@ -144,6 +151,7 @@ class Plot {
   Lanes lanes_;
   ThreadStates states_;
   Curves curves_;
+  Heap heap_;
   std::vector<Counter> counters_;
   std::unordered_map<std::string, u32> counter_numbers_;
   std::vector<LaneName> lane_names_;
@@ -161,7 +169,8 @@ class Plot {
   std::string first_unseen_;  // where the first switch is missing
   u64 events_ = 0, lost_ = 0, first_ = ~u64{0}, last_ = 0, cut_ = 0, unpaired_ = 0, backward_ = 0, shared_gaps_ = 0,
       unseen_ = 0, uncounted_stacks_ = 0;
-  bool too_many_threads_ = false, too_many_counters_ = false, too_many_heat_maps_ = false, too_many_names_ = false;
+  bool too_many_threads_ = false, too_many_counters_ = false, too_many_heat_maps_ = false, too_many_names_ = false,
+       any_site_ = false;
 };
 
 }  // namespace ringside::plot

@@ -37,7 +37,7 @@ TEST(HeapPeak, IsTheFirstOfTheHighestPoints) {
         peak.add(process, time, blocks.back().root, blocks.back().stack, blocks.back().bytes);
       } else {
         std::swap(blocks[random() % blocks.size()], blocks.back());
-        peak.free(process, blocks.back().root, blocks.back().stack, blocks.back().bytes);
+        peak.free(process, time, blocks.back().root, blocks.back().stack, blocks.back().bytes);
         blocks.pop_back();
       }
       u64 sum = 0;
@@ -62,7 +62,7 @@ TEST(HeapPeak, ChangesSinceThenStayFew) {
   HeapPeak peak;
   peak.add(1, 1, 0, 1, 1000);
   for (u64 time = 2; time < 3'000'000; ++time) {
-    peak.free(1, 0, 1, 10);
+    peak.free(1, time, 0, 1, 10);
     peak.add(1, time, 0, 1, 10);
   }
   Fold fold;

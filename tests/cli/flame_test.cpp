@@ -114,6 +114,36 @@ TEST_F(FlameCli, ThePeakIsWhatWasHeldWhenMostWas) {
     EXPECT_EQ(ringside(std::string("flame --folded ") + wrong).code, 2) << wrong;
 }
 
+// The same blocks over time: a counter of the process, and one of each call site.
+TEST_F(FlameCli, TheHeapOverTimeHasThatPeak) {
+  make("ringside.data");
+  const auto curves = [&](const std::string& words) {
+    const Outcome o = ringside("plot -o page.html " + words);
+    EXPECT_EQ(o.code, 0) << o.err;
+    std::map<std::string, std::vector<std::pair<i64, i64>>> out;
+    const json page = test::page_json(test::slurp(dir + "/page.html"));
+    const i64 origin = std::stoll(page.at("origin").get<std::string>());
+    for (const json& c : page.at("counters")) {
+      EXPECT_EQ(page.at("threads").at(c.at("thread").get<size_t>()).at("tid"), 70);
+      auto& points = out[c.at("name")];
+      i64 at = origin;
+      for (size_t n = 0; n < c.at("at").size(); ++n) points.emplace_back(at += c.at("at")[n].get<i64>(), c.at("value")[n]);
+    }
+    return out;
+  };
+  using Points = std::vector<std::pair<i64, i64>>;
+  auto all = curves("");
+  EXPECT_EQ(all["heap: bytes held"], (Points{{1020, 100}, {1030, 150}, {1040, 157}, {1050, 107}, {1060, 108}, {1080, 110}}));
+  // Two columns of 1,024 ns; the page ends before the second does.
+  EXPECT_EQ(all["heap: app+0x100 ← app+0x200"], (Points{{1023, 100}, {2047, 100}}));
+  EXPECT_EQ(all["heap: app+0x300 ← app+0x200"], (Points{{2047, 7}}));
+  auto small = curves("-f 'size < 50'");  // chooses allocations
+  EXPECT_EQ(small["heap: bytes held"], (Points{{1040, 7}, {1060, 8}, {1080, 10}}));
+  EXPECT_TRUE(curves("-e libc:free").empty());
+  EXPECT_THAT(ringside("plot -o page.html").err,
+              HasSubstr("allocations 5 = freed 1 + replaced 0 + left 4; frees of what was allocated before the trace"));
+}
+
 // Two machines have a program at one path, without a build id, each with names that its recorder has kept.
 TEST_F(FlameCli, EachMachineHasItsOwnNames) {
   for (const std::string name : {"one", "two"}) {

@@ -34,7 +34,11 @@ struct FunctionGraph : test::BinaryTest {
                                       of_both + ForeignDat::field("unsigned int overrun", 20, 4) +
                                           ForeignDat::field("unsigned long long calltime", 24, 8) +
                                           ForeignDat::field("unsigned long long rettime", 32, 8),
-                                      "\"<-- %ps (%d)\", (void *)REC->func, REC->depth")}};
+                                      "\"<-- %ps (%d)\", (void *)REC->func, REC->depth")},
+        {"ftrace", ForeignDat::format("function", 1,
+                                      ForeignDat::field("unsigned long ip", 8, 8) +
+                                          ForeignDat::field("unsigned long parent_ip", 16, 8),
+                                      "\" %ps <-- %ps\", (void *)REC->ip, (void *)REC->parent_ip")}};
     std::string data;
     const auto call = [&](u32 delta, u64 function) {
       data += dat.event(delta, dat.head(11, 42) + dat.number(function) + dat.number(i32{0}));
@@ -55,6 +59,11 @@ struct FunctionGraph : test::BinaryTest {
     back(1000, walk);
     dat.pages = {dat.sub_buffer(1'000'000'000, data)};
     std::ofstream(dir + "/calls.dat", std::ios::binary) << dat.bytes();
+    std::string plain;
+    for (const u64 from : {vfs_read, vfs_read, walk})
+      plain += dat.event(1000, dat.head(1, 42) + dat.number(verify) + dat.number(from + 0x10));
+    dat.pages = {dat.sub_buffer(1'000'000'000, plain)};
+    std::ofstream(dir + "/plain.dat", std::ios::binary) << dat.bytes();
   }
 };
 
@@ -89,6 +98,24 @@ TEST_F(FunctionGraph, CallsAreSlices) {
   const std::string page = test::page_json(test::slurp(dir + "/page.html")).dump();
   for (const char* name : {"vfs_read", "rw_verify_area", "walk"}) EXPECT_THAT(page, HasSubstr(name));
   EXPECT_THAT(plot.err + page, HasSubstr("begins or ends of system calls, spans and functions"));  // two are alone
+}
+
+// The width is the total time, and what is not below another function its own: the sums are those of the outermost calls.
+TEST_F(FunctionGraph, FlameGraphsByOwnAndTotalTime) {
+  const test::Outcome o = ringside("flame --calls --folded calls.dat");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, "prog;vfs_read 7000\nprog;vfs_read;rw_verify_area 2000\nprog;walk 2000\nprog;walk;walk 2000\n");
+  EXPECT_THAT(o.err, HasSubstr("4 calls in 5 different paths"));
+  EXPECT_THAT(o.err, HasSubstr("1 call has no exit here, and no time"));
+  EXPECT_THAT(o.err, HasSubstr("1 exit has no entry here"));
+  EXPECT_EQ(ringside("flame --calls --folded --root none calls.dat -f 'func == 0xffffffff81001000'").out,
+            "vfs_read;rw_verify_area 2000\n");
+  const test::Outcome plain = ringside("flame --calls --folded plain.dat");
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(plain.out, "prog;vfs_read;rw_verify_area 2\nprog;walk;rw_verify_area 1\n");
+  EXPECT_EQ(ringside("flame --calls -o f.html calls.dat").code, 0);
+  for (const char* wrong : {"--calls --leaks", "--calls --pprof", "--calls --by func", "--calls --latency functions"})
+    EXPECT_EQ(ringside(std::string("flame calls.dat --folded ") + wrong).code, 2) << wrong;
 }
 
 // The kernel of this machine may have no such tracer; ./test --kernel runs it on one that does.

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <random>
+
 #include "cli/hand_made.hpp"
 #include "decode/syscalls.hpp"
 #include "plot/page.hpp"
@@ -297,6 +300,51 @@ TEST_F(PlotTest, MoreCountersThanAreDrawnAreEvents) {
   EXPECT_EQ(rows(j, "thread", 1).size(), 3u);
   ASSERT_EQ(plot->notes().size(), 1u);
   EXPECT_NE(plot->notes()[0].find("counters"), std::string::npos);
+}
+
+// Beside a computation that keeps every state of the heaps.
+TEST_F(PlotTest, HeapsOverTimeKeepTheirHighestPoints) {
+  std::mt19937 random(1);
+  for (const u64 most : {u64{100'000}, u64{200}}) {  // all values, or merged ones
+    plot::Heap heap(most);
+    std::map<i64, std::vector<std::pair<u32, u64>>> live;
+    std::map<i64, u64> held, highest;
+    std::map<i64, std::map<u64, u64>> values;  // by time
+    for (u64 time = 1000; time < 9000; time += 1 + random() % 3) {
+      const i64 process = 70 + static_cast<i64>(random() % 2);
+      auto& blocks = live[process];
+      const bool frees = !blocks.empty() && random() % 100 < 48;
+      const bool reallocates = frees && random() % 3 == 0;
+      if (frees) {
+        std::swap(blocks[random() % blocks.size()], blocks.back());
+        heap.free(process, time, 0, blocks.back().first, blocks.back().second);
+        held[process] -= blocks.back().second;
+        blocks.pop_back();
+      }
+      if (!frees || reallocates) {
+        blocks.emplace_back(random() % 5, random() % 1000);
+        heap.add(process, time, 0, blocks.back().first, blocks.back().second);
+        held[process] += blocks.back().second;
+      }
+      highest[process] = std::max(highest[process], held[process]);
+      values[process][time] = held[process];
+    }
+    heap.finish();
+    ASSERT_EQ(heap.processes().size(), 2u);
+    for (size_t n = 0; n < 2; ++n) {
+      const i64 process = heap.processes()[n].key;
+      i64 high = 0;
+      u64 count = 0;
+      for (const plot::Point& p : heap.curves().points(static_cast<u32>(n))) {
+        high = std::max(high, p.high);
+        count += p.count;
+        EXPECT_EQ(static_cast<u64>(p.last), values[process][p.end]);
+      }
+      EXPECT_EQ(static_cast<u64>(high), highest[process]);
+      EXPECT_EQ(count, values[process].size());
+    }
+    EXPECT_EQ(heap.curves().merges(), most == 200);
+  }
 }
 
 TEST_F(PlotTest, SystemCallsOfRawEventsHaveTheirNames) {
