@@ -121,8 +121,10 @@ class Gathered {
   u64 count() const { return calls_ ? calls_->counts().calls : fold_.count(); }
   // "12 events with 3 different stacks"
   std::string size() const {
-    return calls_ ? counted(count(), "call") + " in " + counted(calls_->paths().size(), "different path")
-                  : counted(count(), "event") + " with " + counted(fold_.size(), "different stack");
+    if (!calls_) return counted(count(), "event") + " with " + counted(fold_.size(), "different stack");
+    const auto& paths = calls_->paths();
+    const auto called = std::count_if(paths.begin(), paths.end(), [](const auto& p) { return p.calls != 0; });
+    return counted(count(), "call") + " by " + counted(static_cast<u64>(called), "different path");
   }
   const Pairs* pairs() const { return pairs_ ? &*pairs_ : nullptr; }
   const std::vector<std::string>& roots() const { return roots_; }
