@@ -239,7 +239,7 @@ TEST(ProbeArguments, AreThoseOfPerfProbe) {
     std::string asked = text;
     const size_t blank = asked.find(' ');
     asked[blank] = '(';
-    for (size_t at = blank; (at = asked.find(' ', at)) != std::string::npos; ++at) asked.replace(at, 1, ", ");
+    for (size_t at = blank; (at = asked.find(' ', at)) != std::string::npos; at += 2) asked.replace(at, 1, ", ");
     std::istringstream mine(fetch_at("uprobe:" + file + ":" + asked + ")")), of_perf(theirs);
     std::string a, b;
     for (int i = 0; i < 2; ++i) of_perf >> b;  // "p:GROUP/NAME FILE:PLACE"
