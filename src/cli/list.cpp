@@ -11,10 +11,11 @@
 #include "cli/options.hpp"
 #include "cli/result.hpp"
 #include "consumer/where.hpp"
-#include "text/units.hpp"
+#include "probe/probes.hpp"
 #include "remote/process.hpp"
 #include "sys/beneath.hpp"
 #include "sys/try.hpp"
+#include "text/units.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -54,6 +55,16 @@ constexpr Members event_by_pattern = {{"", Kind::text, "", "event"},
                                       {"id", Kind::number, "its number", "id"},
                                       {"kernel", Kind::flag, "it is the kernel's"},
                                       {"fields", Kind::text, "the declarations of its fields", "fields"}};
+constexpr Members one_parameter = {
+    {"name", Kind::text, "its name"},
+    {"type", Kind::text, "as in C"},
+    {"fetch", Kind::text, "where the kernel finds it at the function's first instruction, and as what"},
+    {"why", Kind::text, "instead, if the kernel finds it nowhere there"}};
+constexpr Members one_function = {
+    {"probe", Kind::text, "as `record -e` takes it", "probe"},
+    {"", Kind::text, "", "parameters"},
+    {"returns", Kind::text, "the type of its result; null without debugging information", "returns"},
+    {"parameters", Kind::array, "null without debugging information; else:", nullptr, one_parameter}};
 constexpr Members one_instance = {
     {"instance", Kind::text, "its name; its path, if it is another user's", "instance"},
     {"state", Kind::text,
@@ -70,7 +81,8 @@ constexpr Members list_result = {
     {"[]", Kind::object, "of instances:", nullptr, one_instance},
     {"[].user", Kind::text, "with `--all` or `-U`, and as root without RINGSIDE_ROOT: whose it is"},
     {"[]", Kind::object, "with `-i`, of the events of an instance:", nullptr, event_of_instance},
-    {"[]", Kind::object, "with `-e`, of events:", nullptr, event_by_pattern}};
+    {"[]", Kind::object, "with `-e`, of events:", nullptr, event_by_pattern},
+    {"[]", Kind::object, "with `uprobe:PATH:PATTERN`, of functions:", nullptr, one_function}};
 
 // Keys are in the order of the alphabet.
 void print(const Table& table, bool as_json) {
@@ -127,6 +139,41 @@ result<int> list_matching(const ListOptions& options) {
   throw UsageError{
       "no event matches " + first.text() +
       (is_instance ? "; the events of the instance: ringside list -i " + first.text() : near_events(first, there))};
+}
+
+// Functions that a uprobe can be at, and what it can take there.
+result<int> list_functions(const ListOptions& options) {
+  Table table;
+  table.add(one_function);
+  bool any_described = false, any_without = false;
+  for (const std::string& text : options.events) {
+    const Probe probe = RS_TRY(Probe::parse(text));
+    if (probe.kind != Probe::Kind::uprobe || probe.has_list || probe.at_return || probe.offset != 0)
+      throw UsageError{"list shows the functions that uprobe:PATH:PATTERN names, with * and ?, not " + in_quotes(text)};
+    for (const ProbeableFunction& function : RS_TRY(probeable(probe))) {
+      Json parameters = Json::array();
+      std::string shown;
+      for (const Variables::Known& known : function.parameters) {
+        Json one{{"name", known.name}, {"type", known.type}};
+        one[known.fetch.empty() ? "why" : "fetch"] = known.fetch.empty() ? known.why : known.fetch;
+        parameters.push_back(std::move(one));
+        const std::string declared = known.type + (known.type.ends_with('*') ? "" : " ") + known.name;
+        shown += (shown.empty() ? "" : ", ") + (known.fetch.empty() ? "[" + declared + "]" : declared);
+        any_without = any_without || known.fetch.empty();
+      }
+      any_described = any_described || function.is_described;
+      if (function.is_described)
+        table.row({function.probe, shown, function.returns, std::move(parameters)});
+      else
+        table.row({function.probe, Cell(nullptr, "?"), nullptr, nullptr});
+    }
+  }
+  print(table, options.json);
+  if (any_without && !options.json)
+    say("[in brackets]: not there as a whole at the function's first instruction; --json says why");
+  if (!any_described)
+    say("?: no debugging information; install the debug symbols, build with -g, or take $arg1, $arg2:string, ...");
+  return exit_ok;
 }
 
 // An instance, by the name that other commands take.
@@ -228,6 +275,7 @@ class Instances {
 
 result<int> list(ListOptions options) {
   options.events.insert(options.events.end(), options.pattern_options.begin(), options.pattern_options.end());
+  if (std::any_of(options.events.begin(), options.events.end(), Probe::is)) return list_functions(options);
   if (!options.events.empty()) return list_matching(options);
   if (!options.instance.empty()) return list_events(options);
   // Root has all users in view, unless RINGSIDE_ROOT names one place.
@@ -382,6 +430,7 @@ Command add_list(CLI::App& app) {
       "prints\n"
       "  ringside list -U www-data\n"
       "  ringside list 'sched:*'   what the kernel's scheduler can tell\n"
+      "  ringside list 'uprobe:./server:hand*'   functions of a program that record -e can probe, and their parameters\n"
       "  ringside list -i web      its events");
   return {c, [options] { return list(*options); }};
 }

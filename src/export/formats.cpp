@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "export/exporter.hpp"
+#include "export/otlp.hpp"
 
 namespace ringside {
 
@@ -10,6 +11,7 @@ const std::vector<ExportFormat>& export_formats() {
       {"perfetto", ".pftrace .perfetto-trace", "for https://ui.perfetto.dev", Of::records, perfetto_exporter, true,
        "https://ui.perfetto.dev"},
       {"dat", ".dat", "for trace-cmd and KernelShark", Of::dat, nullptr, false, "trace-cmd report"},
+      {"otlp", "otlp.json otlp.jsonl", "spans for OpenTelemetry", Of::records, otlp_exporter},
       {"json", ".json .jsonl", "a line for each event", Of::records, json_exporter, true},
       {"csv", ".csv", "a column for each field", Of::records, csv_exporter},
       {"tar", ".tar", "all of a recording in one file", Of::tar, nullptr, false, "ringside report"},

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::string_view prefixes[] = {"usdt:", "uprobe:", "kprobe:"};
 constexpr const char* forms =
-    "write usdt:PATH:PROVIDER:NAME, uprobe:PATH:FUNCTION, kprobe:FUNCTION; the last two take +OFFSET and %return";
+    "write usdt:PATH:PROVIDER:NAME, uprobe:PATH:FUNCTION, kprobe:FUNCTION; the last two take +OFFSET, %return and "
+    "(ARGUMENT, ...)";
 constexpr std::string_view return_mark = "%return";
 
 tl::unexpected<Error> malformed(const std::string& text) {
@@ -104,7 +105,22 @@ std::string chosen_by_loader(const Probe& probe, const std::vector<std::string>&
                         : "probe one of " + short_list(among));
 }
 
-result<std::vector<ProbePoint>> uprobe_points(const Probe& probe) {
+std::string without_variables(const std::string& path) {
+  return path +
+         " has no debugging information of this function: install its debug symbols, build it with -g, or say where the kernel "
+         "finds an argument ($arg1 is the first integer or pointer, $arg2:string a text)";
+}
+
+result<std::string> fetch_at(const Probe& probe, ElfNames& elf, u64 begin, const std::string& path,
+                             std::vector<std::string>& notices) {
+  if (!probe.has_list) return probe.at_return ? "ret=$retval:s64" : "";
+  const auto variables = elf.variables(begin + probe.offset, probe.offset, probe.at_return);
+  auto fetch = fetch_of(probe.arguments, variables.get(), elf.doubt().empty() ? without_variables(path) : elf.doubt(), notices);
+  if (!fetch) fetch.error().sentence = probe.text + ": " + fetch.error().sentence;
+  return fetch;
+}
+
+result<std::vector<ProbePoint>> uprobe_points(const Probe& probe, std::vector<std::string>& notices) {
   const std::string path = RS_TRY(kernel_path(probe.path));
   const auto elf = RS_TRY(ElfNames::open(path, ""));
   std::vector<ProbePoint> points;
@@ -112,7 +128,8 @@ result<std::vector<ProbePoint>> uprobe_points(const Probe& probe) {
   for (const auto& [begin, size] : found) {
     if (size != 0 && probe.offset >= size) continue;
     points.push_back({"probe_" + file_word(path), event_name(probe), false, probe.at_return,
-                      fmt::format("{}:{:#x}", path, begin + probe.offset), probe.at_return ? "ret=$retval:s64" : ""});
+                      fmt::format("{}:{:#x}", path, begin + probe.offset),
+                      RS_TRY(fetch_at(probe, *elf, begin, path, notices))});
   }
   if (!points.empty()) return points;
   if (!found.empty())
@@ -129,10 +146,22 @@ result<std::vector<ProbePoint>> uprobe_points(const Probe& probe) {
                                        : near));
 }
 
+// The kernel's variables are the kernel's to find: newer ones read names and members by their BTF.
 result<std::vector<ProbePoint>> kprobe_points(const Probe& probe) {
+  std::string fetch = probe.at_return && !probe.has_list ? "ret=$retval:s64" : "";
+  for (const ProbeArgument& one : probe.arguments) {
+    if (one.kind == ProbeArgument::Kind::parameters || one.kind == ProbeArgument::Kind::variables)
+      return refuse(std::errc::not_supported, probe.text + ": " + one.text + " is for uprobes: name the arguments");
+    std::string text = one.kind == ProbeArgument::Kind::raw ? one.raw : one.text.substr(0, one.text.rfind(':'));
+    if (one.kind == ProbeArgument::Kind::path) {
+      text = text.substr(text.find('=') + 1);
+      if (one.path.variable == "$ret") text = "$retval";
+    }
+    fetch +=
+        (fetch.empty() ? "" : " ") + (one.name.empty() ? "" : one.name + "=") + text + (one.type.empty() ? "" : ":" + one.type);
+  }
   return std::vector<ProbePoint>{{"probe", event_name(probe), true, probe.at_return,
-                                  probe.name + (probe.offset != 0 ? fmt::format("+{}", probe.offset) : ""),
-                                  probe.at_return ? "ret=$retval:s64" : ""}};
+                                  probe.name + (probe.offset != 0 ? fmt::format("+{}", probe.offset) : ""), fetch}};
 }
 
 // Folders have colons in their names, and functions have them and slashes: the first colon behind the name of a file ends the
@@ -145,6 +174,19 @@ size_t end_of_path(const std::string& rest) {
   const size_t slash = rest.rfind('/');
   const size_t behind = rest.find(':', slash == std::string::npos ? 0 : slash);
   return behind != std::string::npos ? behind : rest.find(':');
+}
+
+// "ns::X::operator()(a, b)": where the list of arguments begins. A function's own name may end with brackets, too.
+size_t begin_of_list(const std::string& text) {
+  i32 depth = 0;
+  if (!text.ends_with(')')) return std::string::npos;
+  for (size_t i = text.size(); i-- != 0;) {
+    depth += text[i] == ')' ? 1 : text[i] == '(' ? -1 : 0;
+    if (depth != 0) continue;
+    const bool is_of_name = std::string_view(text).substr(0, i).ends_with("operator");
+    return is_of_name ? std::string::npos : i;
+  }
+  return std::string::npos;
 }
 
 }  // namespace
@@ -177,6 +219,13 @@ result<Probe> Probe::parse(const std::string& text) {
     probe.path = rest.substr(0, colon);
     rest.erase(0, colon + 1);
   }
+  if (const size_t list = begin_of_list(rest); list != std::string::npos) {
+    probe.has_list = true;
+    auto arguments = parse_arguments(std::string_view(rest).substr(list + 1, rest.size() - list - 2));
+    if (!arguments) return refuse(std::errc::invalid_argument, text + ": " + arguments.error().sentence);
+    probe.arguments = std::move(*arguments);
+    rest.erase(list);
+  }
   if (rest.ends_with(return_mark)) {
     probe.at_return = true;
     rest.erase(rest.size() - return_mark.size());
@@ -200,7 +249,27 @@ result<Probe> Probe::parse(const std::string& text) {
 
 result<std::vector<ProbePoint>> points_of(const Probe& probe, std::vector<std::string>& notices) {
   if (probe.kind == Probe::Kind::usdt) return usdt_points(probe, notices);
-  return probe.kind == Probe::Kind::uprobe ? uprobe_points(probe) : kprobe_points(probe);
+  return probe.kind == Probe::Kind::uprobe ? uprobe_points(probe, notices) : kprobe_points(probe);
+}
+
+result<std::vector<ProbeableFunction>> probeable(const Probe& probe) {
+  const std::string path = RS_TRY(kernel_path(probe.path));
+  const auto elf = RS_TRY(ElfNames::open(path, ""));
+  std::vector<ProbeableFunction> out;
+  for (const auto& [name, place] : elf->matching(probe.name)) {
+    ProbeableFunction one{"uprobe:" + probe.path + ":" + name};
+    const auto variables = out.size() < most_described ? elf->variables(place.begin, 0, false) : std::unique_ptr<Variables>();
+    if (variables != nullptr) {
+      one.is_described = true;
+      one.parameters = variables->all();
+      std::erase_if(one.parameters, [](const Variables::Known& known) { return !known.is_parameter; });
+      one.returns = variables->returns();
+    }
+    out.push_back(std::move(one));
+  }
+  if (!out.empty()) return out;
+  return refuse(std::errc::no_such_file_or_directory, probe.path + " has no function that matches " + in_quotes(probe.name) +
+                                                          did_you_mean(nearest(probe.name, elf->functions())));
 }
 
 }  // namespace ringside

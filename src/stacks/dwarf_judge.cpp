@@ -11,6 +11,7 @@ namespace ringside {
 namespace {
 
 // What libdw (0.188 to 0.192) keeps, rounded up.
+constexpr u64 of_an_operation = 128;  // it has at least a byte
 constexpr u64 of_a_unit = 1024, of_an_abbreviation_byte = 16, of_a_line_byte = 128, of_a_file = 64;
 constexpr u64 most_attributes = 4096;
 constexpr u64 of_a_step = 256;        // bytes of a text, which are passed over to find what stands behind it
@@ -215,6 +216,45 @@ u64 size_of_lines(Bytes lines, Bytes strings, Bytes line_strings, u64 offset, u6
   return all + length * of_a_line_byte;
 }
 
+// A list of locations: its bytes, and those of its longest expression, which is what libdw expands.
+struct Locations {
+  u64 bytes = 0, longest = 0;
+};
+Locations read_locations(Bytes section, u64 offset, u32 version, u32 address) {
+  DwarfReader in(section, offset);
+  const u8* const begin = in.at;
+  Locations out;
+  const auto expression = [&](u64 length) {
+    out.longest = std::max(out.longest, length);
+    in.skip(length);
+  };
+  while (in.good) {
+    if (version < 5) {
+      const u64 first = in.number(address), second = in.number(address);
+      if (first == 0 && second == 0) break;
+      if (first != (address == 4 ? u64{0xFFFFFFFF} : ~u64{0})) expression(in.number(2));
+      continue;
+    }
+    const u64 kind = in.number(1);
+    if (kind == DW_LLE_end_of_list || kind > DW_LLE_start_length) break;
+    const bool first_is_address = kind >= DW_LLE_base_address;
+    if (kind != DW_LLE_default_location) {
+      if (first_is_address)
+        in.skip(address);
+      else
+        (void)in.uleb();
+    }
+    if (kind == DW_LLE_base_addressx || kind == DW_LLE_base_address) continue;
+    if (kind == DW_LLE_start_end)
+      in.skip(address);
+    else if (kind != DW_LLE_default_location)
+      (void)in.uleb();
+    expression(in.uleb());
+  }
+  out.bytes = static_cast<u64>(in.at - begin);
+  return out;
+}
+
 }  // namespace
 
 const DwarfJudge::Sections& DwarfJudge::sections_of(Dwarf* dwarf) {
@@ -223,9 +263,14 @@ const DwarfJudge::Sections& DwarfJudge::sections_of(Dwarf* dwarf) {
   Elf* const file = dwarf_getelf(dwarf);
   size_t names = 0;
   if (!fresh || elf_getshdrstrndx(file, &names) != 0) return out;
-  const std::pair<std::string_view, Bytes*> known[] = {
-      {"debug_info", &out.info},  {"debug_types", &out.types}, {"debug_abbrev", &out.abbreviations},
-      {"debug_line", &out.lines}, {"debug_str", &out.strings}, {"debug_line_str", &out.line_strings}};
+  const std::pair<std::string_view, Bytes*> known[] = {{"debug_info", &out.info},
+                                                       {"debug_types", &out.types},
+                                                       {"debug_abbrev", &out.abbreviations},
+                                                       {"debug_line", &out.lines},
+                                                       {"debug_str", &out.strings},
+                                                       {"debug_line_str", &out.line_strings},
+                                                       {"debug_loc", &out.locations},
+                                                       {"debug_loclists", &out.location_lists}};
   for (Elf_Scn* section = nullptr; (section = elf_nextscn(file, section)) != nullptr;) {
     GElf_Shdr header;
     if (gelf_getshdr(section, &header) == nullptr || header.sh_type == SHT_NOBITS) continue;
@@ -299,6 +344,26 @@ bool DwarfJudge::may_read_lines(Dwarf_Die& unit) {
   const bool fits = size != 0 && budget_.take(size) && budget_.step(size / 8);
   (fits ? lines_ : no_lines_).emplace(dwarf, offset);
   return fits;
+}
+
+bool DwarfJudge::may_read_location(Dwarf_Attribute& location) {
+  Dwarf_Block block;
+  Locations its;
+  if (dwarf_formblock(&location, &block) == 0) {
+    its = {block.length, block.length};
+  } else {
+    Dwarf_Word offset = 0;
+    Dwarf_Die unit;
+    Dwarf_Half version = 0;
+    uint8_t address = 0;
+    if (dwarf_formudata(&location, &offset) != 0 ||
+        dwarf_cu_die(location.cu, &unit, &version, nullptr, &address, nullptr, nullptr, nullptr) == nullptr ||
+        (address != 4 && address != 8))
+      return false;
+    const Sections& sections = sections_of(dwarf_cu_getdwarf(location.cu));
+    its = read_locations(version < 5 ? sections.locations : sections.location_lists, offset, version, address);
+  }
+  return budget_.step(1 + its.bytes / 8) && budget_.take(its.longest * of_an_operation);
 }
 
 }  // namespace ringside

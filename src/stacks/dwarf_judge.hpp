@@ -23,10 +23,12 @@ class DwarfJudge {
   u64 weight(Dwarf_CU* unit);
   // Whether libdw may read the lines of this unit, and the names of its files.
   bool may_read_lines(Dwarf_Die& unit);
+  // Whether libdw may look up one place in a variable's location, an expression or a list of them.
+  bool may_read_location(Dwarf_Attribute& location);
 
  private:
   struct Sections {
-    Bytes info, types, abbreviations, lines, strings, line_strings;
+    Bytes info, types, abbreviations, lines, strings, line_strings, locations, location_lists;
   };
   const Sections& sections_of(Dwarf* dwarf);
 

@@ -218,4 +218,12 @@ bool DwarfPlaces::at(u64 address, std::vector<ElfPlace>& out) {
   return !out.empty() && !out.back().inlined;
 }
 
+bool DwarfPlaces::function_at(u64 address, Dwarf_Die& out) {
+  const Range* const in_unit = range_at(units_, address);
+  if (in_unit == nullptr) return false;
+  Unit& unit = unit_dies_[in_unit->die];
+  const Range* const function = range_at(functions_of(unit), address);
+  return function != nullptr && dwarf_offdie(dwarf_cu_getdwarf(unit.die.cu), function->die, &out) != nullptr;
+}
+
 }  // namespace ringside::elf

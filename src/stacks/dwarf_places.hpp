@@ -34,6 +34,8 @@ class DwarfPlaces {
   void read(Dwfl_Module* module, Dwarf* dwarf);
   // Appends, the innermost function first. False: nothing is known of the address.
   bool at(u64 address, std::vector<ElfPlace>& out);
+  // The entry of the function whose code has the address, not of one that is inlined there. False: it is unknown.
+  bool function_at(u64 address, Dwarf_Die& out);
 
  private:
   struct Range {

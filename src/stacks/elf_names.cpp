@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "schema/glob.hpp"
 #include "stacks/debug_files.hpp"
 #include "stacks/dwarf_places.hpp"
 #include "stacks/elf_judge.hpp"
@@ -223,6 +225,29 @@ std::vector<ElfFunction> ElfNames::named(std::string_view function) const {
 bool ElfNames::is_chosen(std::string_view function) const {
   return std::any_of(inside_->symbols.begin(), inside_->symbols.end(),
                      [&](const Symbol& symbol) { return symbol.chosen && inside_->is_named(symbol, function); });
+}
+
+std::vector<std::pair<std::string, ElfFunction>> ElfNames::matching(std::string_view pattern) const {
+  std::vector<std::pair<std::string, ElfFunction>> found;
+  std::set<std::string> seen;
+  for (const Symbol& symbol : inside_->symbols) {
+    const std::string& name = inside_->names.of(symbol.name);
+    if (symbol.chosen || name.empty() || !glob_matches(pattern, name) || !seen.insert(name).second) continue;
+    for (const ElfFunction& function : named(name)) found.emplace_back(name, function);
+  }
+  return found;
+}
+
+std::unique_ptr<Variables> ElfNames::variables(u64 file_offset, u64 offset, bool at_return) {
+  for (const Inside::Segment& s : inside_->segments) {
+    if (file_offset - s.offset >= s.size || !inside_->places) continue;
+    const u64 address = file_offset - s.offset + s.address - inside_->dwarf_bias;
+    Dwarf_Die function;
+    if (!inside_->places->function_at(address, function)) continue;
+    const Variables::Place place{address, file_offset - address, offset, at_return};
+    return std::make_unique<Variables>(inside_->judging.judge, inside_->budget, function, place);
+  }
+  return nullptr;
 }
 
 std::vector<std::string> ElfNames::functions() const {

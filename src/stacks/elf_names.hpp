@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "stacks/variables.hpp"
 #include "sys/budget.hpp"
 #include "sys/sys.hpp"
 
@@ -51,6 +52,11 @@ class ElfNames {
   const std::string& doubt() const;                 // a sentence, if it knows less than the file says; else empty
   u64 left_out() const;  // names that the budget had no room for; they are shown as they stand in the file
   std::vector<std::string> functions() const;  // all that have a symbol, demangled
+  // Those of a name with * and ?, by name and place, without those that the loader chooses.
+  std::vector<std::pair<std::string, ElfFunction>> matching(std::string_view pattern) const;
+  // Those of the function that has the instruction at `file_offset`, which is `offset` bytes from the function's first one.
+  // Null: there is no debugging information of it. They do not outlive this.
+  std::unique_ptr<Variables> variables(u64 file_offset, u64 offset, bool at_return);
 
  private:
   struct Inside;

@@ -155,6 +155,43 @@ TEST_F(Probes, InAFileBelowAFolderWithAColon) {
   EXPECT_GT(events("-e probe_app:probed_work").size(), 0u);
 }
 
+TEST_F(Probes, ArgumentsByDebuggingInformationAreFields) {
+  for (const std::string level : {"O0", "O2"}) {
+    const std::string app = dir + "/arguments_" + level;
+    std::filesystem::copy_file(RINGSIDE_BUILD_DIR "/tests/arguments_" + level, app);
+    const Outcome o = ringside("record -q -e 'uprobe:" + app +
+                               ":handle(req->id, len, text, byte, words[1]:string, req->from.name, req->kind, req->counts, "
+                               "req->next->path, req->colour, eighth)' -e 'uprobe:" +
+                               app + ":name_of%return($ret)' -e 'uprobe:" + app + ":by_value(p.port, n)' -e 'uprobe:" + app +
+                               ":addressed(x)' " + app + " one");
+    ASSERT_EQ(o.code, 0) << o.err;
+    std::map<std::string, u64> counts;
+    for (const json& e : events()) {
+      const std::string event = e.at("event");
+      const std::string name = event.substr(event.find(':') + 1);
+      const u64 n = counts[name]++;
+      json fields = e.at("fields");
+      for (const char* place : {"__probe_ip", "__probe_func", "__probe_ret_ip"}) fields.erase(place);
+      const json expected = name == "handle"      ? json{{"id", 5},         {"len", 40 + n},           {"text", "hello, world"},
+                                                    {"byte", 200 + n}, {"words", "one"},          {"name", "alpha"},
+                                                    {"kind", 19},      {"counts", {1, -2, 3, 4}}, {"path", "/second"},
+                                                    {"colour", 7},     {"eighth", 80 + n}}
+                            : name == "by_value"  ? json{{"port", 8080}, {"n", n}}
+                            : name == "addressed" ? json{{"x", 33 + n}}
+                                                  : json{{"ret", "/first"}};
+      EXPECT_EQ(fields, expected) << name << " " << level;
+    }
+    for (const char* name : {"handle", "by_value", "addressed", "name_of__return"}) EXPECT_EQ(counts[name], 3u) << name;
+    EXPECT_THAT(ringside("hist 'probe_arguments_" + level + ":handle/name' ringside.data").out, HasSubstr("alpha"));
+  }
+  const Outcome shown = ringside("list 'uprobe:" + dir + "/arguments_O2:*_of'");
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("struct request *r, int unused"));
+  const json listed = json::parse(ringside("list --json 'uprobe:" + dir + "/arguments_O2:next_of'").out);
+  EXPECT_EQ(listed.at(0).at("parameters").at(1), (json{{"name", "unused"}, {"type", "int"}, {"fetch", "%si:s32"}}));
+  EXPECT_EQ(ringside("list 'usdt:" + dir + "/arguments_O2:a:b'").code, 2);
+}
+
 TEST_F(Probes, ErrorsNameWhatIsThere) {
   const auto says = [&](const std::string& probe) { return ringside("record -e " + probe + " true").err; };
   EXPECT_THAT(says("usdt:" + probed + ":probed:rond"), HasSubstr("did you mean probed:round?"));

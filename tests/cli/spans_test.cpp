@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "binary.hpp"
@@ -107,6 +108,96 @@ TEST_F(Spans, RingsideAloneTellsOfTheRecordingHere) {
                                   "ringside latency span", "ringside report | less", "ringside plot -o page.html"})
     EXPECT_NE(o.out.find(words), std::string::npos) << words << "\n" << o.out;
   EXPECT_LE(std::count(o.out.begin(), o.out.end(), '\n'), 13) << o.out;
+}
+
+// ---- OpenTelemetry: each line of the file is a TracesData in OTLP's JSON.
+
+struct OtlpSpans {
+  std::vector<json> spans;
+  u64 events = 0;  // in spans
+  explicit OtlpSpans(const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const json data = json::parse(line);
+      for (const json& resource : data.at("resourceSpans"))
+        for (const json& scope : resource.at("scopeSpans"))
+          for (const json& span : scope.at("spans")) {
+            spans.push_back(span);
+            if (span.contains("events")) events += span.at("events").size();
+          }
+    }
+  }
+  std::vector<json> named(const std::string& name) const {
+    std::vector<json> out;
+    std::copy_if(spans.begin(), spans.end(), std::back_inserter(out), [&](const json& s) { return s.at("name") == name; });
+    return out;
+  }
+  // A parent is in the file, in the same trace, and its span holds the child's.
+  void expect_nested() const {
+    std::map<std::string, const json*> by_id;
+    for (const json& s : spans) EXPECT_TRUE(by_id.emplace(s.at("spanId"), &s).second) << s;
+    const auto number = [](const json& s, const char* key) { return std::stoull(s.at(key).get<std::string>()); };
+    for (const json& s : spans) {
+      EXPECT_EQ(s.at("traceId").get<std::string>().size(), 32u);
+      EXPECT_LE(number(s, "startTimeUnixNano"), number(s, "endTimeUnixNano"));
+      if (!s.contains("parentSpanId")) continue;
+      const auto parent = by_id.find(s.at("parentSpanId"));
+      ASSERT_NE(parent, by_id.end()) << s;
+      EXPECT_EQ(parent->second->at("traceId"), s.at("traceId"));
+      EXPECT_LE(number(*parent->second, "startTimeUnixNano"), number(s, "startTimeUnixNano"));
+      EXPECT_GE(number(*parent->second, "endTimeUnixNano"), number(s, "endTimeUnixNano"));
+    }
+  }
+};
+
+std::string attribute_of(const json& span, const std::string& key) {
+  for (const json& one : span.at("attributes"))
+    if (one.at("key") == key)
+      return one.at("value").begin().value().is_string() ? one.at("value").begin().value().get<std::string>()
+                                                         : one.at("value").begin().value().dump();
+  return "";
+}
+
+TEST_F(Spans, OpenTelemetryHasThemWithParentsEventsAndResults) {
+  ASSERT_EQ(ringside("export rec -o otlp.json").code, 0);
+  const std::string text = test::slurp(dir + "/otlp.json");
+  const OtlpSpans file(text);
+  file.expect_nested();
+  std::map<std::string, std::string> name_of;
+  for (const json& s : file.spans) name_of[s.at("spanId")] = s.at("name");
+  EXPECT_EQ(file.named("request").size(), count);
+  EXPECT_EQ(file.named("query").size(), 2 * count);
+  u64 inner = 0;
+  for (const json& s : file.named("commit")) {
+    EXPECT_EQ(name_of[s.value("parentSpanId", "")], "query");
+    ++inner;
+  }
+  EXPECT_EQ(inner, count);
+  std::multiset<std::string> rows;
+  for (const json& s : file.named("query")) rows.insert(attribute_of(s, "rows"));
+  EXPECT_EQ(rows.count("1000"), count) << "the end's value counts";
+  u64 orders = 0;
+  for (const json& s : file.named("query"))
+    for (const json& e : s.value("events", json::array())) orders += e.at("name") == "shop:order";
+  for (const json& s : file.named("{anonymous}::serve")) EXPECT_FALSE(s.contains("parentSpanId"));
+  EXPECT_EQ(orders, count);
+  ASSERT_EQ(ringside("export rec -o again.otlp.jsonl --format otlp").code, 0);
+  EXPECT_EQ(test::slurp(dir + "/again.otlp.jsonl"), text);
+}
+
+TEST_F(Spans, OpenTelemetryHasAllEventsOfADurationOrNone) {
+  ASSERT_EQ(ringside("record -q -o calls --libc malloc,io ls -lR /etc").code, 0);
+  ASSERT_EQ(ringside("export calls -o calls.otlp.json").code, 0);
+  const OtlpSpans file(test::slurp(dir + "/calls.otlp.json"));
+  file.expect_nested();
+  EXPECT_EQ(file.spans.size() + file.events, events("calls").size());
+  std::map<std::string, u64> took;
+  for (const json& e : events("calls -e libc:write")) took[std::to_string(e.at("fields").at("duration_ns").get<u64>())]++;
+  for (const json& s : file.named("libc:write")) {
+    const u64 length =
+        std::stoull(s.at("endTimeUnixNano").get<std::string>()) - std::stoull(s.at("startTimeUnixNano").get<std::string>());
+    EXPECT_GT(took[std::to_string(length)]--, 0u);
+  }
 }
 
 }  // namespace

@@ -45,6 +45,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     return 0;
   }
   (void)(*elf)->named("main");
+  for (const auto& [name, function] : (*elf)->matching("*")) {
+    for (const bool at_return : {false, true}) {
+      const auto variables = (*elf)->variables(function.begin, 0, at_return);
+      if (variables == nullptr) continue;
+      (void)variables->returns();
+      (void)variables->fetch({"$ret", {{VariablePath::Step::star}}}, "");
+      for (const Variables::Known& known : variables->all()) {
+        if (known.fetch.find_first_of("\n ") != std::string::npos || known.fetch.empty() == known.why.empty()) std::abort();
+        (void)variables->fetch({known.name, {{VariablePath::Step::arrow, "id"}}}, "");
+        (void)variables->fetch({known.name, {{VariablePath::Step::index, "", 3}, {VariablePath::Step::dot, "name"}}}, "");
+      }
+    }
+  }
   for (size_t offset = 0; offset < size; offset += 1 + size / 64) {
     for (const ElfPlace& place : (*elf)->at(offset)) {
       if (place.function.empty()) std::abort();

@@ -7,8 +7,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "stacks/elf_names.hpp"
 #include "stacks/usdt_notes.hpp"
@@ -133,6 +136,180 @@ TEST(Probe, FindsAllItsPlacesAndTellsNearNames) {
   EXPECT_THAT(points("usdt:" + probed + ":probed:listend").error().sentence, HasSubstr("did you mean probed:listened?"));
   EXPECT_THAT(points("uprobe:" + probed + ":probed_wrok").error().sentence, HasSubstr("did you mean probed_work?"));
   EXPECT_THAT(points("usdt:" RINGSIDE_BUILD_DIR "/tests/walker_O2:a:b").error().sentence, HasSubstr("no USDT probes at all"));
+}
+
+// ---- Arguments.
+
+std::string arguments_of(const char* level) { return std::string(RINGSIDE_BUILD_DIR "/tests/arguments_") + level; }
+
+// What the kernel is to fetch; or the error's sentence.
+std::string fetch_at(const std::string& text) {
+  std::vector<std::string> notices;
+  const auto probe = Probe::parse(text);
+  if (!probe) return probe.error().sentence;
+  const auto points = points_of(*probe, notices);
+  if (!points) return points.error().sentence;
+  std::string out;
+  for (const ProbePoint& point : *points) out += (out.empty() ? "" : " | ") + point.fetch;
+  for (const std::string& notice : notices) out += " (" + notice + ")";
+  return out;
+}
+
+#if defined(__x86_64__)
+TEST(ProbeArguments, AreFetchedWhereTheDebuggingInformationSays) {
+  for (const char* level : {"O0", "O2"}) {
+    const auto fetch = [&](const std::string& text) { return fetch_at("uprobe:" + arguments_of(level) + ":" + text); };
+    EXPECT_EQ(fetch("handle(req, len, text, byte, words, seventh, eighth)"),
+              "req=%di:x64 len=%si:u64 text=+0(%dx):string byte=%cx:u8 words=%r8:x64 seventh=%r9:s32 eighth=+8(%sp):s32")
+        << level;
+    EXPECT_EQ(fetch("handle(req->id, req->path, req->from.name, req->from.port, req->via->port)"),
+              "id=+0(%di):s32 path=+0(+8(%di)):string name=+16(%di):string port=+32(%di):u16 req_via_port=+16(+40(%di)):u16");
+    EXPECT_EQ(fetch("handle(req->flag, req->kind, req->counts, second=req->counts[1], req->colour, req->ok, req->a)"),
+              "flag=+48(%di):b1@0/32 kind=+48(%di):b5@1/32 counts=+56(%di):s64[4] second=+64(%di):s64 colour=+104(%di):u32 "
+              "ok=+108(%di):u8 a=+112(%di):s32");
+    EXPECT_EQ(fetch("handle(words[1]:string, *words:string, *req->next->path, len:x16, req->weight:x64)"),
+              "words=+0(+8(%r8)):string words_2=+0(+0(%r8)):string path=+0(+8(+96(%di))):s8 len=%si:x16 weight=+88(%di):x64");
+    EXPECT_EQ(fetch("handle(%di, n=$arg2:u32, $arg3:string, $comm, +16(%di):string)"),
+              "arg1=%di n=%si:u32 arg3=+0(%dx):string comm=$comm arg5=+16(%di):string");
+    EXPECT_EQ(fetch("by_value(p.port, p.name, n)"), "port=+24(%sp):u16 name=+8(%sp):string n=%di:s32");
+    EXPECT_EQ(fetch("addressed(x)"), "x=%di:s32");
+    EXPECT_EQ(fetch("name_of%return($ret)"), "ret=+0($retval):string");
+    EXPECT_EQ(fetch("name_of%return($retval:x64)"), "ret=$retval:x64");
+    EXPECT_EQ(fetch("next_of%return($ret->next->id)"), "id=+0(+96($retval)):s32");
+    EXPECT_EQ(fetch("large_of%return($ret.words[1])"), "words=+8($retval):s64");
+    EXPECT_EQ(fetch("large_of(n)"), "n=%si:s32") << "after the hidden pointer to its result";
+    EXPECT_EQ(fetch("handle%return"), "ret=$retval:s64");
+    EXPECT_EQ(fetch("handle()"), "");
+    EXPECT_THAT(fetch("handle($params)"), testing::MatchesRegex("req=.* eighth=.*leaves out: real is .*")) << level;
+  }
+}
+
+TEST(ProbeArguments, WhatCannotBeFetchedIsSaidWithTheReason) {
+  for (const char* level : {"O0", "O2"}) {
+    const std::string file = arguments_of(level);
+    const auto says = [&](const std::string& text) { return fetch_at("uprobe:" + file + ":" + text); };
+    EXPECT_THAT(says("handle(real)"), HasSubstr("which the kernel cannot fetch"));
+    EXPECT_THAT(says("handle(nope)"), HasSubstr("no variable \"nope\" in sight here; there are: req, len, text"));
+    EXPECT_THAT(says("handle(req->nope)"), HasSubstr("has no member \"nope\" with a place of its own; it has: id, path"));
+    EXPECT_THAT(says("handle(req.id)"), HasSubstr("write req->id"));
+    EXPECT_THAT(says("handle(req->from)"), HasSubstr("name a member, req->from.MEMBER; it has: name, port"));
+    EXPECT_THAT(says("handle(req->from->name)"), HasSubstr("and no pointer"));
+    EXPECT_THAT(says("handle(len.x)"), HasSubstr("has no members"));
+    EXPECT_THAT(says("handle(req->weight)"), HasSubstr("its bits: req->weight:x64"));
+    EXPECT_THAT(says("handle(req->grid[1])"), HasSubstr("several dimensions"));
+    EXPECT_THAT(says("handle(req->many)"), HasSubstr("1 to 64 elements"));
+    EXPECT_THAT(says("handle(req->hidden->x)"), HasSubstr("defined in another file"));
+    EXPECT_THAT(says("handle(req->counts[9999999999999])"), HasSubstr("no such element"));
+    EXPECT_THAT(says("handle($ret)"), HasSubstr("FUNCTION%return($ret)"));
+    EXPECT_THAT(says("handle%return(len)"), HasSubstr("its variables are gone"));
+    EXPECT_THAT(says("addressed%return($ret)"), HasSubstr("returns nothing"));
+    EXPECT_THAT(says("half_of%return($ret)"), HasSubstr("a real number"));
+    EXPECT_THAT(says("handle(a_name_of_thirty_one_characters_=req->next->next->next->next->id)"), HasSubstr("at most 31"));
+    EXPECT_THAT(says("handle(req->next->next->next->next->next->next->next->next->next->next->id)"),
+                HasSubstr("at most 63 characters"));
+    for (const char* text :
+         {"a b", ",", "len,", "len:", "len:a b", "=len", "9=len", "common_x=len", "__x=len", "req->", "req..id", "req[",
+          "req[x]", "req[1", "req->counts[99999999999999999999]", "$other", "%di\nq", "x=%di;p", "*"})
+      EXPECT_THAT(says("handle(" + std::string(text) + ")"),
+                  testing::AnyOf(HasSubstr("arguments are VARIABLE"), HasSubstr("cannot be a field's name"),
+                                 HasSubstr("is no probe"), HasSubstr("$other")))
+          << text;
+  }
+  EXPECT_THAT(fetch_at("uprobe:" RINGSIDE_BUILD_DIR "/tests/walker_no_debug:main(argc)"),
+              HasSubstr("no debugging information"));
+  EXPECT_EQ(fetch_at("uprobe:" RINGSIDE_BUILD_DIR "/tests/walker_no_debug:main($arg1:u32, $arg2)"), "arg1=%di:u32 arg2=%si");
+}
+
+// The same words as perf's, but for unsigned integers, which perf shows in hex ("x32").
+TEST(ProbeArguments, AreThoseOfPerfProbe) {
+  if (std::system("perf --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "perf is not installed";
+  u32 compared = 0;
+  for (const std::string text :
+       {"handle req->id len byte req->from.port req->counts[1] seventh eighth",
+        "handle req->via->port req->ok req->a req->flag:x8", "handle req->path:string req->next->path:string text:string words",
+        "by_value p.port n", "addressed x", "next_of r->next->id unused", "handle req->from.name:string req->kind",
+        "handle req->weight:x64 req->colour"}) {
+    const std::string file = arguments_of("O2");
+    FILE* const pipe = popen(("perf probe -x " + file + " -D '" + text + "' 2>/dev/null").c_str(), "r");
+    ASSERT_NE(pipe, nullptr);
+    std::string theirs;
+    char buffer[4096];
+    while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) theirs.append(buffer, n);
+    pclose(pipe);
+    std::string asked = text;
+    const size_t blank = asked.find(' ');
+    asked[blank] = '(';
+    for (size_t at = blank; (at = asked.find(' ', at)) != std::string::npos; at += 2) asked.replace(at, 1, ", ");
+    std::istringstream mine(fetch_at("uprobe:" + file + ":" + asked + ")")), of_perf(theirs);
+    std::string a, b;
+    for (int i = 0; i < 2; ++i) of_perf >> b;  // "p:GROUP/NAME FILE:PLACE"
+    if (b.empty()) continue;                   // this perf cannot
+    while (of_perf >> b) {
+      ASSERT_TRUE(mine >> a) << theirs;
+      const auto plain = [](std::string one) {
+        one = one.substr(one.find('=') + 1);
+        if (const size_t colon = one.rfind(':'); one.compare(colon + 1, 1, "u") == 0 || one.compare(colon + 1, 1, "x") == 0)
+          one[colon + 1] = '.';
+        return one;
+      };
+      EXPECT_EQ(plain(a), plain(b)) << text;
+      ++compared;
+    }
+    EXPECT_FALSE(mine >> a) << text;
+  }
+  EXPECT_GT(compared, 15u);
+}
+#endif
+
+TEST(ProbeArguments, BracketsMayBelongToTheFunctionsName) {
+  const auto parsed = [](const std::string& text) {
+    const auto probe = Probe::parse("uprobe:/a:" + text);
+    return probe ? probe->name + "|" + std::to_string(probe->arguments.size()) + (probe->has_list ? "" : " none")
+                 : probe.error().sentence;
+  };
+  EXPECT_EQ(parsed("ns::X::operator()"), "ns::X::operator()|0 none");
+  EXPECT_EQ(parsed("ns::X::operator()(this, n)"), "ns::X::operator()|2");
+  EXPECT_EQ(parsed("(anonymous namespace)::f(a)"), "(anonymous namespace)::f|1");
+  EXPECT_EQ(parsed("main.(*T).serve(a, b[2].c)"), "main.(*T).serve|2");
+  EXPECT_EQ(parsed("f%return($ret)"), "f|1");
+  EXPECT_EQ(parsed("f+4(+8(%sp):u32, +0(+8(%di)))"), "f|2");
+  EXPECT_EQ(parsed("f)"), "f)|0 none");
+  EXPECT_EQ(fetch_at("kprobe:do_sys_openat2(name=filename:ustring, %si, how->flags)"),
+            "name=filename:ustring %si flags=how->flags");
+}
+
+TEST(ProbeArguments, ProbeableFunctionsHaveTheirParameters) {
+  const auto all = probeable(*Probe::parse("uprobe:" + arguments_of("O2") + ":*_of"));
+  ASSERT_TRUE(all) << all.error().sentence;
+  ASSERT_EQ(all->size(), 4u);
+  const auto next = std::find_if(all->begin(), all->end(), [](const auto& f) { return f.probe.ends_with(":next_of"); });
+  ASSERT_NE(next, all->end());
+  EXPECT_EQ(next->returns, "struct request *");
+  ASSERT_EQ(next->parameters.size(), 2u);
+  EXPECT_EQ(next->parameters[0].type + next->parameters[0].name, "struct request *r");
+  EXPECT_THAT(probeable(*Probe::parse("uprobe:" + arguments_of("O2") + ":hande")).error().sentence, HasSubstr("mean handle?"));
+}
+
+// Any byte of the debugging information may be wrong.
+TEST(ProbeArguments, ASpoiltFileGivesAnErrorOrAnAnswer) {
+  std::ifstream in(arguments_of("O2"), std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  ASSERT_GT(whole.size(), 10'000u);
+  const std::string path = std::filesystem::temp_directory_path() / ("ringside-spoilt-" + std::to_string(getpid()));
+  const size_t begin = whole.size() / 4;  // most of the rest is debugging information
+  u64 state = 88172645463325252;
+  const auto next = [&] { return state ^= state << 13, state ^= state >> 7, state ^= state << 17; };
+  u32 answered = 0;
+  for (u32 round = 0; round < 300; ++round) {
+    std::string spoilt = whole;
+    for (u32 i = 0; i < 1 + round % 24; ++i) spoilt[begin + next() % (whole.size() - begin)] = static_cast<char>(next());
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << spoilt;
+    const auto all = probeable(*Probe::parse("uprobe:" + path + ":*"));
+    answered += all && std::any_of(all->begin(), all->end(), [](const auto& f) { return !f.parameters.empty(); });
+    EXPECT_FALSE(fetch_at("uprobe:" + path + ":handle(req->next->path, req->from.name, $vars)").empty());
+  }
+  EXPECT_GT(answered, 50u);
+  std::filesystem::remove(path);
 }
 
 }  // namespace
