@@ -61,7 +61,7 @@ TEST(HeapPeak, IsTheFirstOfTheHighestPoints) {
 TEST(HeapPeak, ChangesSinceThenStayFew) {
   HeapPeak peak;
   peak.add(1, 1, 0, 1, 1000);
-  for (u64 time = 2; time < 3'000'000; ++time) {
+  for (u64 time = 2; time < 1'200'000; ++time) {
     peak.free(1, time, 0, 1, 10);
     peak.add(1, time, 0, 1, 10);
   }
