@@ -48,7 +48,8 @@ void FunctionCalls::take(const TraceRecord& record, const RingName& ring, u32 ro
     return open_.clear();
   }
   Event& event = events_.at(record.number(), formats_.version());
-  if (event.what == Event::What::unknown) [[unlikely]] find(record.number(), event);
+  if (event.what == Event::What::unknown) [[unlikely]]
+    find(record.number(), event);
   if (event.what == Event::What::other) return;
   const u32 function = function_at(event.at, record);
   if (event.what == Event::What::plain) {

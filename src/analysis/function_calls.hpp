@@ -1,13 +1,14 @@
-// The kernel's calls of functions as the tracers function_graph and function record them, added up by the calls that led to them.
+// The kernel's calls of functions as the tracers function_graph and function record them, added up by the calls that led to
+// them.
 //
 //   FunctionCalls calls(formats, tasks);
 //   calls.take(record, ring, root, wanted);     // every record in its order, losses too; wanted: the exit of this call is
 //   for (const FunctionCalls::Path& p : calls.paths()) ...       // callers before what they call
 //
 // A path's own time is that of its calls without the traced functions that they call; times are with what a thread slept in
-// between. An exit ends the innermost open call of its function; calls that are open above it have lost theirs and have no time.
-// Nothing is paired over a loss. The tracer `function` records no exits: a call is its caller and itself, and has no time.
-// Thread-safety: none.
+// between. An exit ends the innermost open call of its function; calls that are open above it have lost theirs and have no
+// time. Nothing is paired over a loss. The tracer `function` records no exits: a call is its caller and itself, and has no
+// time. Thread-safety: none.
 #pragma once
 #include <string>
 #include <unordered_map>

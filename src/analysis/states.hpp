@@ -39,9 +39,12 @@ class States {
   class alignas(64) Times {
    public:
     void add(u64 ns) {
-      if (waiting_ == few) [[unlikely]] add_up();
-      if (waiting_ == values_.size()) [[unlikely]] values_.push_back(ns);
-      else values_[waiting_] = ns;
+      if (waiting_ == few) [[unlikely]]
+        add_up();
+      if (waiting_ == values_.size()) [[unlikely]]
+        values_.push_back(ns);
+      else
+        values_[waiting_] = ns;
       ++waiting_;
     }
     void cut(u64 ns, u64 times = 1) { cuts_ += static_cast<u32>(times), cut_ns_ += ns; }
@@ -57,8 +60,8 @@ class States {
    private:
     static constexpr size_t few = 32;
     static constexpr LogBuckets buckets{5};
-    void add_up();  // those that wait
-    void make_room(u32 lowest, u32 highest);  // for these buckets
+    void add_up();                                             // those that wait
+    void make_room(u32 lowest, u32 highest);                   // for these buckets
     u64 added_up_ = 0, total_ = 0, longest_ = 0, cut_ns_ = 0;  // total, longest: of those that are added up
     u32 cuts_ = 0;
     u16 waiting_ = 0, first_ = 0;  // first_: the first of the buckets

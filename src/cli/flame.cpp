@@ -15,10 +15,10 @@
 #include "cli/json.hpp"
 #include "cli/live.hpp"
 #include "cli/presets.hpp"
-#include "text/units.hpp"
 #include "stacks/flame_page.hpp"
 #include "stacks/pprof.hpp"
 #include "sys/try.hpp"
+#include "text/units.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -232,13 +232,12 @@ result<Side> gather(const FlameOptions& options, RunOptions from) {
   part.gathered = RS_TRY(Gathered::make(options, part.run->trace(), stacks));
   Gathered& g = *part.gathered;
   if (g.pairs() != nullptr) part.run->reading().look_up_for(*g.pairs());
-  part.code = part.run->go([&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, true); },
-                           [&](const Totals& totals, double, bool last) {
-                             return last ? ""
-                                         : fmt::format("{} read, {}; Ctrl-C ends\n", counted(totals.account.read, "event"),
-                                                       g.size());
-                           },
-                           [&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, false); });
+  part.code = part.run->go(
+      [&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, true); },
+      [&](const Totals& totals, double, bool last) {
+        return last ? "" : fmt::format("{} read, {}; Ctrl-C ends\n", counted(totals.account.read, "event"), g.size());
+      },
+      [&](const TraceRecord& record, const RingName& ring) { g.take(record, ring, false); });
   g.end();
   return part;
 }
@@ -353,7 +352,7 @@ result<int> run_flame(FlameOptions options) {
   if (g.count() == 0)
     say(options.calls ? "no call of a function was recorded here: ringside record --graph 'vfs_*' COMMAND, or trace-cmd record "
                         "-p function_graph"
-        : options.peak         ? "nothing was allocated, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
+        : options.peak       ? "nothing was allocated, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
         : options.leaks      ? "nothing is left unfreed, or nothing was recorded: ringside record --stack --libc malloc COMMAND"
         : options.contention ? "no lock was taken here, or nothing was recorded: ringside record --stack --libc lock COMMAND"
                              : "no event here has a stack: ringside record -g records those of events, --sample 999 those of "
@@ -397,10 +396,11 @@ Command add_flame(CLI::App& app) {
       ->type_name("START END");
   add_key(*c, options->keys);
   add_task(*c, options->task);
-  c->add_flag("--calls", options->calls,
-              "the time in the kernel's functions by the calls that led there, also while the thread slept: a function's width is "
-              "its total time, and what is not below another one its own (record --graph; of --tracer function the number of "
-              "calls)");
+  c->add_flag(
+      "--calls", options->calls,
+      "the time in the kernel's functions by the calls that led there, also while the thread slept: a function's width is "
+      "its total time, and what is not below another one its own (record --graph; of --tracer function the number of "
+      "calls)");
   c->add_flag("--leaks", options->leaks, "what was allocated and not freed, by bytes (record --stack --libc malloc)");
   c->add_flag("--peak", options->peak,
               "what a process held when it held the most, by bytes; of several the one that held the most (record --stack "
@@ -428,7 +428,8 @@ Command add_flame(CLI::App& app) {
       "  ringside flame --leaks                       what was not freed, by bytes\n"
       "  ringside flame --leaks -f 'size > 4096'      only allocations of more than 4 KiB; each free counts, whatever -f says\n"
       "  ringside flame --peak                        what was held at the highest point of the heap\n"
-      "  ringside flame --calls                       time in functions, by record --graph or trace-cmd record -p function_graph\n"
+      "  ringside flame --calls                       time in functions, by record --graph or trace-cmd record -p "
+      "function_graph\n"
       "  ringside flame --contention                  where threads wait for locks, and which stack held them\n"
       "  ringside flame --contention -f 'wait_ns > 10000'   only waits of more than 10 us\n"
       "  ringside flame --contention -f 'event != cond_wait'   without threads that wait for work\n"

@@ -282,7 +282,9 @@ class SyscallTable {
   std::string closing(const Totals& totals) const {
     const Pairs::Counts c = pairs_.counts();
     std::string out;
-    if (c.waiting != 0) out += "calls that have not returned: " + format_count(c.waiting) + " (exit_group never does)" + (totals.account.none_lost() ? "" : ", or whose return was lost") + "\n";
+    if (c.waiting != 0)
+      out += "calls that have not returned: " + format_count(c.waiting) + " (exit_group never does)" +
+             (totals.account.none_lost() ? "" : ", or whose return was lost") + "\n";
     if (c.unmatched != 0)
       out += counted(c.unmatched, "return") +
              " not in the table: the call began before the first event, or it is the first return of a new thread" +
@@ -298,7 +300,9 @@ class SyscallTable {
     if (c.doubtful != 0) out += " of " + format_count(c.doubtful) + " calls the beginning or the end may be another call's;";
     if (c.negative != 0) out += " " + format_count(c.negative) + " ends are older than their beginning;";
     if (c.evicted != 0) out += " " + format_count(c.evicted) + " calls waited for too many others;";
-    if (c.repeated != 0) out += " " + counted(c.repeated, "call has", "calls have") + " no return before the next call, and no place in the table;";
+    if (c.repeated != 0)
+      out +=
+          " " + counted(c.repeated, "call has", "calls have") + " no return before the next call, and no place in the table;";
     out.pop_back();
     return out + "\n";
   }

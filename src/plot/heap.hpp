@@ -43,10 +43,11 @@ class Heap final : public HeapChanges {
   const Curves& curves() const { return curves_; }  // by place in processes()
   struct Site {
     std::string functions;
-    u64 most = 0;                              // bytes
+    u64 most = 0;                             // bytes
     std::vector<std::pair<u64, u64>> values;  // the end of a column in ns, bytes
   };
-  // Of the process at this place: those that held the most, at most `most_sites`, each a hundredth of its highest point at least.
+  // Of the process at this place: those that held the most, at most `most_sites`, each a hundredth of its highest point at
+  // least.
   std::vector<Site> sites(size_t place, StackTexts& texts, u64 last_ns) const;
   u64 column_ns() const { return u64{1} << by_stack_.shift(); }
   u64 left_out() const { return left_out_; }  // changes of stacks beyond `most_stacks`: no call site has them
@@ -59,8 +60,8 @@ class Heap final : public HeapChanges {
   std::vector<Process> processes_;
   std::unordered_map<i64, u32> places_;
   Curves curves_;
-  StackCounts by_stack_;  // bytes more, modulo 2^64
-  std::unordered_map<u64, u32> rows_;              // of by_stack_, by place and stack
+  StackCounts by_stack_;                              // bytes more, modulo 2^64
+  std::unordered_map<u64, u32> rows_;                 // of by_stack_, by place and stack
   std::vector<std::pair<u32, u32>> place_and_stack_;  // by row
   u64 left_out_ = 0;
 };

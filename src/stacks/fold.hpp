@@ -108,7 +108,9 @@ class FlameTree {
   void add(const Fold& fold, Stacks& stacks, const std::vector<std::string>& roots, u32 which);
 
   // The node of this name below `parent`; 0: below the root of all.
-  u32 below(u32 parent, std::string_view text, CodeFunction::Kind kind) { return child(parent, name_of(text, "", kind, false)); }
+  u32 below(u32 parent, std::string_view text, CodeFunction::Kind kind) {
+    return child(parent, name_of(text, "", kind, false));
+  }
   void add(u32 node, u64 weight, u32 which) { nodes_[node].own[which] += weight; }
 
   const std::vector<Node>& nodes() const { return nodes_; }  // 0: the root of all

@@ -35,10 +35,10 @@ struct FunctionGraph : test::BinaryTest {
                                           ForeignDat::field("unsigned long long calltime", 24, 8) +
                                           ForeignDat::field("unsigned long long rettime", 32, 8),
                                       "\"<-- %ps (%d)\", (void *)REC->func, REC->depth")},
-        {"ftrace", ForeignDat::format("function", 1,
-                                      ForeignDat::field("unsigned long ip", 8, 8) +
-                                          ForeignDat::field("unsigned long parent_ip", 16, 8),
-                                      "\" %ps <-- %ps\", (void *)REC->ip, (void *)REC->parent_ip")}};
+        {"ftrace",
+         ForeignDat::format("function", 1,
+                            ForeignDat::field("unsigned long ip", 8, 8) + ForeignDat::field("unsigned long parent_ip", 16, 8),
+                            "\" %ps <-- %ps\", (void *)REC->ip, (void *)REC->parent_ip")}};
     std::string data;
     const auto call = [&](u32 delta, u64 function) {
       data += dat.event(delta, dat.head(11, 42) + dat.number(function) + dat.number(i32{0}));
