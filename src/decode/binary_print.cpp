@@ -54,10 +54,16 @@ bool append_pointer_argument(const Conversion& conversion, Arguments& arguments,
   const auto pointer = arguments.number(arguments.word(), false);
   if (!pointer) return false;
   if (conversion.names_function()) {
-    append_address(*pointer, conversion.with_distance(), false, symbols, out);
+    fmt::memory_buffer name;
+    {
+      Appender to(name);
+      append_address(*pointer, conversion.with_distance(), false, symbols, to);
+    }
+    append_sized(conversion.form, {name.data(), name.size()}, out);
     return true;
   }
-  const std::string error = conversion.extension == "e" ? error_of_pointer(*pointer) : std::string();
+  const std::string error =
+      conversion.extension == "e" ? error_of_pointer(cut(*pointer, 8 * arguments.word(), true)) : std::string();
   char text[detail::most_digits];
   append_sized(conversion.form,
                error.empty() ? std::string_view(text, static_cast<size_t>(detail::put_pointer(text, *pointer) - text)) : error,

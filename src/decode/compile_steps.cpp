@@ -89,7 +89,7 @@ std::string_view sign_of(ValueOp::Op op) {
 
 class StepCompiler {
  public:
-  explicit StepCompiler(EventFormat& type) : type_(type) {}
+  StepCompiler(u32 word_size, EventFormat& type) : type_(type), word_size_(static_cast<u8>(word_size)) {}
 
   // False: the steps would be too many.
   bool compile(const PrintTree& tree) {
@@ -111,7 +111,7 @@ class StepCompiler {
         continue;
       }
       PrintStep sized;
-      sized.width = conversion.size;
+      sized.width = conversion.is_word ? word_size_ : conversion.size;
       sized.is_signed = conversion.is_signed();
       sized.form = conversion.form;
       if (conversion.star_width) star(next(), sized.star_width);
@@ -192,7 +192,7 @@ class StepCompiler {
   }
 
   void print_pointer(const Node* node, const Conversion& conversion, PrintStep step, Steps& steps) {
-    step.width = 8;
+    step.width = word_size_;
     const std::string_view form = memory_form(conversion.extension);
     if (conversion.names_function()) {
       step.kind = StepKind::address;
@@ -202,6 +202,7 @@ class StepCompiler {
       return print_memory(node, form, conversion, step, steps);
     } else {
       step.kind = conversion.extension == "e" ? StepKind::error : StepKind::pointer;
+      step.is_signed = step.kind == StepKind::error;
     }
     if (step.kind == StepKind::pointer) {
       drop_hex_sign(steps);
@@ -228,12 +229,22 @@ class StepCompiler {
     steps.push_back(std::move(step));
   }
 
+  // The bytes of a node for memory: a field's, or those of one array in it.
+  bool place(const Node* node, PrintStep& step) {
+    step.field = node->field;
+    if (node->parts.empty() || !node->is(NodeKind::memory)) return true;
+    const Field& field = type_.fields[node->field];
+    const u64 level = node->value % Node::flat;
+    if (level != 0 && level <= field.strides.size()) step.part = field.strides[level - 1] * field.element;
+    return code_of(node->parts[0], step.from);
+  }
+
   // %pU of a field, and its kin.
   void print_memory(const Node* node, std::string_view form, const Conversion& conversion, PrintStep step, Steps& steps) {
     while (node->is(NodeKind::cast)) node = node->parts[0];
     if (!node->is(NodeKind::memory) && !node->is(NodeKind::field)) return spell(node, steps, 0);
     step.kind = StepKind::memory;
-    step.field = node->field;
+    if (!place(node, step)) return spell(node, steps, 0);
     step.text = form;
     const bool counts = form[0] == 'h' || form[0] == 'b' || form[0] == 'E';  // the width is no width
     if (!counts)
@@ -261,28 +272,29 @@ class StepCompiler {
         return print_names(node, std::move(step), steps);
       case NodeKind::memory: {
         const Field& field = type_.fields[node->field];
+        if (!place(node, step)) break;
         if (node->type.is_text() || !is_array(field)) {
           step.kind = StepKind::text;
         } else {
           step.kind = StepKind::list;
           step.width = static_cast<u8>(field.element);
         }
-        step.field = node->field;
         steps.push_back(std::move(step));
         return;
       }
       case NodeKind::list:
       case NodeKind::bytes: {
         step.kind = node->is(NodeKind::list) ? StepKind::list : StepKind::bytes;
-        step.field = node->field;
+        if (!place(node->parts.back(), step)) break;
         step.text = node->is(NodeKind::list) ? " " : node->text;
         step.width = static_cast<u8>(node->value);
-        if (!node->parts.empty() && !code_of(node->parts[0], step.code)) break;
+        if (node->parts.size() == 2 && !code_of(node->parts[0], step.code)) break;
         steps.push_back(std::move(step));
         return;
       }
       case NodeKind::mask:
         step.kind = node->is_symbolic ? StepKind::bit_ranges : StepKind::bitmap;
+        step.width = word_size_;
         step.field = node->field;
         steps.push_back(std::move(step));
         return;
@@ -301,7 +313,7 @@ class StepCompiler {
       step.field = index(message);
     } else if (node->type.is_char || (field != nullptr && field->is_char)) {
       step.kind = StepKind::character;
-    } else if (node->type.size() == 8) {
+    } else if (node->type.size() == word_size_) {
       step.kind = StepKind::kernel_text;
     } else {
       step.kind = StepKind::decimal;
@@ -325,10 +337,14 @@ class StepCompiler {
     step.names = node->list;
     for (auto& [number, name] : step.names) name = in_one_line(std::move(name));
     step.text = in_one_line(node->text);
+    step.width = node->value == 0 ? word_size_ : u8{8};
+    step.is_signed = false;
     if (!is_number(node->parts[0])) return spell(node, steps, 0);
     if (!value(node->parts[0], step)) return add_literal("?", steps);
     const Field* const field = plain_field(node->parts[0], type_.fields);
     if (field != nullptr && node->is_symbolic) type_.fields[index(field)].symbols = step.names;
+    if (step.width == 4)
+      for (auto& name : step.names) name.first = static_cast<u32>(name.first);
     steps.push_back(std::move(step));
   }
 
@@ -396,7 +412,8 @@ class StepCompiler {
         return add_literal("\"", steps);
       case NodeKind::list:
       case NodeKind::bytes:
-        if (std::vector<ValueOp> code; !node->parts.empty() && !code_of(node->parts[0], code)) return add_literal("?", steps);
+        if (std::vector<ValueOp> code; node->parts.size() == 2 && !code_of(node->parts[0], code))
+          return add_literal("?", steps);
         break;
       case NodeKind::mask:
         break;
@@ -413,7 +430,7 @@ class StepCompiler {
     }
     if (node->is(NodeKind::memory) && is_array(type_.fields[node->field])) {
       step.kind = StepKind::list;
-      step.field = node->field;
+      if (!place(node, step)) return add_literal("?", steps);
       step.width = static_cast<u8>(type_.fields[node->field].element);
       steps.push_back(std::move(step));
       return;
@@ -422,13 +439,14 @@ class StepCompiler {
   }
 
   EventFormat& type_;
+  const u8 word_size_;  // bytes of a long
   size_t work_ = 0;
 };
 
 }  // namespace
 
-bool compile_steps(const PrintTree& tree, EventFormat& type) {
-  if (!StepCompiler(type).compile(tree)) return false;
+bool compile_steps(const PrintTree& tree, u32 word_size, EventFormat& type) {
+  if (!StepCompiler(word_size, type).compile(tree)) return false;
   make_line(type);
   return true;
 }

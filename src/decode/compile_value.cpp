@@ -34,9 +34,11 @@ class ValueCompiler {
         return unary(node, depth);
       case NodeKind::binary:
         return walk(node->parts[0], depth) && walk(node->parts[1], depth + 1) && push(node->op, static_cast<i64>(node->value));
-      case NodeKind::element:
-        return walk(node->parts[1], depth) &&
-               push(Op::element, signed_size(type.size(), type.is_signed), node->parts[0]->field);
+      case NodeKind::element: {
+        const u32 field = node->parts[0]->field, turned = fields_[field].turned;
+        const Op op = turned != 0 && turned != type.size() ? Op::big_element : Op::element;
+        return walk(node->parts[1], depth) && push(op, signed_size(type.size(), type.is_signed), field);
+      }
       case NodeKind::choice:
         return choice(node, depth);
       default:

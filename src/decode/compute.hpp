@@ -2,8 +2,8 @@
 #pragma once
 #include <bit>
 
-#include "decode/c_type.hpp"
 #include "decode/formats.hpp"
+#include "source/c_type.hpp"
 
 namespace ringside {
 

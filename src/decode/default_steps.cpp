@@ -12,8 +12,7 @@ void make_line(EventFormat& type) {
     if (step.kind == PrintStep::Kind::literal)
       type.line.literal(step.text);
     else if (const Field* const field = plain ? &type.fields[step.field] : nullptr; field != nullptr)
-      type.line.number({field->offset, static_cast<u8>(field->size), pointer ? u8{8} : step.width, field->is_signed,
-                        step.is_signed,
+      type.line.number({field->offset, static_cast<u8>(field->size), step.width, field->is_signed, step.is_signed,
                         hex       ? Form::hex
                         : pointer ? Form::pointer
                                   : Form::decimal,
@@ -42,7 +41,7 @@ void default_steps(EventFormat& type) {
         break;
       case FieldKind::text:
       case FieldKind::loc_text:
-        value.kind = field.messages != nullptr ? PrintStep::Kind::message : PrintStep::Kind::text;
+        value.kind = field.is_composed ? PrintStep::Kind::message : PrintStep::Kind::text;
         break;
       case FieldKind::array:
       case FieldKind::loc_array:

@@ -69,7 +69,28 @@ double read_number(Bytes payload, const Field& field) {
   return field.is_signed ? static_cast<double>(value) : static_cast<double>(static_cast<u64>(value));
 }
 
-static std::string_view read_message(Bytes payload, const Field& field) {
+static void append_message_of(Bytes payload, const Field& field, Appender& out) {
+  const u64 address = u64{field.message_at} + field.message_word > payload.size ? 0
+                      : field.message_word == 4                                 ? load<u32>(payload.data + field.message_at)
+                                                                                : load<u64>(payload.data + field.message_at);
+  const bool alone = field.message_at == field.offset;
+  const Bytes arguments = alone ? Bytes{} : read_bytes(payload, field);
+  const auto known = field.messages->strings.find(address);
+  if (known != field.messages->strings.end() && alone) {
+    std::string_view whole = known->second;
+    while (whole.ends_with('\n')) whole.remove_suffix(1);
+    append(out, whole);
+  } else if (known != field.messages->strings.end()) {
+    append_message(known->second, {arguments, field.message_word, field.message_big}, field.messages->symbols, out);
+  } else {
+    append(out, "[no format at ");
+    append_pointer(address, out);
+    append(out, "] ");
+    out.to_buffer([&](auto& to) { append_hex(arguments, " ", to); });
+  }
+}
+
+static std::string_view read_composed(Bytes payload, const Field& field) {
   constexpr u32 most = 4;
   // On the heap: a plug-in finds little room for static TLS, and what one thread_local of it needs there, all take.
   static thread_local const auto texts = std::make_unique<fmt::memory_buffer[]>(most);
@@ -77,35 +98,32 @@ static std::string_view read_message(Bytes payload, const Field& field) {
   fmt::memory_buffer& text = texts[turn++ % most];
   text.clear();
   {
-    const u64 address = u64{field.message_at} + field.message_word > payload.size ? 0
-                        : field.message_word == 4                                 ? load<u32>(payload.data + field.message_at)
-                                                                                  : load<u64>(payload.data + field.message_at);
-    const bool alone = field.message_at == field.offset;
-    const Bytes arguments = alone ? Bytes{} : read_bytes(payload, field);
-    const auto known = field.messages->strings.find(address);
     Appender out(text);
-    if (known != field.messages->strings.end() && alone) {
-      std::string_view whole = known->second;
-      while (whole.ends_with('\n')) whole.remove_suffix(1);
-      append(out, whole);
-    } else if (known != field.messages->strings.end()) {
-      append_message(known->second, {arguments, field.message_word, field.message_big}, field.messages->symbols, out);
+    if (field.messages != nullptr) {
+      append_message_of(payload, field, out);
     } else {
-      append(out, "[no format at ");
-      append_pointer(address, out);
-      append(out, "] ");
-      out.to_buffer([&](auto& to) { append_hex(arguments, " ", to); });
+      for (size_t i = 0;; ++i) {
+        const Bytes row = read_row(payload, field, i);
+        if (row.data == nullptr) break;
+        if (i != 0) out.push_back(',');
+        append(out, text_of(row));
+      }
     }
   }
   return {text.data(), text.size()};
 }
 
+Bytes read_row(Bytes payload, const Field& field, size_t index) {
+  const Bytes all = read_bytes(payload, field);
+  const size_t each = field.strides.empty() ? all.size : field.strides.back();
+  if (each == 0 || index >= all.size / each) return {};
+  return {all.data + index * each, each};
+}
+
 std::string_view read_text(Bytes payload, const Field& field) {
-  if (field.messages != nullptr) [[unlikely]] return read_message(payload, field);
-  const Bytes bytes = read_bytes(payload, field);
-  if (bytes.size == 0) return {};
-  const auto* s = reinterpret_cast<const char*>(bytes.data);
-  return {s, strnlen(s, bytes.size)};
+  if (field.is_composed) [[unlikely]]
+    return read_composed(payload, field);
+  return text_of(read_bytes(payload, field));
 }
 
 Bytes read_bytes(Bytes payload, const Field& field) {

@@ -13,6 +13,6 @@ struct FormatFile {
 // What the values of a field of the type ringside_level are called.
 const std::vector<std::pair<i64, std::string>>& level_names();
 
-FormatFile read_format_file(std::string_view text, u32 word_size = 8);  // of the machine that wrote the events
+FormatFile read_format_file(std::string_view text, const World& world = {});  // of the machine that wrote the events
 
 }  // namespace ringside

@@ -20,6 +20,7 @@ void find_message(const std::string& full, const World& world, EventFormat& to, 
   const auto is_message = [&](Field& field, u32 format_at) {
     field.kind = FieldKind::text;
     field.messages = &context;
+    field.is_composed = true;
     field.message_at = format_at;
     field.message_word = static_cast<u8>(word_size);
     field.message_big = world.big_endian;
@@ -49,7 +50,7 @@ std::string place_in(std::string_view text, size_t at) {
 std::string read_format(const std::string& full, const std::string& text, const World& world, const FormatContext& context,
                         EventFormat& to) {
   const u32 word_size = world.word_size == 4 ? 4 : 8;
-  FormatFile file = read_format_file(text, word_size);
+  FormatFile file = read_format_file(text, world);
   if (!file.wrong.empty())
     return "the format of " + full + " cannot be understood: " + file.wrong + "; its fields appear as hex";
   to.parsed = true;
@@ -61,8 +62,9 @@ std::string read_format(const std::string& full, const std::string& text, const 
     if (field.is_level && to.level == nullptr) to.level = &field;
   }
   if (file.print_fmt.empty()) return default_steps(to), std::string();
-  PrintTree tree = parse_print_fmt(file.print_fmt, {to.fields, file.common, context.ticks_per_second, word_size});
-  if (tree.wrong.empty() && compile_steps(tree, to)) return {};
+  PrintTree tree =
+      parse_print_fmt(file.print_fmt, {to.fields, file.common, context.ticks_per_second, word_size, world.big_endian});
+  if (tree.wrong.empty() && compile_steps(tree, word_size, to)) return {};
   if (tree.wrong.empty()) tree.wrong = "its values are too many";
   default_steps(to);
   return "the print fmt of " + full + " cannot be understood " + place_in(file.print_fmt, tree.wrong_at) + ": " + tree.wrong +

@@ -11,6 +11,7 @@
 // no read goes beyond their size.
 #pragma once
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <ringside/base/types.hpp>
@@ -46,9 +47,11 @@ struct Field {
   FieldKind kind = FieldKind::integer;
   u32 offset = 0, size = 0;
   u32 element = 0;  // arrays: bytes of one element
-  u32 row = 0;      // arrays of arrays: elements of one of these
+  std::vector<u32> strides{};  // arrays of arrays: elements of one array at each level, outermost first
+  u8 turned = 0;               // bytes of the big-endian numbers that became little-endian here; 0: none was big-endian
   bool is_signed = false;
   bool is_float = false;  // arrays: of floats
+  bool is_composed = false;  // its text is made of several: arrays of texts, messages
   bool is_char = false;   // one character
   bool is_bool = false;
   bool is_stack = false;  // of the C type ringside_stack: the id of a stack
@@ -69,9 +72,10 @@ struct ValueOp {
   enum class Op : u8 {
     constant,
     field,
-    load,     // of a common field
+    load,  // of a common field
     length,
-    element,  // of an array: the top is its index, and becomes its value; 0 outside the array
+    element,      // of an array: the top is its index, and becomes its value; 0 outside the array
+    big_element,  // the same of a field whose numbers had another size when they were turned (Field::turned)
     cast,
     negate,
     invert,
@@ -103,7 +107,7 @@ struct ValueOp {
   Op op = Op::constant;
   u32 field = 0;  // index in EventType::fields; load: the offset
   i64 value = 0;  // the constant; a jump's distance; of two: is_unsigned, and is_narrow for 32 bits; the bits of cast and swap;
-                  // the bytes of element and load. Negative: with a sign
+                  // the bytes of elements and load. Negative: with a sign
 };
 
 // How a number or a text is printed: the flags, width and precision of a conversion.
@@ -142,7 +146,7 @@ struct PrintStep {
     choice
   };
   Kind kind = Kind::literal;
-  u8 width = 8;  // bytes that the conversion keeps (its length modifier); list: those of an element
+  u8 width = 8;  // bytes that the conversion keeps (its length modifier); list: those of an element; bitmaps: those of a long
   bool is_signed = false;
   bool distance = false, returns = false;          // address: %pS, %pB
   PrintForm form;
@@ -151,6 +155,8 @@ struct PrintStep {
   std::vector<std::pair<i64, std::string>> names;  // symbol, flags
   std::shared_ptr<KnownTexts<6>> texts;            // of such values
   std::vector<ValueOp> code;                       // computes the value (bytes: their number); empty: the value is the field's
+  std::vector<ValueOp> from;                       // text, list, bytes, memory: computes the first element; empty: 0
+  u32 part = 0;                                    // the bytes from there on; 0: to the end
   std::vector<PrintStep> then, otherwise;          // choice: the value selects one
   std::vector<ValueOp> star_width, star_precision;  // compute what is *; memory: the first is the number of bytes
 };
@@ -296,7 +302,13 @@ inline i32 thread_of(const EventType* type, const Common& common) {
 // Fields by value. A field outside the payload reads as 0 or as an empty text.
 i64 read_integer(Bytes payload, const Field& field);
 double read_floating(Bytes payload, const Field& field);
-std::string_view read_text(Bytes payload, const Field& field);  // a message: until the next four are read in this thread
+// Several texts: with commas between them. A composed text is there until the next four are read in this thread.
+std::string_view read_text(Bytes payload, const Field& field);
+Bytes read_row(Bytes payload, const Field& field, size_t index);  // one text of several, with its padding; null data: the end
+inline std::string_view text_of(Bytes bytes) {                    // up to the first NUL
+  const auto* s = reinterpret_cast<const char*>(bytes.data);
+  return {s, bytes.size == 0 ? 0 : strnlen(s, bytes.size)};
+}
 Bytes read_bytes(Bytes payload, const Field& field);    // those of an array or text that are there
 Bytes read_array(Bytes payload, const Field& field);    // its bytes, a multiple of `element`
 double read_number(Bytes payload, const Field& field);  // integer or floating, for statistics

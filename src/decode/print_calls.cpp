@@ -15,30 +15,33 @@ constexpr u64 ns_in_s = 1'000'000'000;
 
 bool is_located(const Field& field) { return field.kind == FieldKind::loc_text || field.kind == FieldKind::loc_array; }
 
-// __fswab32, __swab32, __builtin_bswap32, cpu_to_be32, be32_to_cpu, ntohl: the bits that it swaps; 0: it is none of these.
-u32 swapped_bits(std::string_view function) {
-  static constexpr std::string_view before[] = {"__fswab",          "__swab",          "swab",      "__arch_swab",
-                                                "___constant_swab", "__builtin_bswap", "cpu_to_be", "__cpu_to_be"};
-  for (const std::string_view prefix : before)
-    for (const u32 bits : {16U, 32U, 64U})
-      if (function == std::string(prefix) + std::to_string(bits)) return bits;
-  for (const std::string_view prefix : {"be", "__be"})
-    for (const u32 bits : {16U, 32U, 64U})
-      if (function == std::string(prefix) + std::to_string(bits) + "_to_cpu") return bits;
-  return function == "ntohs" || function == "htons" ? 16 : function == "ntohl" || function == "htonl" ? 32 : 0;
-}
+// What a function does with the order of bytes.
+struct Turn {
+  u32 bits = 0;  // of its number; 0: it does nothing of the kind
+  enum class From : u8 { always, big, little } from = From::always;
+  bool reads = false;  // it takes an address
+  bool swaps(bool big_endian) const { return from == From::always || (from == From::big) != big_endian; }
+};
 
-// __le16_to_cpup, be32_to_cpup, get_unaligned_le32: bits and order of what it reads; 0: it is none of these.
-u32 read_bits(std::string_view function, bool& swaps) {
-  for (const std::string_view order : {"le", "be"}) {
-    for (const u32 bits : {16U, 32U, 64U}) {
-      const std::string number = std::string(order) + std::to_string(bits);
-      swaps = order == "be";
-      if (function == number + "_to_cpup" || function == "__" + number + "_to_cpup" || function == "get_unaligned_" + number)
-        return bits;
+// __fswab32, __builtin_bswap32, cpu_to_be32, le32_to_cpu, ntohl; __le16_to_cpup, get_unaligned_be32.
+Turn turn_of(std::string_view function) {
+  static constexpr std::string_view swabs[] = {"__fswab",     "__swab",           "swab",
+                                               "__arch_swab", "___constant_swab", "__builtin_bswap"};
+  for (const u32 bits : {16U, 32U, 64U}) {
+    const std::string number = std::to_string(bits);
+    for (const std::string_view prefix : swabs)
+      if (function == std::string(prefix) + number) return {bits};
+    for (const Turn::From from : {Turn::From::big, Turn::From::little}) {
+      const std::string order = (from == Turn::From::big ? "be" : "le") + number;
+      std::string_view plain = function;
+      if (plain.starts_with("__")) plain.remove_prefix(2);
+      if (plain == "cpu_to_" + order || plain == order + "_to_cpu") return {bits, from};
+      if (plain == order + "_to_cpup" || function == "get_unaligned_" + order) return {bits, from, true};
     }
   }
-  return 0;
+  if (function == "ntohs" || function == "htons") return {16, Turn::From::big};
+  if (function == "ntohl" || function == "htonl") return {32, Turn::From::big};
+  return {};
 }
 
 }  // namespace
@@ -96,8 +99,8 @@ const Node* PrintParser::kernel_call(std::string_view function) {
     expect(")");
     return nodes_.add(std::move(node));
   }
-  if (is_one_of({"__print_flags", "__print_flags_u64"})) return names(true);
-  if (is_one_of({"__print_symbolic", "__print_symbolic_u64"})) return names(false);
+  if (is_one_of({"__print_flags", "__print_flags_u64"})) return names(true, function.ends_with("_u64"));
+  if (is_one_of({"__print_symbolic", "__print_symbolic_u64"})) return names(false, function.ends_with("_u64"));
   if (is_one_of({"__print_array", "__print_dynamic_array"})) return print_array(function == "__print_dynamic_array");
   if (function == "__builtin_choose_expr") {
     const Node* const condition = assignment();
@@ -121,11 +124,13 @@ const Node* PrintParser::located(bool text) {
 }
 
 // __print_flags(value, "|", { 1, "A" }, ...), __print_symbolic(value, { 1, "A" }, ...)
-const Node* PrintParser::names(bool flags) {
+// is_wide: the value is an u64 everywhere; else an unsigned long.
+const Node* PrintParser::names(bool flags, bool is_wide) {
   Node node;
   node.kind = NodeKind::names;
   node.type = CType::text();
   node.is_symbolic = !flags;
+  node.value = is_wide;
   node.parts = {nodes_.cast(assignment(), u64_type)};
   if (flags) {
     expect(",");
@@ -187,35 +192,34 @@ const Node* PrintParser::print_array(bool dynamic) {
       size->is(NodeKind::number) && (size->value == 1 || size->value == 2 || size->value == 4 || size->value == 8);
   if (!array->is(NodeKind::memory) || !fits) return spelled(source(from));
   if (dynamic && count != nullptr) count = nodes_.binary(Op::divide, count, size);
-  node.field = array->field;
   node.value = size->value;
   if (count != nullptr) node.parts = {nodes_.cast(count, s32_type)};
+  node.parts.push_back(array);
   return nodes_.add(std::move(node));
 }
 
 const Node* PrintParser::value_call(std::string_view function, const std::vector<const Node*>& given) {
   const auto as = [&](CType type) { return nodes_.cast(given[0], type); };
+  const CType ulong_type = CType::integer(8 * scope_.word_size, false);
   const auto number = [&](u64 value, CType type) { return nodes_.number(value, type); };
   if ((function == "__print_hex" || function == "__print_hex_str") && given.size() >= 2) {
     if (!given[0]->is(NodeKind::memory)) return nullptr;
     Node node;
     node.kind = NodeKind::bytes;
     node.type = CType::text();
-    node.field = given[0]->field;
     node.text = function == "__print_hex" ? " " : "";
-    node.parts = {nodes_.cast(given[1], s32_type)};
+    node.parts = {nodes_.cast(given[1], s32_type), given[0]};
     return nodes_.add(std::move(node));
   }
   if (function == "__print_hex_dump" && given.size() == 7 && given[4]->is(NodeKind::memory)) {
     Node node;  // one event is one line
     node.kind = NodeKind::bytes;
     node.type = CType::text();
-    node.field = given[4]->field;
     node.text = " ";
-    node.parts = {nodes_.cast(given[5], s32_type)};
+    node.parts = {nodes_.cast(given[5], s32_type), given[4]};
     return nodes_.add(std::move(node));
   }
-  if (function == "__builtin_expect" && given.size() == 2) return as(s64_type);
+  if (function == "__builtin_expect" && given.size() == 2) return as(CType::integer(8 * scope_.word_size, true));
   if (function == "__event_in_hardirq" || function == "__event_in_softirq" || function == "__event_in_irq") {
     constexpr u32 hardirq = 8, softirq = 16;  // of common_flags
     for (const Field& common : scope_.common) {
@@ -237,40 +241,37 @@ const Node* PrintParser::value_call(std::string_view function, const std::vector
     return nullptr;
   }
   if (function == "__builtin_constant_p") return number(0, s32_type);
-  bool swaps = false;
-  if (const u32 bits = read_bits(function, swaps); bits != 0) {
-    const CType type = CType::integer(bits, false);
-    const Node* const bytes = memory_of(given[0], type.pointer());
+  const Turn turn = turn_of(function);
+  const CType of_bits = CType::integer(turn.bits, false);
+  if (turn.reads) {
+    const Node* const bytes = memory_of(given[0], of_bits.pointer());
     if (bytes == nullptr) return nullptr;
     const Node* const value = nodes_.element(bytes, number(0, s32_type));
-    return swaps ? nodes_.swapped(value) : value;
+    return turn.swaps(scope_.big_endian) ? nodes_.swapped(value) : value;
   }
   if (!given[0]->type.value().is_number() || given[0]->is(NodeKind::memory)) return nullptr;
-  if (const u32 bits = swapped_bits(function); bits != 0) return nodes_.swapped(as(CType::integer(bits, false)));
-  for (const u32 bits : {16U, 32U, 64U}) {
-    const std::string digits = std::to_string(bits);
-    if (function == "cpu_to_le" + digits || function == "le" + digits + "_to_cpu" || function == "__cpu_to_le" + digits ||
-        function == "__le" + digits + "_to_cpu")
-      return as(CType::integer(bits, false));
-  }
+  if (turn.bits != 0) return turn.swaps(scope_.big_endian) ? nodes_.swapped(as(of_bits)) : as(of_bits);
   if (function == "__print_ns_to_secs") return nodes_.binary(Op::divide, as(u64_type), number(ns_in_s, u64_type));
   if (function == "__print_ns_without_secs")
     return nodes_.cast(nodes_.binary(Op::remainder, as(u64_type), number(ns_in_s, u64_type)), u32_type);
-  if (function == "ERR_PTR" || function == "PTR_ERR") return as(s64_type);
+  if (function == "ERR_PTR" || function == "PTR_ERR") return as(CType::integer(8 * scope_.word_size, true));
   if (function == "ktime_to_ns" || function == "ns_to_ktime") return as(s64_type);
   if (function == "ktime_to_us") return nodes_.binary(Op::divide, as(s64_type), number(1000, s64_type));
   if (function == "ktime_to_ms") return nodes_.binary(Op::divide, as(s64_type), number(1'000'000, s64_type));
   if (function == "fls" || function == "__ilog2_u32")
     return nodes_.counted(Op::bit_length, as(u32_type), function == "fls" ? 0 : -1);
-  if (function == "fls64" || function == "__ilog2_u64" || function == "fls_long" || function == "__fls")
-    return nodes_.counted(Op::bit_length, as(u64_type), function == "__ilog2_u64" || function == "__fls" ? -1 : 0);
+  if (function == "fls64" || function == "__ilog2_u64")
+    return nodes_.counted(Op::bit_length, as(u64_type), function == "fls64" ? 0 : -1);
+  if (function == "fls_long" || function == "__fls")
+    return nodes_.counted(Op::bit_length, as(ulong_type), function == "fls_long" ? 0 : -1);
   if (function == "hweight32" || function == "__builtin_popcount") return nodes_.counted(Op::ones, as(u32_type), 0);
-  if (function == "hweight64" || function == "hweight_long" || function == "__builtin_popcountl" ||
-      function == "__builtin_popcountll")
-    return nodes_.counted(Op::ones, as(u64_type), 0);
+  if (function == "hweight64" || function == "__builtin_popcountll") return nodes_.counted(Op::ones, as(u64_type), 0);
+  if (function == "hweight_long" || function == "__builtin_popcountl") return nodes_.counted(Op::ones, as(ulong_type), 0);
   if (function == "__builtin_clz")
     return nodes_.binary(Op::subtract, number(32, s32_type), nodes_.counted(Op::bit_length, as(u32_type), 0));
-  if (function == "__builtin_clzl" || function == "__builtin_clzll")
+  if (function == "__builtin_clzl")
+    return nodes_.binary(Op::subtract, number(ulong_type.bits, s32_type), nodes_.counted(Op::bit_length, as(ulong_type), 0));
+  if (function == "__builtin_clzll")
     return nodes_.binary(Op::subtract, number(64, s32_type), nodes_.counted(Op::bit_length, as(u64_type), 0));
   const u32 hz = scope_.ticks_per_second;
   if (hz != 0 && (function == "jiffies_to_msecs" || function == "jiffies_to_usecs")) {

@@ -34,9 +34,9 @@ void append_mac(std::string_view form, const u8* bytes, fmt::memory_buffer& out)
   }
 }
 
-// order: its letter; h and l are the bytes of a little-endian number.
-void append_ip4(bool zeros, char order, const u8* bytes, fmt::memory_buffer& out) {
-  const bool reversed = order == 'h' || order == 'l';
+// order: its letter; h is the machine's, l that of a little-endian number.
+void append_ip4(bool zeros, char order, bool big_endian, const u8* bytes, fmt::memory_buffer& out) {
+  const bool reversed = (order == 'h' && !big_endian) || order == 'l';
   for (size_t i = 0; i < ip4_size; ++i) {
     if (i != 0) out.push_back('.');
     const u8 byte = bytes[reversed ? ip4_size - 1 - i : i];
@@ -78,15 +78,16 @@ void append_short_ip6(const u8* bytes, fmt::memory_buffer& out) {
   }
   if (words == 8) return;
   if (colon) out.push_back(':');
-  append_ip4(false, 'b', bytes + 12, out);
+  append_ip4(false, 'b', false, bytes + 12, out);
 }
 
-void append_socket(std::string_view form, const u8* bytes, size_t size, fmt::memory_buffer& out) {
+void append_socket(std::string_view form, const u8* bytes, size_t size, bool big_endian, fmt::memory_buffer& out) {
   const bool capital = form[0] == 'I', port = capital && form.find('p') != form.npos, shortened = form.find('c') != form.npos;
-  const u32 family = static_cast<u32>(bytes[0] | bytes[1] << 8), number = static_cast<u32>(bytes[2] << 8 | bytes[3]);
+  const u32 family = static_cast<u32>(bytes[big_endian] | bytes[!big_endian] << 8),
+            number = static_cast<u32>(bytes[2] << 8 | bytes[3]);
   if (family == family_ip4) {
     if (size < socket_ip4_size) return append(out, "INVALIDIPv4");
-    append_ip4(!capital, form.back(), bytes + 4, out);
+    append_ip4(!capital, form.back(), big_endian, bytes + 4, out);
   } else if (family == family_ip6) {
     if (size < socket_ip6_size) return append(out, "INVALIDIPv6");
     if (port) out.push_back('[');
@@ -122,22 +123,24 @@ void append_escaped(Bytes bytes, fmt::memory_buffer& out) {
 }
 
 // A physical address, with all of its digits.
-void append_physical(const u8* bytes, fmt::memory_buffer& out) {
+void append_physical(const u8* bytes, size_t size, bool big_endian, fmt::memory_buffer& out) {
   append(out, "0x");
-  for (size_t i = 8; i-- != 0;) append_byte(bytes[i], lower, out);
+  const size_t digits = size == 4 ? 4 : 8;
+  for (size_t i = 0; i < digits; ++i) append_byte(bytes[big_endian ? i : digits - 1 - i], lower, out);
 }
 
 // A pixel format: NV12 little-endian (0x3231564e)
-void append_four_characters(const u8* bytes, fmt::memory_buffer& out) {
+void append_four_characters(const u8* bytes, bool big_endian, fmt::memory_buffer& out) {
   u32 number;
   std::memcpy(&number, bytes, sizeof number);
+  if (big_endian) number = __builtin_bswap32(number);
   constexpr u32 big = 1U << 31;
   for (u32 i = 0; i < 4; ++i) {
     const u8 c = static_cast<u8>((number & ~big) >> 8 * i);
     out.push_back(c >= 0x20 && c < 0x7F ? static_cast<char>(c) : '.');
   }
   append(out, (number & big) != 0 ? " big-endian (0x" : " little-endian (0x");
-  for (size_t i = 4; i-- != 0;) append_byte(bytes[i], lower, out);
+  for (u32 i = 4; i-- != 0;) append_byte(static_cast<u8>(number >> 8 * i), lower, out);
   append(out, ")");
 }
 
@@ -175,7 +178,8 @@ std::string_view memory_form(std::string_view text) {
   }
 }
 
-void append_memory(std::string_view form, Bytes bytes, size_t size, size_t bits, fmt::memory_buffer& out) {
+void append_memory(std::string_view form, const PrintedMemory& of, fmt::memory_buffer& out) {
+  const auto& [bytes, size, bits, big_endian] = of;
   u8 whole[32] = {};
   if (bytes.size != 0) std::memcpy(whole, bytes.data, std::min(bytes.size, sizeof whole));
   switch (form[0]) {
@@ -185,14 +189,16 @@ void append_memory(std::string_view form, Bytes bytes, size_t size, size_t bits,
     case 'h': return append_hex(bytes, between_bytes(form.back()), out);
     case 'b': return form.ends_with('l') ? append_bit_ranges(bytes, bits, out) : append_bitmap(bytes, bits, out);
     case 'E': return append_escaped(bytes, out);
-    case 'a': return append_physical(whole, out);
-    case '4': return append_four_characters(whole, out);
+    case 'a':
+      return append_physical(whole, size, big_endian, out);
+    case '4':
+      return append_four_characters(whole, big_endian, out);
     default: break;
   }
-  if (form[1] == 'S') return append_socket(form, whole, size, out);
+  if (form[1] == 'S') return append_socket(form, whole, size, big_endian, out);
   if (form[1] == '4') {
     if (size != ip4_size) return append(out, "INVALIDIPv4");
-    return append_ip4(form[0] == 'i', form.back(), whole, out);
+    return append_ip4(form[0] == 'i', form.back(), big_endian, whole, out);
   }
   if (size != ip6_size) return append(out, "INVALIDIPv6");
   if (form == "I6c") return append_short_ip6(whole, out);

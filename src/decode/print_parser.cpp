@@ -226,7 +226,8 @@ const Node* PrintParser::constant(std::string_view digits) {
     wrong("this is no number");
   }
   // The first type that holds it; without u, decimal numbers are signed.
-  const u32 bits = longs == 0 && value <= UINT32_MAX && (has_u || base != 10 || value <= INT32_MAX) ? 32 : 64;
+  const bool may_be_narrow = longs == 0 || (longs == 1 && scope_.word_size == 4);
+  const u32 bits = may_be_narrow && value <= UINT32_MAX && (has_u || base != 10 || value <= INT32_MAX) ? 32 : 64;
   const bool fits = value <= (bits == 32 ? u64{INT32_MAX} : u64{INT64_MAX});
   return nodes_.number(value, CType::integer(bits, !has_u && fits));
 }
@@ -306,9 +307,12 @@ const Node* PrintParser::postfix(const Node* of, size_t from) {
     if (take("[")) {
       const Node* const index = expression();
       expect("]");
-      const u32 row = of->is(NodeKind::memory) && of->parts.empty() ? scope_.fields[of->field].row : 0;
-      unknown = unknown || (of->is_known && !of->type.is_pointer()) || (row != 0 && of->type.is_char);
-      if (!unknown) of = row != 0 ? nodes_.row(of, index, row) : nodes_.element(of, index);
+      unknown = unknown || (of->is_known && !of->type.is_pointer());
+      if (unknown) continue;
+      const bool memory = of->is(NodeKind::memory);
+      const u32 stride =
+          memory && of->value < scope_.fields[of->field].strides.size() ? scope_.fields[of->field].strides[of->value] : 0;
+      of = stride != 0 ? nodes_.row(of, index, stride) : nodes_.element(of, index);
     } else if (is(".") || is("->")) {
       ++at_;
       const std::string_view member = take_word();
@@ -330,7 +334,7 @@ const Node* PrintParser::postfix(const Node* of, size_t from) {
 const Node* PrintParser::name(std::string_view word) {
   for (auto local = locals_.rbegin(); local != locals_.rend(); ++local)
     if (local->first == word) return local->second;
-  if (word == "NULL") return nodes_.number(0, CType{CType::Kind::nothing, 0, false, false, false, 1});
+  if (word == "NULL") return nodes_.number(0, CType{CType::Kind::nothing, 0, false, false, false, 1, 8});
   if (word == "true" || word == "false") return nodes_.number(word == "true", CType::integer(32, true));
   if (word == "HZ" && scope_.ticks_per_second != 0) return nodes_.number(scope_.ticks_per_second, CType::integer(32, true));
   return spelled(std::string(word));

@@ -54,7 +54,7 @@ class PrintParser {
   const Node* call(std::string_view function, size_t from);
   const Node* kernel_call(std::string_view function);                                            // null: none of those
   const Node* value_call(std::string_view function, const std::vector<const Node*>& arguments);  // null: unknown
-  const Node* names(bool flags);
+  const Node* names(bool flags, bool is_wide);
   const Node* located(bool text);
   const Node* memory_of(const Node* argument, CType type);
   const Node* print_array(bool dynamic);

@@ -28,6 +28,12 @@ i64 narrowed(i64 value, const PrintStep& step) {
   }
 }
 
+// Where the byte is that was at `at` of a big-endian field.
+u64 original_place(const Field& field, u64 at, u64 size) {
+  const u64 begin = at - at % field.turned;
+  return begin + field.turned <= size ? begin + field.turned - 1 - at % field.turned : at;
+}
+
 u64 value_of(const std::vector<ValueOp>& code, const EventFormat& type, Bytes payload) {
   u64 stack[ValueOp::deepest + 1];
   size_t top = 0;  // number of values on the stack
@@ -56,6 +62,18 @@ u64 value_of(const std::vector<ValueOp>& code, const EventFormat& type, Bytes pa
         u64& top_value = stack[top - 1];
         const bool within = top_value < all.size / size;
         top_value = within ? static_cast<u64>(element_integer(all.data + top_value * size, size, op->value < 0)) : 0;
+        break;
+      }
+      case Op::big_element: {
+        const u32 size = static_cast<u32>(op->value < 0 ? -op->value : op->value);
+        const Field& field = type.fields[op->field];
+        const Bytes all = read_bytes(payload, field);
+        u64& top_value = stack[top - 1];
+        const u64 at = top_value < all.size / size ? top_value * size : all.size;
+        top_value = 0;
+        for (u64 i = at; i < at + size && i < all.size; ++i)
+          top_value = top_value << 8 | all.data[original_place(field, i, all.size)];
+        top_value = cut(top_value, 8 * size, op->value < 0);
         break;
       }
       case Op::cast: {
@@ -91,14 +109,34 @@ i64 value_of(const PrintStep& step, const EventFormat& type, Bytes payload) {
                            : static_cast<i64>(value_of(step.code, type, payload));
 }
 
+// The bytes of a field, or of one array in it, as numbers of `number` bytes: little-endian ones, as for all fields. 1: as they
+// were in memory. `room` has them if they change.
+Bytes memory_of(const PrintStep& step, const EventFormat& type, Bytes payload, Bytes all, u32 number,
+                fmt::memory_buffer& room) {
+  const Field& field = type.fields[step.field];
+  if (!step.from.empty()) {
+    const u64 first = value_of(step.from, type, payload), each = std::max<u32>(field.element, 1);
+    if (first >= all.size / each) return {};
+    all = {all.data + first * each, all.size - first * each};
+    if (step.part != 0) all.size = std::min<size_t>(all.size, step.part);
+  }
+  if (field.turned == 0 || field.turned == number) [[likely]]
+    return all;
+  room.resize(all.size);
+  u8* const bytes = reinterpret_cast<u8*>(room.data());
+  for (size_t i = 0; i < all.size; ++i) bytes[i] = all.data[original_place(field, i, all.size)];
+  for (size_t i = 0; number > 1 && i + number <= all.size; i += number) std::reverse(bytes + i, bytes + i + number);
+  return {bytes, all.size};
+}
+
 // __print_hex(a, n): the first n bytes; __print_array(a, n, size): the first n elements. n is an int; there is never more than
 // the field has.
-Bytes limited(const PrintStep& step, const EventFormat& type, Bytes payload) {
+Bytes limited(const PrintStep& step, const EventFormat& type, Bytes payload, fmt::memory_buffer& room) {
   const Field& field = type.fields[step.field];
   const bool text = field.kind == FieldKind::text || field.kind == FieldKind::loc_text;
-  const Bytes all = text ? read_bytes(payload, field) : read_array(payload, field);
+  const u32 each = step.kind == StepKind::bytes ? 1 : std::max<u32>(step.width, 1);
+  const Bytes all = memory_of(step, type, payload, text ? read_bytes(payload, field) : read_array(payload, field), each, room);
   if (step.code.empty()) return all;
-  const u64 each = step.kind == StepKind::bytes ? 1 : std::max<u64>(step.width, 1);
   const i64 count = std::max<i32>(static_cast<i32>(value_of(step.code, type, payload)), 0);
   return {all.data, std::min<u64>(static_cast<u64>(count), all.size / each) * each};
 }
@@ -198,16 +236,17 @@ const std::string* symbol_of(const std::vector<std::pair<i64, std::string>>& sym
 // The star of %*ph counts bytes, that of %*pb counts bits.
 static void print_memory(const PrintStep& step, const EventFormat& type, Bytes payload, Appender& out) {
   const Field& field = type.fields[step.field];
-  Bytes bytes = read_bytes(payload, field);
+  fmt::memory_buffer room;
+  Bytes bytes = memory_of(step, type, payload, read_bytes(payload, field), step.text[0] == 'b' ? step.width : 1, room);
   const bool located = field.kind == FieldKind::loc_array || field.kind == FieldKind::loc_text || field.size == 0;
-  const size_t size = located ? bytes.size : field.size;
+  const size_t size = located ? bytes.size : step.part != 0 ? step.part : field.size;
   u64 count = bytes.size * 8;
   if (!step.star_width.empty()) {
     count = static_cast<u64>(std::max<i32>(static_cast<i32>(value_of(step.star_width, type, payload)), 0));
     bytes.size = std::min<u64>(bytes.size, step.text[0] == 'b' ? (count + 7) / 8 : count);
   }
   const size_t bits = std::min<u64>(count, bytes.size * 8);
-  out.to_buffer([&](auto& to) { append_memory(step.text, bytes, size, bits, to); });
+  out.to_buffer([&](auto& to) { append_memory(step.text, {bytes, size, bits, field.turned != 0}, to); });
 }
 
 static void print_kernel_text(const PrintStep& step, const EventFormat& type, Bytes payload, const FormatContext& context,
@@ -222,7 +261,7 @@ static void print_kernel_text(const PrintStep& step, const EventFormat& type, By
 }
 
 static void print_pointer(const PrintStep& step, const EventFormat& type, Bytes payload, Appender& out) {
-  const auto value = static_cast<u64>(value_of(step, type, payload));
+  const auto value = static_cast<u64>(narrowed(value_of(step, type, payload), step));
   if (step.kind == StepKind::error) {
     if (const std::string name = error_of_pointer(value); !name.empty()) return append_text(step, type, payload, name, out);
   }
@@ -253,7 +292,8 @@ static void print_unsized(const PrintStep& step, const EventFormat& type, Bytes 
                     static_cast<u64>(narrowed(value_of(step, type, payload), step)), out);
       break;
     case StepKind::address:
-      append_address(static_cast<u64>(value_of(step, type, payload)), step.distance, step.returns, context.symbols, out);
+      append_address(static_cast<u64>(narrowed(value_of(step, type, payload), step)), step.distance, step.returns,
+                     context.symbols, out);
       break;
     case StepKind::pointer:
     case StepKind::error:
@@ -268,6 +308,17 @@ static void print_unsized(const PrintStep& step, const EventFormat& type, Bytes 
       append_floating(step, form_of(step, type, payload), field, read_floating(payload, field), out);
       break;
     case StepKind::text:
+      if (!step.from.empty()) {
+        fmt::memory_buffer room;
+        const Bytes row = memory_of(step, type, payload, read_bytes(payload, field), 1, room);
+        append_text(step, type, payload, text_of(row), out);
+        break;
+      }
+      if (field.is_composed && field.messages == nullptr) {  // as C has it, the first of several
+        append_text(step, type, payload, text_of(read_bytes(payload, field)), out);
+        break;
+      }
+      [[fallthrough]];
     case StepKind::message:
       append_text(step, type, payload, read_text(payload, field), out);
       break;
@@ -279,22 +330,33 @@ static void print_unsized(const PrintStep& step, const EventFormat& type, Bytes 
       break;
     case StepKind::symbol:
     case StepKind::flags:
-      append_named(step, static_cast<u64>(value_of(step, type, payload)), out);
+      append_named(step, static_cast<u64>(narrowed(value_of(step, type, payload), step)), out);
       break;
-    case StepKind::list:
-      append_list(field, step.width, limited(step, type, payload), step.text, out);
+    case StepKind::list: {
+      fmt::memory_buffer room;
+      append_list(field, step.width, limited(step, type, payload, room), step.text, out);
       break;
+    }
     case StepKind::bytes:
-      out.to_buffer([&](auto& to) { append_hex(limited(step, type, payload), step.text, to); });
+      out.to_buffer([&](auto& to) {
+        fmt::memory_buffer room;
+        append_hex(limited(step, type, payload, room), step.text, to);
+      });
       break;
     case StepKind::memory:
       print_memory(step, type, payload, out);
       break;
     case StepKind::bitmap:
-      out.to_buffer([&](auto& to) { append_bitmap(read_bytes(payload, field), SIZE_MAX, to); });
+      out.to_buffer([&](auto& to) {
+        fmt::memory_buffer room;
+        append_bitmap(memory_of(step, type, payload, read_bytes(payload, field), step.width, room), SIZE_MAX, to);
+      });
       break;
     case StepKind::bit_ranges:
-      out.to_buffer([&](auto& to) { append_bit_ranges(read_bytes(payload, field), SIZE_MAX, to); });
+      out.to_buffer([&](auto& to) {
+        fmt::memory_buffer room;
+        append_bit_ranges(memory_of(step, type, payload, read_bytes(payload, field), step.width, room), SIZE_MAX, to);
+      });
       break;
   }
 }
@@ -302,8 +364,9 @@ static void print_unsized(const PrintStep& step, const EventFormat& type, Bytes 
 // A width and a precision belong to the whole text of such a step.
 static bool is_sized_afterwards(const PrintStep& step) {
   const StepKind kind = step.kind;
-  return (kind == StepKind::floating && step.text.empty()) || kind == StepKind::symbol || kind == StepKind::flags || kind == StepKind::list || kind == StepKind::bytes ||
-         kind == StepKind::bitmap || kind == StepKind::bit_ranges;
+  return (kind == StepKind::floating && step.text.empty()) || kind == StepKind::address || kind == StepKind::symbol ||
+         kind == StepKind::flags || kind == StepKind::list || kind == StepKind::bytes || kind == StepKind::bitmap ||
+         kind == StepKind::bit_ranges;
 }
 
 static void print_field(const PrintStep& step, const EventFormat& type, Bytes payload, const FormatContext& context,

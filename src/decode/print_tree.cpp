@@ -75,6 +75,7 @@ const Node* Nodes::cast(const Node* of, CType type) {
   if (to_pointer) {
     Node node = *of;
     node.type = type;
+    if (of->is(NodeKind::memory)) node.value |= Node::flat;
     return add(std::move(node));
   }
   Node node;
@@ -169,8 +170,11 @@ const Node* Nodes::counted(Op op, const Node* of, i32 plus) {
 }
 
 const Node* Nodes::row(const Node* of, const Node* index, u32 elements) {
+  const CType type = CType::integer(64, true);
+  const Node* const first = binary(Op::multiply, cast(index, type), number(elements, type));
   Node node = *of;
-  node.parts = {binary(Op::multiply, cast(index, CType::integer(64, true)), number(elements, CType::integer(64, true)))};
+  ++node.value;
+  node.parts = {of->parts.empty() ? first : binary(Op::add, of->parts[0], first)};
   return add(std::move(node));
 }
 

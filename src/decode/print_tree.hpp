@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "decode/c_type.hpp"
 #include "decode/formats.hpp"
+#include "source/c_type.hpp"
 
 namespace ringside {
 
@@ -17,7 +17,8 @@ struct Node {
     text,     // a string literal: `text`
     field,    // the value of a field of one number
     common,   // the value of a common field: at the offset `field`
-    memory,   // the bytes of a field: an array, located data, or &field; with a part: from that element on
+    memory,   // the bytes of a field: an array, located data, or &field; with a part: from that element on, of
+              // an array at the level `value`; flat: a pointer that a cast made
     length,   // of located data
     unary,    // `op` of one part
     binary,   // `op` of two
@@ -44,6 +45,7 @@ struct Node {
   std::vector<const Node*> parts{};
   std::vector<std::pair<i64, std::string>> list{};  // names
 
+  static constexpr u64 flat = 256;  // memory: no longer an array of arrays
   bool is(Kind k) const { return kind == k; }
 };
 
@@ -86,6 +88,7 @@ struct PrintScope {
   const std::vector<Field>&fields, &common;
   u32 ticks_per_second = 0;  // of the kernel's HZ; 0: unknown
   u32 word_size = 8;         // of its machine: a long's, in bytes
+  bool big_endian = false;   // its machine was; the fields are little-endian here
 };
 PrintTree parse_print_fmt(std::string_view text, const PrintScope& scope);
 

@@ -23,7 +23,7 @@ constexpr std::string_view typeofs[] = {"typeof", "__typeof__", "__typeof", "typ
 
 bool begins_type(std::string_view word) {
   return is_one_of(word, qualifiers) || is_one_of(word, basic) || is_one_of(word, tagged) || is_one_of(word, typeofs) ||
-         named_type(word) != nullptr;
+         named_type(word, 8) != nullptr;
 }
 
 }  // namespace
@@ -77,12 +77,12 @@ CType PrintParser::specifiers() {
     } else if (word == "char") {
       type = CType::character();
     } else if (word == "void") {
-      type = {CType::Kind::nothing, 0, false, false, false, 0};
+      type = {CType::Kind::nothing, 0, false, false, false, 0, 8};
     } else if (word == "float" || word == "double") {
-      type = {CType::Kind::floating, static_cast<u8>(word == "float" ? 32 : 64), true, false, false, 0};
+      type = {CType::Kind::floating, static_cast<u8>(word == "float" ? 32 : 64), true, false, false, 0, 8};
     } else if (word != "int") {
       if (any) break;
-      const CType* const named = named_type(word);
+      const CType* const named = named_type(word, scope_.word_size);
       type = named != nullptr ? *named : CType::none();
     }
     any = true;
@@ -91,6 +91,7 @@ CType PrintParser::specifiers() {
   if (is_short) type = CType::integer(16, true);
   if (longs != 0 && type.kind == CType::Kind::integer) type = CType::integer(longs == 1 ? 8 * scope_.word_size : 64, true);
   if (has_sign && type.kind == CType::Kind::integer) type = CType::integer(type.bits, !is_unsigned);
+  type.word = static_cast<u8>(scope_.word_size);
   return type;
 }
 
@@ -122,7 +123,7 @@ const Node* PrintParser::size_of() {
            : of->is(Node::Kind::text) ? static_cast<u32>(of->text.size() + 1)
                                       : of->type.size();
   }
-  return size != 0 ? nodes_.number(size, CType::integer(64, false)) : spelled(source(from));
+  return size != 0 ? nodes_.number(size, CType::integer(8 * scope_.word_size, false)) : spelled(source(from));
 }
 
 // ({ int x = a; int y = b; x < y ? x : y; }) as min() makes it. What else the kernel writes there is not known here.

@@ -36,6 +36,7 @@ void Symbols::Table::read() {
     const size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
     Symbol symbol;
     const auto address = std::from_chars(line.data(), line.data() + line.size(), symbol.address, 16);
     if (address.ec != std::errc() || symbol.address == 0) continue;

@@ -50,6 +50,18 @@ void append_number(double value, u32 size, Appender& out) {
     append(out, "null");
 }
 
+// ["one","two"]: an array of texts.
+void append_rows(Bytes payload, const Field& field, Appender& out) {
+  out.push_back('[');
+  for (size_t i = 0;; ++i) {
+    const Bytes row = read_row(payload, field, i);
+    if (row.data == nullptr) break;
+    if (i != 0) out.push_back(',');
+    append_json_text(text_of(row), out);
+  }
+  out.push_back(']');
+}
+
 void append_value(Bytes payload, const Field& field, Appender& out) {
   switch (field.kind) {
     case FieldKind::integer: {
@@ -71,6 +83,10 @@ void append_value(Bytes payload, const Field& field, Appender& out) {
       break;
     case FieldKind::text:
     case FieldKind::loc_text:
+      if (field.is_composed && field.messages == nullptr) [[unlikely]] {
+        append_rows(payload, field, out);
+        break;
+      }
       append_json_text(read_text(payload, field), out);
       break;
     case FieldKind::array:

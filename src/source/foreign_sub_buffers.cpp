@@ -1,9 +1,10 @@
 #include "source/foreign_sub_buffers.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <ringside/abi/event_header.hpp>
+
+#include "source/field_declaration.hpp"
 
 namespace ringside::trace_dat {
 namespace {
@@ -11,13 +12,6 @@ namespace {
 constexpr u32 common_size = 8;                     // the type in 2 bytes, flags in 2 of 1, the thread in 4
 constexpr u32 narrow_stack = 12, wide_stack = 16;  // where the addresses begin
 constexpr size_t most_fields = 512;
-
-// "key:NUMBER;" in a line of a format.
-u32 number_of(std::string_view line, std::string_view key) {
-  const size_t at = line.find(key);
-  if (at == std::string_view::npos) return ~u32{0};
-  return static_cast<u32>(std::strtoul(std::string(line.substr(at + key.size(), 16)).c_str(), nullptr, 10));
-}
 
 template <class T>
 void turn_at(u8* at) {
@@ -70,40 +64,22 @@ ForeignSubBuffers::ForeignSubBuffers(const World& world, u32 data_at, std::vecto
   }
 }
 
-// Of a field, or of what an array has many of. 1: nothing is to be turned.
-u32 ForeignSubBuffers::element_of(std::string_view declared, u32 size, bool located) const {
-  const size_t open = declared.rfind('[');
-  if (open == declared.npos) return size == 2 || size == 4 || size == 8 ? size : 1;
-  const std::string_view type = declared.substr(0, located ? open : std::min(declared.rfind(' ', open), open));
-  if (!located) {  // a name of a constant may stand for the number
-    const u32 count = number_of(declared.substr(open), "["), element = count != 0 && size % count == 0 ? size / count : 0;
-    if (element == 1 || element == 2 || element == 4 || element == 8) return element;
-  }
-  const auto has = [&](std::string_view word) { return type.find(word) != type.npos; };
-  if (has("64") || has("long long") || has("double")) return 8;
-  if (has("long") || has("size_t") || has("*")) return world_.word_size;
-  if (has("char") || has("8")) return 1;
-  if (has("short") || has("16")) return 2;
-  return has("int") || has("32") || has("float") ? 4 : 1;
-}
-
 ForeignSubBuffers::Event ForeignSubBuffers::parse(std::string_view format) const {
   Event event;
   while (!format.empty() && event.fields.size() < most_fields) {
     const size_t end = std::min(format.find('\n'), format.size());
     const std::string_view line = format.substr(0, end);
     format.remove_prefix(std::min(end + 1, format.size()));
-    const size_t begin = line.find("field:"), semicolon = line.find(';');
     if (line.starts_with("print fmt")) break;
-    if (begin == line.npos || semicolon == line.npos || semicolon < begin) continue;
-    const std::string_view declared = line.substr(begin + 6, semicolon - begin - 6);
+    bool beyond = false;
+    const std::optional<FieldDeclaration> declared = read_field(line, world_.word_size, beyond);
+    if (!declared) continue;
     Field field;
-    field.offset = number_of(line, "offset:");
-    field.size = number_of(line, "size:");
-    field.relative = declared.starts_with("__rel_loc");
-    field.located = field.relative || declared.starts_with("__data_loc");
-    if (field.offset > largest || field.size > largest) continue;
-    field.element = element_of(declared, field.size, field.located);
+    field.offset = declared->offset;
+    field.size = declared->size;
+    field.element = declared->element;
+    field.located = declared->located;
+    field.relative = declared->relative;
     event.fields.push_back(field);
   }
   return event;

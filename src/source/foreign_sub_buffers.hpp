@@ -53,7 +53,6 @@ class ForeignSubBuffers {
   static u64 turned(u64 value) { return __builtin_bswap64(value); }
   static u16 turned(u16 value) { return __builtin_bswap16(value); }
   Event parse(std::string_view format) const;
-  u32 element_of(std::string_view declared, u32 size, bool located) const;
   void turn(const Event* event, u8* payload, u32 size) const;
   const Event* find(Bytes payload) const;
   u32 widen(Bytes payload, u32 delta, u8* to) const;

@@ -405,6 +405,7 @@ class Parser {
 
   void read_cmdlines(std::string_view text) {
     for_each_line(text, [&](std::string_view line) {
+      if (line.ends_with('\r')) line.remove_suffix(1);
       const size_t digits = line.find_first_not_of(' ');
       const size_t space = line.find(' ', digits);
       if (space == std::string_view::npos) return;

@@ -52,6 +52,7 @@ TEST(PrintFmt, AddressesAndTextsInArraysOfBytes) {
       "\tfield:__data_loc u8[] d;\toffset:24;\tsize:4;\tsigned:0;\n"
       "\tfield:__rel_loc __u8[] s;\toffset:28;\tsize:4;\tsigned:0;\n";
   const std::pair<const char*, const char*> all[] = {
+      {R"("[%9ps] [%-14pS]", REC->p, REC->p)", "[  startup] [startup+0x10  ]"},
       {R"("%px %pK %p", REC->p, REC->p, REC->p)", "0xffffffff81000010 0xffffffff81000010 0xffffffff81000010"},
       {R"("%pB|%pSR|%pSb|%ps", REC->p, REC->p, REC->p, REC->p)", "startup+0x10|startup+0x10|startup+0x10|startup"},
       {R"("%pB|%pS", (void *)0xffffffff81000100, (void *)0xffffffff81000100)", "startup+0x100|work+0x0"},
@@ -206,6 +207,39 @@ TEST(PrintFmt, OddFormatTexts) {
   const std::string point = "\tfield:struct point p;\toffset:8;\tsize:12;\tsigned:0;\n";
   EXPECT_EQ(line(format(1, "mark", point, R"("%s", __print_hex(&REC->p, 2))"),
                  Payload(1, 2).put(u64{0x0201}).put(u32{0})), "01 02");
+}
+
+// char names[3][8] holds three texts; a field without "signed:" has the sign of its type.
+TEST(PrintFmt, ArraysOfTextsAndFieldsOfOldKernels) {
+  const std::string fields =
+      "\tfield:char names[3][8];\toffset:8;\tsize:24;\tsigned:0;\n\tfield:u32 m[2][2][2];\toffset:32;\tsize:32;\tsigned:0;\n"
+      "\tfield:int x;\toffset:64;\tsize:4;\n\tfield:unsigned u;\toffset:68;\tsize:4;\n"
+      "\tfield:unsigned char a[2*2];\toffset:72;\tsize:4;\n\tfield:s16 s;\toffset:76;\tsize:2;\n";
+  Payload payload(1, 2);
+  payload.put(u64{0x656E6F}).put(u64{0x6F7774}).put(u64{0x6565726874});
+  for (const u32 n : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U}) payload.put(n);
+  payload.put(i32{-5}).put(~u32{0}).put(u32{0x04030201}).put(int16_t{-2});
+  const std::pair<const char*, const char*> all[] = {
+      {R"("%s %s %s|%.2s", REC->names[0], REC->names[1], REC->names[REC->x + 7], REC->names[1])", "one two three|tw"},
+      {R"("%c %s", REC->names[1][1], REC->names)", "w one"},
+      {R"("%d %d", REC->m[1][0][1], REC->m[0][1][1])", "6 4"},
+      {R"("%s %s", __print_array(REC->m[1][1], 2, 4), __print_array(REC->m[1], 4, 4))", "7 8 5 6 7 8"},
+      {R"("%s|", REC->names[9])", "|"},
+  };
+  for (const auto& [print, line] : all) {
+    Formats f;
+    ASSERT_TRUE(test::add(f, 1, "s", "x", format(1, "x", fields, print))) << print;
+    EXPECT_EQ(printed(f, 1, payload), line) << print;
+  }
+  Formats f;
+  ASSERT_TRUE(test::add(f, 1, "s", "x", format(1, "x", fields, R"("")")));
+  const EventType& type = *f.find(1);
+  const Bytes bytes = payload;
+  EXPECT_EQ(read_integer(bytes, *type.field("x")), -5);
+  EXPECT_EQ(read_integer(bytes, *type.field("u")), 0xFFFFFFFF);
+  EXPECT_EQ(read_integer(bytes, *type.field("s")), -2);
+  EXPECT_EQ(type.field("a")->element, 1u);
+  EXPECT_EQ(read_text(bytes, *type.field("names")), "one,two,three");
 }
 
 // As the kernel has it: a width is that of the whole text, and a bitmap has as many bits as the format says.

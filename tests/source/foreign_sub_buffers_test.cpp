@@ -92,6 +92,115 @@ TEST_P(ForeignSubBuffersOf, FieldsOfAllKinds) {
                                                "1501: unknown 8"}));
 }
 
+// Arrays of arrays, dimensions that are no numbers, and types whose names do not say their size.
+TEST_P(ForeignSubBuffersOf, ElementsOfArrays) {
+  const auto field = [](auto... of) { return ForeignDat::field(of...); };
+  dat.formats = {
+      {"app", ForeignDat::format("all", 300,
+                                 field("u8 a[2][3]", 8, 6) + field("u16 b[3][2]", 14, 12) + field("u16 c[2][1][2]", 26, 8) +
+                                     field("s8 d[1][4]", 34, 4, true) + field("int e[2*2]", 40, 16, true) +
+                                     field("u16 f[COUNT]", 56, 4) + field("u64 g[2][1]", 64, 16) +
+                                     field("char h[3][4]", 80, 12) + field("__data_loc pid_t[] i", 92, 4) +
+                                     field("__data_loc u32[2][2] j", 96, 4) + field("__data_loc u8[] k", 100, 4),
+                                 "\"%u %u %u %d %d %u %llx %s %s %s %s %u\", REC->a[1][2], REC->b[2][1], REC->c[1][0][1], "
+                                 "REC->d[0][3], REC->e[3], REC->f[1], REC->g[1][0], REC->h[1], "
+                                 "__print_array(__get_dynamic_array(i), 2, 4), __print_array(REC->b[1], 2, 2), "
+                                 "__print_array(__get_dynamic_array(k), 2, 4), ((u32 *)__get_dynamic_array(j))[3]")}};
+  std::string payload = dat.head(300, 7) + std::string("\1\2\3\4\5\6", 6);
+  for (const u16 n : {10, 11, 12, 13, 14, 15, 20, 21, 22, 23}) payload += dat.number(n);
+  payload += std::string("\xFF\xFE\xFD\xFC\0\0", 6);
+  for (const i32 n : {9, 8, 7, -6}) payload += dat.number(n);
+  payload += dat.number(u16{1}) + dat.number(u16{0x0203}) + std::string(4, '\0') + dat.number(u64{1} << 40) +
+             dat.number(u64{1} << 33) + std::string("one\0two\0six\0", 12) + dat.number(u32{8} << 16 | 104) +
+             dat.number(u32{16} << 16 | 112) + dat.number(u32{8} << 16 | 128);
+  for (const u32 n : {7U, 70000U, 1U, 2U, 3U, 4U, 5U, 6U}) payload += dat.number(n);
+  dat.pages = {dat.sub_buffer(1000, dat.event(500, payload))};
+  EXPECT_EQ(lines(), (std::vector<std::string>{"1500: 6 15 23 -4 -6 515 200000000 two 7 70000 12 13 5 6 4"}));
+}
+
+// What a machine has in memory: addresses and hexadecimal bytes in its order, masks as its longs.
+TEST_P(ForeignSubBuffersOf, FieldsReadAsMemory) {
+  const u32 w = dat.word;
+  const auto field = [](auto... of) { return ForeignDat::field(of...); };
+  const std::string fields =
+      field("__be32 ip", 8, 4) + field("u32 host", 12, 4) + field("u64 n", 16, 8) +
+      field("__u8 saddr[sizeof(struct sockaddr_in6)]", 24, 28) + field("__data_loc cpumask_t cpus", 52, 4) +
+      field("u8 raw[8]", 56, 8) + field("__be16 port", 64, 2) + field("__le16 le", 66, 2) + field("u8 macs[2][6]", 68, 12) +
+      field("u32 code", 80, 4) + field("__data_loc unsigned long[] mask", 84, 4) + field("u16 halves[4]", 88, 8);
+  const std::pair<const char*, const char*> all[] = {
+      {R"("%pI4 %pI4h", &REC->ip, &REC->host)", "10.1.2.3 192.168.0.1"},
+      {R"("%4ph|%s", &REC->ip, __print_hex(&REC->ip, 3))", "0a 01 02 03|0a 01 02"},
+      {R"("%pISpc", REC->saddr)", "192.168.1.9:443"},
+      {R"("%s|%s", __get_cpumask(cpus), __get_bitmask(mask))", w == 8 ? "0-1,4|00000000,00000021" : "0-1,4|00000021"},
+      {R"("%u %u %u", *(u32 *)REC->raw, ((u16 *)REC->raw)[3], *(u16 *)&REC->halves[0])", "5 7 258"},
+      {R"("%u %u %u", ntohs(REC->port), be16_to_cpu(REC->port), le16_to_cpu(REC->le))", "443 443 7"},
+      {R"("%x", get_unaligned_be32(&REC->ip))", "a010203"},
+      {R"("%pM %s", REC->macs[1], __print_hex_str(REC->macs[1], 2))", "07:08:09:0a:0b:0c 0708"},
+      {R"("%p4cc", &REC->code)", "NV12 little-endian (0x3231564e)"},
+      {R"("%x", ((u32 *)REC->halves)[0])", dat.big ? "1020304" : "3040102"},
+  };
+  std::string payload = std::string("\x0A\1\2\3", 4) + dat.number(u32{0xC0A80001}) + dat.number(u64{0x0102030405060708}) +
+                        dat.number(u16{2}) + std::string("\1\xBB\xC0\xA8\1\x09", 6) + std::string(20, '\0') +
+                        dat.number(w << 16 | 96) + dat.number(u32{5}) + dat.number(u16{6}) + dat.number(u16{7}) +
+                        std::string("\1\xBB\7\0", 4) + std::string("\1\2\3\4\5\6\7\x08\x09\x0A\x0B\x0C", 12) +
+                        dat.number(u32{0x3231564E}) + dat.number(w << 16 | (96 + w)) + dat.number(u16{0x0102}) +
+                        dat.number(u16{0x0304}) + dat.number(u16{5}) + dat.number(u16{6}) + dat.a_long(0x13) + dat.a_long(0x21);
+  for (const auto& [print, line] : all) {
+    dat.formats = {{"app", ForeignDat::format("memory", 300, fields, print)}};
+    dat.pages = {dat.sub_buffer(1000, dat.event(500, dat.head(300, 7) + payload))};
+    EXPECT_EQ(lines(), (std::vector<std::string>{fmt::format("1500: {}", line)})) << print;
+  }
+}
+
+// C on a machine of 32 bits has longs, sizes and addresses of 32 bits.
+TEST_P(ForeignSubBuffersOf, LongsOfTheMachine) {
+  const u32 w = dat.word;
+  const bool wide = w == 8;
+  const auto field = [](auto... of) { return ForeignDat::field(of...); };
+  const std::string fields = field("unsigned long a", 8, w) + field("long b", 8 + w, w, true) + field("u32 c", 8 + 2 * w, 4);
+  const struct {
+    const char *print, *on_64, *on_32;
+  } all[] = {
+      {R"("%lx %ld %lu %zx", REC->b, REC->b, REC->b, (size_t)REC->b)",
+       "fffffffffffffff5 -11 18446744073709551605 fffffffffffffff5", "fffffff5 -11 4294967285 fffffff5"},
+      {R"("%llx %llx %llx", (u64)~0UL, (u64)(size_t)-1, (u64)(uintptr_t)-1)",
+       "ffffffffffffffff ffffffffffffffff ffffffffffffffff", "ffffffff ffffffff ffffffff"},
+      {R"("%llx %llx", (u64)(1UL << 31 << 1), (u64)(REC->a << 1))", "100000000 100000002", "0 2"},
+      {R"("%d %d %d", (int)sizeof(void *), (int)sizeof(size_t), (int)sizeof(long))", "8 8 8", "4 4 4"},
+      {R"("%lx %lx", (unsigned long)(REC->c + 4294967295ULL), REC->c)", "100000004 5", "4 5"},
+      {R"("%p %px", (void *)REC->a, (void *)REC->b)", "0x80000001 0xfffffffffffffff5", "0x80000001 0xfffffff5"},
+      {R"("%pe", (void *)REC->b)", "-EAGAIN", "-EAGAIN"},
+      {R"("%s", __print_flags(REC->b, "|", { 1, "a" }))", "a|0xfffffffffffffff4", "a|0xfffffff4"},
+      {R"("%s", __print_symbolic(REC->b, { -11, "again" }))", "again", "again"},
+  };
+  for (const auto& [print, on_64, on_32] : all) {
+    dat.formats = {{"app", ForeignDat::format("longs", 300, fields, print)}};
+    const std::string payload =
+        dat.head(300, 7) + dat.a_long(0x80000001) + dat.a_long(static_cast<u64>(-11)) + dat.number(u32{5});
+    dat.pages = {dat.sub_buffer(1000, dat.event(500, payload))};
+    EXPECT_EQ(lines(), (std::vector<std::string>{fmt::format("1500: {}", wide ? on_64 : on_32)})) << print;
+  }
+}
+
+// Names with \r\n at the ends of lines, as a file that a Windows machine touched has them.
+TEST_P(ForeignSubBuffersOf, MessagesAndNames) {
+  const u32 w = dat.word;
+  dat.ftrace = {{"ftrace", ForeignDat::format("bprint", 6,
+                                              ForeignDat::field("unsigned long ip", 8, w) +
+                                                  ForeignDat::field("const char * fmt", 8 + w, w) +
+                                                  ForeignDat::field("u32 buf[]", 8 + 2 * w, 0),
+                                              "\"%ps: %s\", (void *)REC->ip, REC->fmt")}};
+  dat.printk = "0xc2000000 : \"%pe [%9ps]\"\r\n";
+  dat.kallsyms = "c1000010 T work\r\nc1000020 T end\r\n";
+  dat.cmdlines = "7 prog\r\n";
+  dat.pages = {dat.sub_buffer(1000, dat.event(500, dat.head(6, 7) + dat.a_long(0xC1000010) + dat.a_long(0xC2000000) +
+                                                       dat.a_long(static_cast<u64>(-22)) + dat.a_long(0xC1000010)))};
+  EXPECT_EQ(lines(), (std::vector<std::string>{"1500: work: -EINVAL [     work]"}));
+  const std::vector<RingName> threads = must(open_trace_dat(dir + "/x.dat")).threads;
+  ASSERT_EQ(threads.size(), 1u);
+  EXPECT_EQ(threads[0].task, "prog");
+}
+
 TEST_P(ForeignSubBuffersOf, TimesPaddingAndLosses) {
   dat.formats = {{"app", ForeignDat::format("one", 300, ForeignDat::field("u32 n", 8, 4), "\"n=%u\", REC->n")}};
   const auto one = [&](u32 n, u32 delta, bool with_array = false) {
@@ -180,7 +289,8 @@ TEST_P(ForeignSubBuffersOf, AnyBytesStayInBounds) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Machines, ForeignSubBuffersOf, testing::Values(Layout{false, 4}, Layout{true, 4}, Layout{true, 8}),
+INSTANTIATE_TEST_SUITE_P(Machines, ForeignSubBuffersOf,
+                         testing::Values(Layout{false, 4}, Layout{true, 4}, Layout{true, 8}, Layout{false, 8}),
                          [](const auto& named) {
                            return std::string(named.param.big ? "Big" : "Little") + (named.param.word == 4 ? "32" : "64");
                          });

@@ -1,4 +1,4 @@
-#include "decode/c_type.hpp"
+#include "source/c_type.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -6,13 +6,13 @@
 
 namespace ringside {
 
-const CType* named_type(std::string_view name) {
+const CType* named_type(std::string_view name, u32 word_size) {
   static constexpr CType u8_type = CType::integer(8, false), s8_type = CType::integer(8, true),
                          u16_type = CType::integer(16, false), s16_type = CType::integer(16, true),
                          u32_type = CType::integer(32, false), s32_type = CType::integer(32, true),
                          u64_type = CType::integer(64, false), s64_type = CType::integer(64, true),
-                         bool_type = {CType::Kind::integer, 8, false, false, true, 0};
-  // Those of 64-bit kernels.
+                         bool_type = {CType::Kind::integer, 8, false, false, true, 0, 8};
+  static constexpr CType long_type = s64_type, ulong_type = u64_type;  // where a long has 4 bytes: s32_type, u32_type
   static constexpr std::pair<std::string_view, const CType*> all[] = {{"_Bool", &bool_type},
                                                                       {"__be16", &u16_type},
                                                                       {"__be32", &u32_type},
@@ -38,9 +38,9 @@ const CType* named_type(std::string_view name) {
                                                                       {"blk_status_t", &u8_type},
                                                                       {"blkcnt_t", &u64_type},
                                                                       {"bool", &bool_type},
-                                                                      {"clock_t", &s64_type},
+                                                                      {"clock_t", &long_type},
                                                                       {"clockid_t", &s32_type},
-                                                                      {"cycles_t", &u64_type},
+                                                                      {"cycles_t", &ulong_type},
                                                                       {"dev_t", &u32_type},
                                                                       {"dma_addr_t", &u64_type},
                                                                       {"dma_cookie_t", &s32_type},
@@ -50,32 +50,32 @@ const CType* named_type(std::string_view name) {
                                                                       {"gfp_t", &u32_type},
                                                                       {"gid_t", &u32_type},
                                                                       {"gpa_t", &u64_type},
-                                                                      {"gva_t", &u64_type},
+                                                                      {"gva_t", &ulong_type},
                                                                       {"hfn_t", &u64_type},
                                                                       {"hpa_t", &u64_type},
-                                                                      {"ino_t", &u64_type},
+                                                                      {"ino_t", &ulong_type},
                                                                       {"int16_t", &s16_type},
                                                                       {"int32_t", &s32_type},
                                                                       {"int64_t", &s64_type},
                                                                       {"int8_t", &s8_type},
-                                                                      {"intptr_t", &s64_type},
-                                                                      {"kernel_ulong_t", &u64_type},
+                                                                      {"intptr_t", &long_type},
+                                                                      {"kernel_ulong_t", &ulong_type},
                                                                       {"ktime_t", &s64_type},
                                                                       {"loff_t", &s64_type},
                                                                       {"mode_t", &u32_type},
                                                                       {"netdev_features_t", &u64_type},
-                                                                      {"netmem_ref", &u64_type},
+                                                                      {"netmem_ref", &ulong_type},
                                                                       {"nlink_t", &u32_type},
-                                                                      {"off_t", &s64_type},
+                                                                      {"off_t", &long_type},
                                                                       {"p4dval_t", &u64_type},
                                                                       {"pgdval_t", &u64_type},
-                                                                      {"pgoff_t", &u64_type},
+                                                                      {"pgoff_t", &ulong_type},
                                                                       {"pgprotval_t", &u64_type},
                                                                       {"phys_addr_t", &u64_type},
                                                                       {"pid_t", &s32_type},
                                                                       {"pmdval_t", &u64_type},
                                                                       {"pteval_t", &u64_type},
-                                                                      {"ptrdiff_t", &s64_type},
+                                                                      {"ptrdiff_t", &long_type},
                                                                       {"pudval_t", &u64_type},
                                                                       {"qid_t", &u32_type},
                                                                       {"qsize_t", &s64_type},
@@ -85,20 +85,20 @@ const CType* named_type(std::string_view name) {
                                                                       {"s64", &s64_type},
                                                                       {"s8", &s8_type},
                                                                       {"sector_t", &u64_type},
-                                                                      {"size_t", &u64_type},
+                                                                      {"size_t", &ulong_type},
                                                                       {"slab_flags_t", &u32_type},
-                                                                      {"ssize_t", &s64_type},
-                                                                      {"suseconds_t", &s64_type},
+                                                                      {"ssize_t", &long_type},
+                                                                      {"suseconds_t", &long_type},
                                                                       {"tid_t", &u32_type},
                                                                       {"time64_t", &s64_type},
-                                                                      {"time_t", &s64_type},
+                                                                      {"time_t", &long_type},
                                                                       {"u16", &u16_type},
                                                                       {"u32", &u32_type},
                                                                       {"u64", &u64_type},
                                                                       {"u8", &u8_type},
                                                                       {"u_char", &u8_type},
                                                                       {"u_int", &u32_type},
-                                                                      {"u_long", &u64_type},
+                                                                      {"u_long", &ulong_type},
                                                                       {"u_short", &u16_type},
                                                                       {"uid_t", &u32_type},
                                                                       {"uint", &u32_type},
@@ -106,13 +106,13 @@ const CType* named_type(std::string_view name) {
                                                                       {"uint32_t", &u32_type},
                                                                       {"uint64_t", &u64_type},
                                                                       {"uint8_t", &u8_type},
-                                                                      {"uintptr_t", &u64_type},
-                                                                      {"ulong", &u64_type},
+                                                                      {"uintptr_t", &ulong_type},
+                                                                      {"ulong", &ulong_type},
                                                                       {"umode_t", &u16_type},
                                                                       {"unchar", &u8_type},
                                                                       {"ushort", &u16_type},
                                                                       {"vm_fault_t", &u32_type},
-                                                                      {"vm_flags_t", &u64_type},
+                                                                      {"vm_flags_t", &ulong_type},
                                                                       {"xfs_agblock_t", &u32_type},
                                                                       {"xfs_agino_t", &u32_type},
                                                                       {"xfs_agnumber_t", &u32_type},
@@ -128,7 +128,9 @@ const CType* named_type(std::string_view name) {
   static_assert(std::is_sorted(std::begin(all), std::end(all), [](const auto& a, const auto& b) { return a.first < b.first; }));
   const auto* const at =
       std::lower_bound(std::begin(all), std::end(all), name, [](const auto& one, std::string_view n) { return one.first < n; });
-  return at != std::end(all) && at->first == name ? at->second : nullptr;
+  if (at == std::end(all) || at->first != name) return nullptr;
+  if (word_size != 4) return at->second;
+  return at->second == &long_type ? &s32_type : at->second == &ulong_type ? &u32_type : at->second;
 }
 
 }  // namespace ringside

@@ -13,13 +13,14 @@ struct CType {
   bool is_char = false;  // plain char: %s of its arrays is a text
   bool is_bool = false;
   u8 stars = 0;  // levels of pointers to it
+  u8 word = 8;   // bytes of a pointer
 
   static constexpr CType integer(u32 bits, bool is_signed) {
-    return {Kind::integer, static_cast<u8>(bits), is_signed, false, false, 0};
+    return {Kind::integer, static_cast<u8>(bits), is_signed, false, false, 0, 8};
   }
-  static constexpr CType character() { return {Kind::integer, 8, true, true, false, 0}; }
+  static constexpr CType character() { return {Kind::integer, 8, true, true, false, 0, 8}; }
   static constexpr CType text() { return character().pointer(); }
-  static constexpr CType none() { return {Kind::unknown, 0, false, false, false, 0}; }
+  static constexpr CType none() { return {Kind::unknown, 0, false, false, false, 0, 8}; }
   constexpr CType pointer() const {
     CType to = *this;
     ++to.stars;
@@ -35,10 +36,10 @@ struct CType {
   constexpr bool is_text() const { return stars == 1 && kind == Kind::integer && bits == 8; }
   // 0: only the kernel's compiler knows. GCC gives void a size of 1.
   constexpr u32 size() const {
-    return stars != 0 ? 8 : kind == Kind::nothing ? 1 : kind == Kind::unknown ? 0 : is_bool ? 1 : bits / 8;
+    return stars != 0 ? word : kind == Kind::nothing ? 1 : kind == Kind::unknown ? 0 : is_bool ? 1 : bits / 8;
   }
   // As a value of 64 bits it is a number of these bits.
-  constexpr CType value() const { return stars != 0 ? integer(64, false) : *this; }
+  constexpr CType value() const { return stars != 0 ? integer(8u * word, false) : *this; }
   // Whether each value of `other` is a value of this type.
   constexpr bool holds(const CType& other) const {
     const CType to = value(), from = other.value();
@@ -61,7 +62,7 @@ constexpr CType common_type(const CType& left, const CType& right) {
 }
 
 // A name of one word (u32, gfp_t, int); null: it is none of the kernel's for a number. `long int` and its kin are several
-// words.
-const CType* named_type(std::string_view name);
+// words. word_size: bytes of a long. Types whose size depends on more than that (phys_addr_t) have 8 bytes.
+const CType* named_type(std::string_view name, u32 word_size);
 
 }  // namespace ringside
