@@ -11,6 +11,7 @@
 #include <random>
 
 #include "consumer/trace.hpp"
+#include "export/json.hpp"
 #include "export/text.hpp"
 #include "foreign_dat.hpp"
 #include "source/trace_dat_file.hpp"
@@ -116,6 +117,13 @@ TEST_P(ForeignSubBuffersOf, ElementsOfArrays) {
   for (const u32 n : {7U, 70000U, 1U, 2U, 3U, 4U, 5U, 6U}) payload += dat.number(n);
   dat.pages = {dat.sub_buffer(1000, dat.event(500, payload))};
   EXPECT_EQ(lines(), (std::vector<std::string>{"1500: 6 15 23 -4 -6 515 200000000 two 7 70000 12 13 5 6 4"}));
+  Trace trace = must(open());
+  TraceRecord record;
+  ASSERT_TRUE(trace.timeline.next(record));
+  fmt::memory_buffer json;
+  JsonLines(trace.formats, trace.tasks).print(record, trace.timeline.name(record.source), json);
+  EXPECT_THAT(fmt::to_string(json), testing::HasSubstr(R"("e":[9,8,7,-6],"f":[1,515])"));
+  EXPECT_THAT(fmt::to_string(json), testing::HasSubstr(R"("h":["one","two","six"])"));
 }
 
 // What a machine has in memory: addresses and hexadecimal bytes in its order, masks as its longs.
