@@ -100,6 +100,7 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
   if (number) access.op = name_ == "common_pid" ? Op::recorded : Op::tid;
   if (name_ == "thread" || (number && modifier_ == Modifier::execname)) access.op = Op::thread;
   if (name_ == "process") access.op = Op::process;
+  if (named_ && (access.op == Op::thread || access.op == Op::process)) kind = Kind::text;
   if (name_ == "event" || name_ == "common_type") access.op = Op::event;
   if (access.op != Op::absent) return access;
   kind = Kind::text;
@@ -138,7 +139,9 @@ bool Column::names_differ() const {
 }
 
 void Column::use_names() {
-  if (kind_ != Kind::whole || modifier_ != Modifier::none || show_ != Show::plain || !names_differ()) return;
+  if (kind_ != Kind::whole || modifier_ != Modifier::none) return;
+  const bool of_tasks = show_ == Show::thread || show_ == Show::process;
+  if (!of_tasks && (show_ != Show::plain || !names_differ())) return;
   named_ = true;
   kind_ = Kind::text;
   plain_ = false;
@@ -151,6 +154,31 @@ std::string_view Column::name_of(const Access& access, const TraceRecord& record
     if (number == value) return name;
   number_ = show_number(value, access.field->is_signed);
   return number_;
+}
+
+std::string Column::show_task(Tasks::Key key) const {
+  const Task* const task = tasks_->find(key);
+  return fmt::format("{}-{}",
+                     task == nullptr         ? "<...>"
+                     : show_ == Show::thread ? task->name
+                                             : task->process,
+                     tasks_->show(key));
+}
+
+// NAME-TID, and after a NUL what sets apart the threads that are shown alike: of two machines, or one after the other.
+std::string_view Column::task_text(const Access& access, const TraceRecord& record, const RingName& ring) {
+  i64 key = 0;
+  (void)whole(access, record, ring, key);
+  const Task* const task = tasks_->find(key);
+  const std::string_view name = task == nullptr         ? std::string_view("<...>")
+                                : show_ == Show::thread ? std::string_view(task->name)
+                                                        : std::string_view(task->process);
+  const u32 life = task != nullptr ? task->life : 0;
+  if (shown_.empty()) shown_.resize(256);
+  Shown& shown = shown_[static_cast<u64>(key) % shown_.size()];
+  if (shown.key != key || shown.life != life || shown.name != name || shown.text.empty())
+    shown = {key, life, std::string(name), fmt::format("{}{}{} {}", show_task(key), '\0', key, life)};
+  return shown.text;
 }
 
 // [EVENT/]FIELD[.MODIFIER]; the modifier is returned.
@@ -330,6 +358,10 @@ bool Column::text(const TraceRecord& record, const RingName& ring, std::string_v
     case Op::named:
       out = name_of(access, record);
       return true;
+    case Op::thread:
+    case Op::process:
+      out = task_text(access, record, ring);
+      return true;
     case Op::task:
       out = tasks_->name(thread_of(access.type, read_common(record.payload)), ring);
       return true;
@@ -399,7 +431,10 @@ std::string Column::show_number(i64 value, bool is_signed) {
 }
 
 std::string Column::show(u64 key, const Texts& texts) const {
-  if (kind_ == Kind::text) return std::string(texts.text(key));
+  if (kind_ == Kind::text) {
+    const std::string_view text = texts.text(key);
+    return std::string(show_ == Show::thread || show_ == Show::process ? text.substr(0, text.find('\0')) : text);
+  }
   if (kind_ == Kind::real) {
     double value = 0;
     std::memcpy(&value, &key, sizeof value);
@@ -438,14 +473,8 @@ std::string Column::show_plain(u64 key) const {
   const auto value = static_cast<i64>(key);
   switch (show_) {
     case Show::thread:
-    case Show::process: {
-      const Task* const task = tasks_->find(value);
-      return fmt::format("{}-{}",
-                         task == nullptr         ? "<...>"
-                         : show_ == Show::thread ? task->name
-                                                 : task->process,
-                         tasks_->show(value));
-    }
+    case Show::process:
+      return show_task(value);
     case Show::event: {
       const EventType* type = formats_->find(static_cast<u32>(value));
       return type != nullptr ? type->full : fmt::format("unknown:{}", value & 0xFFFF);

@@ -47,8 +47,9 @@ class Column {
   // Both must outlive it. They may grow meanwhile. Errors: no event has such a field (the message suggests similar names), an
   // array, a modifier that is unknown or not for this kind.
   static result<Column> compile(std::string_view text, const Formats& formats, const Tasks& tasks);
-  // For keys: where events name the values of this enum differently, the value becomes the name, a text.
-  // A value without a name stays a number in json() and before().
+  // For keys: where events name the values of this enum differently, the value becomes the name, a text. A value without a
+  // name stays a number in json() and before(). A thread or a process becomes NAME-TID with the name of that moment: a number
+  // that another thread has later is another key.
   void use_names();
 
   const std::string& name() const { return text_; }
@@ -172,6 +173,8 @@ class Column {
   bool other_key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out);
   void find(u32 id, Access& access);
   std::string_view name_of(const Access& access, const TraceRecord& record);
+  std::string show_task(Tasks::Key key) const;  // NAME-TID
+  std::string_view task_text(const Access& access, const TraceRecord& record, const RingName& ring);
   const Field* field_of(const EventType& type) const;  // null: it has none of that name
   std::optional<Architecture> architecture_of_calls() const;
   bool is_which_event() const { return event_.empty() && name_ == "event"; }
@@ -203,6 +206,13 @@ class Column {
   std::vector<std::pair<i64, std::string>> symbols_;
   bool named_ = false;  // the values are names: use_names()
   std::string number_;  // the name of a value without one
+  // NAME-TID of threads or processes of late, by key.
+  struct Shown {
+    Tasks::Key key = 0;
+    u32 life = 0;
+    std::string name{}, text{};
+  };
+  std::vector<Shown> shown_;
   IdTable<Access> by_id_;
 };
 

@@ -291,9 +291,14 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
         why = lowered.why;
     };
     if (known) check(nullptr);
+    const bool calls = leaf.field == "syscall" && leaf.value.number == Value::Number::none;
     for (const auto& type : formats.all()) {
-      if (fits) break;
       if (!leaf.of(*type)) continue;
+      // Of one trace among several: its calls may be the one that is asked for.
+      if (calls && type->world.architecture == Architecture::unknown && type->field(leaf.field) == nullptr &&
+          field_of(*type, leaf.field) != nullptr)
+        return tl::unexpected<Error>(error_at(text, leaf.value_at, no_such_call(leaf.value.text, Architecture::unknown)));
+      if (fits) continue;
       any = true;
       if (!leaf.events.empty())
         for (const Field& f : type->fields()) names.push_back(f.name);

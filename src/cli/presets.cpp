@@ -33,11 +33,11 @@ const std::vector<Preset> presets{
     {"span", "spans of a program, from begin to end", "ringside:span if track_event_type == 'B'",
      "ringside:span if track_event_type == 'E'", "common_pid,slice_name", "start/slice_name"},
     {"async", "spans of a program that may end on another thread", "ringside:async_span if track_event_type == 'B'",
-     "ringside:async_span if track_event_type == 'E'", "slice_name,async_id", "start/slice_name"},
+     "ringside:async_span if track_event_type == 'E'", "slice_name,async_id,process", "start/slice_name"},
     {"functions", "calls of the kernel's functions (record --graph, trace-cmd record -p function_graph)",
      "ftrace:funcgraph_entry", "ftrace:funcgraph_exit", "common_pid,func", "start/func.sym"},
     {"malloc", "memory, from malloc to free (record --libc malloc)", "libc:malloc,libc:calloc,libc:realloc", "libc:free",
-     "ptr.hex", "start/event"},
+     "ptr.hex,process", "start/event"},
 };
 
 }  // namespace

@@ -148,10 +148,23 @@ class StatesTable {
     return (ring.buffer.empty() ? "" : ring.buffer + " ") + fmt::format("cpu{}", ring.its_cpu());
   }
 
+  // A thread of --pid, or of a process that came from there; the kernel's switches name those that ran before or after it, too.
+  bool is_of_chosen(Tasks::Key thread) const {
+    Tasks::Key process = trace_.tasks.process(thread);
+    constexpr u32 most_generations = 64;
+    for (u32 n = 0; n < most_generations && process != 0; ++n) {
+      if (options_.pids.empty() || std::find(options_.pids.begin(), options_.pids.end(), process) != options_.pids.end())
+        return true;
+      process = trace_.tasks.parent(process);
+    }
+    return options_.pids.empty();
+  }
+
   std::vector<Row> gathered(const Totals& totals) const {
     std::map<std::pair<std::string, u64>, Row> by;
     states_.each(totals.last_ns, [&](u64 thread, const States::All& times) {
       const auto task = static_cast<Tasks::Key>(thread);
+      if (!is_of_chosen(task)) return;
       if (!options_.task.empty()) {
         const Task* const known = trace_.tasks.find(task);
         if (known == nullptr || !glob_matches(options_.task, known->name)) return;
@@ -232,8 +245,9 @@ class StatesTable {
 
   void tree(Result& out, const Totals& totals) const {
     ProcessTree tree(trace_.tasks);
-    states_.each(totals.last_ns,
-                 [&](u64 thread, const States::All& times) { tree.add(static_cast<Tasks::Key>(thread), times); });
+    states_.each(totals.last_ns, [&](u64 thread, const States::All& times) {
+      if (const auto task = static_cast<Tasks::Key>(thread); is_of_chosen(task)) tree.add(task, times);
+    });
     const auto rows = tree.in_order();
     Table table({}, trace_.unit());
     table.add(tree_row);
@@ -324,8 +338,11 @@ result<int> run_states(StatesOptions options) {
   }
   if (live) {
     run_options.events = {switches};
+    const auto there = kernel_events();
+    if (!options.pids.empty() && there &&
+        std::any_of(there->begin(), there->end(), [](const auto& e) { return e.system == "task"; }))
+      run_options.events.push_back("task:task_newtask");  // says which threads and processes came from there
     if (by_cpu) {
-      const auto there = kernel_events();
       for (const char* const system : {"irq", "irq_vectors"})
         if (there && std::any_of(there->begin(), there->end(), [&](const auto& e) { return e.system == system; }))
           run_options.events.push_back(std::string(system) + ":*_entry," + system + ":*_exit");

@@ -39,7 +39,7 @@ struct SyscallsOptions {
 struct Calls {
   u64 count = 0, failed = 0;
   u64 total = 0, min = ~u64{0}, max = 0;  // ns
-  std::map<i64, u64> errors;              // by what was returned
+  std::map<std::pair<i64, Architecture>, u64> errors;  // by what was returned
   double mean() const { return static_cast<double>(total) / static_cast<double>(count); }
 };
 
@@ -144,7 +144,8 @@ class SyscallTable {
       ++without_;
       return;
     }
-    Calls& calls = calls_.at({by, Call{number, trace_.formats.find(record.number())->world.architecture}.word()});
+    const Architecture of = trace_.formats.find(record.number())->world.architecture;
+    Calls& calls = calls_.at({by, Call{number, of}.word()});
     const u64 ns = pairs_.latency();
     ++calls.count;
     calls.total += ns;
@@ -153,7 +154,7 @@ class SyscallTable {
     const auto [ended, returned] = end_of(record);
     if (ended != number || returned >= 0 || returned < -4095) return;  // a return from a signal handler ends as no call
     ++calls.failed;
-    ++calls.errors[returned];
+    ++calls.errors[{returned, of}];
   }
 
   const Pairs& pairs() const { return pairs_; }
@@ -237,18 +238,18 @@ class SyscallTable {
     return rows;
   }
 
-  static std::string error_text(i64 returned) {
-    const std::string_view name = error_name(returned);
-    return name.empty() ? std::to_string(returned) : std::string(name);
+  static std::string error_text(std::pair<i64, Architecture> error) {
+    const std::string_view name = error_name(error.first, error.second);
+    return name.empty() ? std::to_string(error.first) : std::string(name);
   }
   // The most frequent ones first.
   static Cell errors_of(const Calls& calls) {
-    std::vector<std::pair<i64, u64>> all(calls.errors.begin(), calls.errors.end());
+    std::vector<std::pair<std::pair<i64, Architecture>, u64>> all(calls.errors.begin(), calls.errors.end());
     std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
     Cell cell(Json::array(), "");
-    for (const auto& [returned, count] : all) {
-      cell.value.push_back(Table::object(syscall_error, {error_text(returned), -returned, count}));
-      *cell.text += fmt::format("{}{} {}", cell.text->empty() ? "" : ", ", error_text(returned), format_count(count));
+    for (const auto& [error, count] : all) {
+      cell.value.push_back(Table::object(syscall_error, {error_text(error), -error.first, count}));
+      *cell.text += fmt::format("{}{} {}", cell.text->empty() ? "" : ", ", error_text(error), format_count(count));
     }
     return cell;
   }

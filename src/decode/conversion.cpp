@@ -165,7 +165,7 @@ void append_address(u64 address, bool distance, bool returns, const Symbols& sym
 }
 
 std::string error_of_pointer(u64 pointer) {
-  const std::string_view name = error_name(static_cast<i64>(pointer));
+  const std::string_view name = error_name(static_cast<i64>(pointer), Architecture::x86_64);  // as most number them
   return name.empty() ? std::string() : "-" + std::string(name);
 }
 

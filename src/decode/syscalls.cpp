@@ -2,6 +2,7 @@
 
 #include <seccomp.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -53,7 +54,7 @@ std::string syscall_shown(i64 number, Architecture of) {
   return name.empty() ? std::to_string(number) : std::string(name);
 }
 
-std::string_view error_name(i64 returned) {
+std::string_view error_name(i64 returned, Architecture of) {
   switch (returned) {
     case -512: return "ERESTARTSYS";
     case -513: return "ERESTARTNOINTR";
@@ -62,7 +63,8 @@ std::string_view error_name(i64 returned) {
     case -516: return "ERESTART_RESTARTBLOCK";
     default: break;
   }
-  if (returned >= 0 || returned < -4095) return {};
+  constexpr i64 last_alike = ERANGE;
+  if (returned >= 0 || returned < (of == Architecture::unknown ? -last_alike : -4095)) return {};
   const char* const name = strerrorname_np(static_cast<int>(-returned));
   return name != nullptr ? std::string_view(name) : std::string_view();
 }
@@ -92,7 +94,8 @@ SyscallWords SyscallReader::read_call(const EventType& type, Bytes payload) {
   const auto& fields = known.fields;
   if (!fields) return {};
   return {name(read_integer(payload, *fields->number), type.world.architecture),
-          fields->returned != nullptr ? error_name(read_integer(payload, *fields->returned)) : std::string_view()};
+          fields->returned != nullptr ? error_name(read_integer(payload, *fields->returned), type.world.architecture)
+                                      : std::string_view()};
 }
 
 }  // namespace ringside

@@ -2,7 +2,7 @@
 //
 //   syscall_name(63, Architecture::arm64)        "read"; empty: that architecture has no such number, or is unknown
 //   syscall_number("read", Architecture::arm64)  63; none: it has no such name
-//   error_name(-2)                               "ENOENT"; empty: the result is no error
+//   error_name(-2, Architecture::arm64)          "ENOENT"; empty: the result is no error, or its name is unknown
 //
 // The architecture is that of the event's recorder (EventType::world). Thread-safe.
 #pragma once
@@ -20,8 +20,9 @@ namespace ringside {
 std::string_view syscall_name(i64 number, Architecture of);
 std::string syscall_shown(i64 number, Architecture of);  // its name, else its number
 std::optional<i64> syscall_number(const std::string& name, Architecture of);
-// Of what a call returned: -4095 to -1. Also of the kernel's own (ERESTARTSYS, ...), which no program sees.
-std::string_view error_name(i64 returned);
+// Of what a call returned: -4095 to -1. Also of the kernel's own (ERESTARTSYS, ...), which no program sees. For an
+// unknown architecture, which may be MIPS, SPARC, PA-RISC or Alpha, only the errors that all number alike: up to ERANGE.
+std::string_view error_name(i64 returned, Architecture of);
 
 // What an event tells of a call: raw_syscalls:sys_enter and sys_exit, syscalls:sys_enter_* and sys_exit_*.
 struct SyscallFields {

@@ -25,13 +25,6 @@ struct Plot::Event {
   HeatMap* heat = nullptr;
 };
 
-struct Plot::Open {
-  u64 begin = 0, gaps = 0;
-  u32 name = 0;
-  std::string track{};
-  u64 function = 0;
-};
-
 struct Plot::Thread {
   static constexpr size_t most_names = 8;
   Tasks::Key key = 0;
@@ -40,7 +33,6 @@ struct Plot::Thread {
   std::vector<std::pair<u64, std::string>> names;  // from when on; empty: one name all the time
   u64 renamed = 0, events = 0;                     // renamed: Tasks::renamed() when its name was read
   u32 lane = none;
-  std::vector<Open> spans, functions;
   const Event* call = nullptr;  // the system call it is in
   u64 call_begin = 0, call_gaps = 0;
   u32 call_ring = 0, call_name = none;

@@ -10,7 +10,7 @@
 namespace ringside::plot {
 namespace {
 
-constexpr size_t deepest_span = 64, longest_payload = 1024, most_async = 65'536;
+constexpr size_t longest_payload = 1024, most_async = 65'536;
 
 bool is_integer(const Field* f) { return f != nullptr && f->kind == FieldKind::integer; }
 bool is_text(const Field* f) { return f != nullptr && (f->kind == FieldKind::text || f->kind == FieldKind::loc_text); }
@@ -367,43 +367,58 @@ void Plot::add_slice(const ThreadEvent& at, u64 begin, u32 what) {
   add_slice(at, begin, what, [&] { return text(at.type, at.record.payload); });
 }
 
-// A span's begin is remembered, and its end is the slice.
+// A begin is remembered, and its end is the slice.
+bool Plot::begin_slice(const ThreadEvent& at, const OpenSlices::Key& key, u32 what) {
+  if (at.number == 0) return false;  // several threads
+  open_.begin(key, {at.record.time, at.gaps, what});
+  return true;
+}
+bool Plot::end_slice(const ThreadEvent& at, const OpenSlices::Key& key) {
+  const auto begun = at.number != 0 ? open_.end(key) : std::nullopt;
+  if (!begun) return false;
+  if (begun->gaps != at.gaps || begun->begin > at.record.time) {
+    ++unpaired_;
+    return false;
+  }
+  add_slice(at, begun->begin, begun->name);
+  took_ = at.record.time - begun->begin;
+  return true;
+}
+
 void Plot::on_span(const ThreadEvent& at) {
   const TraceRecord& record = at.record;
   Event& e = at.event;
-  std::vector<Open>& spans = at.thread.spans;
   const auto kind = static_cast<char>(read_integer(record.payload, *e.first));
-  const u32 what = name(std::string(read_text(record.payload, *e.second)), e.index);
-  const std::string_view track = is_text(e.first_text) ? read_text(record.payload, *e.first_text) : std::string_view();
-  if (at.number != 0 && kind == 'B' && spans.size() < deepest_span) {
-    spans.push_back({record.time, at.gaps, what, std::string(track.substr(0, longest_text)), 0});
+  const std::string_view text = read_text(record.payload, *e.second);
+  const u32 what = name(std::string(text), e.index);
+  const auto key =
+      OpenSlices::span(at.number, is_text(e.first_text) ? read_text(record.payload, *e.first_text) : std::string_view(), text);
+  if (kind == 'B' && begin_slice(at, key, what)) return;
+  if (kind == 'E' && end_slice(at, key)) {
+    if (e.heat == nullptr) e.heat = &heat_of(e.full);
+    e.heat->add(record.time, took_);
     return;
-  }
-  if (at.number != 0 && kind == 'E') {
-    const auto open =
-        std::find_if(spans.rbegin(), spans.rend(), [&](const Open& o) { return o.track == track.substr(0, longest_text); });
-    const Open found = open != spans.rend() ? *open : Open{};
-    if (open != spans.rend()) spans.erase(std::next(open).base());
-    if (found.begin != 0 && found.gaps != at.gaps) ++unpaired_;
-    if (found.begin != 0 && found.gaps == at.gaps && found.begin <= record.time) {
-      add_slice(at, found.begin, found.name);
-      if (e.heat == nullptr) e.heat = &heat_of(e.full);
-      e.heat->add(record.time, record.time - found.begin);
-      return;
-    }
   }
   if (kind == 'B' || kind == 'E') ++unpaired_;
   add_slice(at, record.time, what);
 }
 
-void Plot::on_async(const ThreadEvent& at, i32 process) {
+// The last begin counts, as in `latency async`.
+void Plot::on_async(const ThreadEvent& at, Tasks::Key process) {
   const TraceRecord& record = at.record;
   Event& e = at.event;
   const auto kind = static_cast<char>(read_integer(record.payload, *e.first));
   const u32 what = name(std::string(read_text(record.payload, *e.second)), e.index);
   const std::tuple key{process, what, static_cast<u64>(read_integer(record.payload, *e.async))};
-  if (kind == 'B' && async_.size() < most_async && async_.try_emplace(key, AsyncOpen{record.time, lost_, at.number}).second)
-    return;
+  if (kind == 'B' && async_.size() < most_async) {
+    const auto [open, fresh] = async_.try_emplace(key);
+    const AsyncOpen before = std::exchange(open->second, {record.time, lost_, at.number});
+    if (fresh) return;
+    ++unpaired_;
+    return lanes_.add(lane(threads_[before.thread].lane, {LaneKind::thread, before.thread}),
+                      {.begin = before.begin, .end = before.begin, .what = what, .ring = record.source},
+                      [] { return std::string(); });
+  }
   if (const auto open = async_.find(key); kind == 'E' && open != async_.end()) {
     const AsyncOpen begun = open->second;
     async_.erase(open);
@@ -420,26 +435,15 @@ void Plot::on_async(const ThreadEvent& at, i32 process) {
   add_slice(at, record.time, what);
 }
 
-// Of a function: it ends with its exit. Those that are open above it have lost theirs.
 void Plot::on_call(const ThreadEvent& at) {
   const TraceRecord& record = at.record;
   Event& e = at.event;
-  std::vector<Open>& open = at.thread.functions;
   const auto function = static_cast<u64>(read_integer(record.payload, *e.call_role.value));
   const u32 what = name(function_of(e.call_role, record.number(), record.payload, formats_), e.index);
-  if (at.number != 0 && e.call_role.begins && open.size() < deepest_span) {
-    open.push_back({record.time, at.gaps, what, "", function});
-    return;
-  }
-  const auto its = std::find_if(open.rbegin(), open.rend(), [&](const Open& o) { return o.function == function; });
-  if (at.number == 0 || e.call_role.begins || its == open.rend()) {
-    ++unpaired_;
-    return add_slice(at, record.time, what);
-  }
-  const Open found = *its;
-  unpaired_ += static_cast<u64>(its - open.rbegin()) + (found.gaps != at.gaps);
-  open.erase(std::next(its).base(), open.end());
-  if (found.gaps == at.gaps && found.begin <= record.time) add_slice(at, found.begin, what);
+  const auto key = OpenSlices::call(at.number, at.thread.tid == 0 ? record.source + 1 : 0, function);
+  if (e.call_role.begins ? begin_slice(at, key, what) : end_slice(at, key)) return;
+  ++unpaired_;
+  add_slice(at, record.time, what);
 }
 
 void Plot::on_enter(const ThreadEvent& at) {
@@ -493,7 +497,7 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
   u64 begin = record.time;
   switch (e.role) {
     case Event::Role::span:
-      return e.async != nullptr ? on_async(at, tasks_.seen_process(tid, ring)) : on_span(at);
+      return e.async != nullptr ? on_async(at, tasks_.process(tid, ring)) : on_span(at);
     case Event::Role::enter: return on_enter(at);
     case Event::Role::exit: return on_exit(at);
     case Event::Role::call:
@@ -595,10 +599,8 @@ void Plot::finish() {
     if (unseen_ != 0 && ring.running != none) states_.forget(ring.running);
     if (unseen_ == 0) end_run(ring, n, last_);
   }
-  for (u32 n = 0; n < threads_.size(); ++n) {
-    drop_call(n);
-    unpaired_ += threads_[n].spans.size() + threads_[n].functions.size();
-  }
+  for (u32 n = 0; n < threads_.size(); ++n) drop_call(n);
+  unpaired_ += open_.left() + async_.size();
   lanes_.finish();
   states_.finish(last_);
   add_heap();

@@ -29,6 +29,7 @@
 #include "plot/curves.hpp"
 #include "plot/heap.hpp"
 #include "plot/lanes.hpp"
+#include "plot/open_slices.hpp"
 #include "plot/stack_table.hpp"
 #include "plot/states.hpp"
 #include "plot/time_grid.hpp"
@@ -82,7 +83,6 @@ class Plot {
 
  private:
   struct Event;  // the role of an event type
-  struct Open;   // a slice without its end
   struct Thread;
   struct Ring;  // a source's
   struct Counter;
@@ -117,8 +117,10 @@ class Plot {
   template <class MakeText>
   void add_slice(const ThreadEvent& at, u64 begin, u32 what, MakeText make_text);
   void add_slice(const ThreadEvent& at, u64 begin, u32 what);
+  bool begin_slice(const ThreadEvent& at, const OpenSlices::Key& key, u32 what);
+  bool end_slice(const ThreadEvent& at, const OpenSlices::Key& key);
   void on_span(const ThreadEvent& at);
-  void on_async(const ThreadEvent& at, i32 process);
+  void on_async(const ThreadEvent& at, Tasks::Key process);
   void on_call(const ThreadEvent& at);
   void on_enter(const ThreadEvent& at);
   void on_exit(const ThreadEvent& at);
@@ -162,7 +164,9 @@ class Plot {
   std::vector<Thread> threads_;
   std::unordered_map<Tasks::Key, u32> thread_numbers_;
   std::vector<Ring> rings_;
-  std::map<std::tuple<i32, u32, u64>, AsyncOpen> async_;  // by process, name and id
+  OpenSlices open_;
+  u64 took_ = 0;                                                 // of the last slice that ended
+  std::map<std::tuple<Tasks::Key, u32, u64>, AsyncOpen> async_;  // by process, name and id
   std::vector<Heat> heat_maps_;
   std::vector<HeatMap*> call_heat_;  // of system calls, by name
   std::vector<std::string> notes_;

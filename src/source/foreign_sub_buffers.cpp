@@ -124,7 +124,11 @@ u32 ForeignSubBuffers::widen(Bytes payload, u32 delta, u8* to) const {
   u8* const copy = to + 8;
   std::memcpy(copy, payload.data, narrow_stack);
   turn(find(payload), copy, narrow_stack);
-  for (u32 i = 0; i < words; ++i) put(copy + wide_stack + 8 * i, long_at(payload.data + from + i * world_.word_size));
+  const u64 end_mark = world_.word_size == 4 ? u64{0xFFFFFFFF} : ~u64{0};
+  for (u32 i = 0; i < words; ++i) {
+    const u64 address = long_at(payload.data + from + i * world_.word_size);
+    put(copy + wide_stack + 8 * i, address == end_mark ? ~u64{0} : address);
+  }
   return 8 + size;
 }
 

@@ -61,6 +61,22 @@ struct ElfNames::Inside {
   const Symbol* symbol_at(u64 address) const;
 };
 
+// Whether a section that names come from is still compressed: libdw unpacks all of them that it can.
+static bool is_packed(Elf* file) {
+  static constexpr std::string_view needed[] = {".debug_info",     ".debug_abbrev", ".debug_line",
+                                                ".debug_str",      ".debug_addr",   ".debug_line_str",
+                                                ".debug_rnglists", ".debug_ranges", ".debug_str_offsets"};
+  size_t names = 0;
+  if (elf_getshdrstrndx(file, &names) != 0) return false;
+  GElf_Shdr header;
+  for (Elf_Scn* section = nullptr; (section = elf_nextscn(file, section)) != nullptr;) {
+    if (gelf_getshdr(section, &header) == nullptr || (header.sh_flags & SHF_COMPRESSED) == 0) continue;
+    const char* const name = elf_strptr(file, names, header.sh_name);
+    if (name != nullptr && std::find(std::begin(needed), std::end(needed), name) != std::end(needed)) return true;
+  }
+  return false;
+}
+
 result<void> ElfNames::Inside::load(const std::string& path, const std::string& build_id, sys::Fd given) {
   auto fd = given ? result<sys::Fd>(std::move(given)) : elf::open_file(path);
   auto loaded = fd ? report(path, std::move(*fd), build_id) : result<void>(tl::unexpected<Error>(fd.error()));
@@ -106,6 +122,9 @@ result<void> ElfNames::Inside::report(const std::string& path, sys::Fd fd, const
   if (fit != ElfFit::whole || judging.left_out)
     judging.doubt = path + ": its debugging information would take more memory or time than a file of its size may; " +
                     elf::without_debugging;
+  if (judging.doubt.empty() && fit == ElfFit::whole && is_packed(dwarf != nullptr ? dwarf_getelf(dwarf) : file))
+    judging.doubt =
+        path + ": its debugging information is compressed, and is damaged or in an unknown format; " + elf::without_debugging;
   if (dwarf == nullptr) return {};
   places.emplace(judging, names);
   places->read(module, dwarf);

@@ -20,7 +20,6 @@ namespace {
 
 constexpr size_t largest_perf_map = size_t{256} << 20;
 constexpr const char* kept_compiled = "jit";  // in place of a build id: what a perf map names, kept with the address
-constexpr u64 trampoline = 0x7FFFFFFF;        // the kernel's mark of a trampoline of ftrace
 
 std::string base_name(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -179,23 +178,23 @@ Names::Span Names::keep(const std::vector<CodePlace>& places) {
   return span;
 }
 
-std::span<const CodePlace> Names::at(u32 space, u64 address, u32 machine) {
-  const auto [at, fresh] = known_.try_emplace({of_kernel(address) ? u64{machine} << 33 : u64{space} + 1, address});
+std::span<const CodePlace> Names::at(u32 space, u64 address, u32 machine, bool kernel) {
+  const auto [at, fresh] = known_.try_emplace({kernel ? u64{machine} << 33 : u64{space} + 1, address});
   if (fresh) {
-    const Span span = of_kernel(address) ? in_kernel(address, machine) : look_up(space, address, machine);
+    const Span span = kernel ? in_kernel(address, machine) : look_up(space, address, machine);
     at->second = span;  // the table does not grow meanwhile
   }
   return {places_.data() + at->second.begin, at->second.size};
 }
 
 Names::Span Names::look_up(u32 space, u64 address, u32 machine) {
-  if (address == trampoline) return keep({{remark("[FTRACE TRAMPOLINE]"), 0, 0, 0, 0, false}});
   const CodeMap* const map = maps_.find(space, address);
   if (map == nullptr || !is_file(maps_.file(map->file).path)) return by_perf_map(maps_.pid(space), address, machine);
   return in_file(map->file, address - map->start + map->offset, maps_.pid(space));
 }
 
 Names::Span Names::in_kernel(u64 address, u32 machine) {
+  if (address == trampoline) return keep({{remark("[FTRACE TRAMPOLINE]"), 0, 0, 0, 0, false}});
   const Symbols* const kernel = machines_[machine].kernel;
   const Symbols::Symbol* const symbol = kernel != nullptr ? kernel->find_first(address) : nullptr;
   if (symbol == nullptr) return unnamed(fmt::format("[kernel]+{:#x}", address), "[kernel]");

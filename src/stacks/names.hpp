@@ -42,7 +42,11 @@ class Names {
  public:
   Names(const Symbols& kernel, const CodeMaps& maps) : maps_(maps) { machines_[0].kernel = &kernel; }
 
-  std::span<const CodePlace> at(u32 space, u64 address, u32 machine = 0);
+  // kernel: the address is one of the kernel's code, which many machines do not have in the upper half.
+  std::span<const CodePlace> at(u32 space, u64 address, u32 machine, bool kernel);
+  std::span<const CodePlace> at(u32 space, u64 address, u32 machine = 0) {
+    return at(space, address, machine, in_upper_half(address));
+  }
   const CodeFunction& function(u32 number) const { return functions_[number]; }
   size_t functions() const { return functions_.size(); }
   const std::string& source(u32 number) const { return sources_[number]; }
@@ -65,7 +69,9 @@ class Names {
   u64 unnamed() const { return unnamed_; }    // different addresses
   std::vector<std::string> problems() const;  // files that cannot name all, a sentence each
 
-  static bool of_kernel(u64 address) { return address >> 63 != 0; }
+  static constexpr u64 trampoline = 0x7FFFFFFF;  // the kernel's mark of a trampoline of ftrace
+  // Of a stack that has both, of a machine whose kernel is there.
+  static bool in_upper_half(u64 address) { return address >> 63 != 0; }
 
  private:
   struct Span {

@@ -225,32 +225,33 @@ const std::vector<Stacks::Frame>& Stacks::frames(u32 number) {
   frames_.clear();
   if (number == 0 || number >= stacks_.size()) return frames_;
   const Stack stack = stacks_[number];
-  const auto append = [&](const Addresses& addresses, bool exact) {
+  const auto append = [&](const Addresses& addresses, bool exact, bool of_kernel = false) {
     bool first = true;  // of the program's, below the kernel's if there are any: it was interrupted there
     for (u32 i = 0; i < addresses.size; ++i) {
       const u64 address = words_[addresses.begin + i];
       if (address == 0 || address >= perf_contexts) continue;
-      const bool is_exact = exact && (i == 0 || (first && !Names::of_kernel(address)));
-      first = first && Names::of_kernel(address);
-      const u64 looked_up = is_exact ? address : address - 1;
-      for (const CodePlace& place : names_.at(stack.space, looked_up, stack.machine))
-        frames_.push_back({address, place, stack.space, is_exact});
+      const bool kernel = of_kernel || Names::in_upper_half(address);
+      const bool is_exact = exact && (i == 0 || (first && !kernel));
+      first = first && kernel;
+      const u64 looked_up = is_exact || (of_kernel && address == Names::trampoline) ? address : address - 1;
+      for (const CodePlace& place : names_.at(stack.space, looked_up, stack.machine, kernel))
+        frames_.push_back({address, place, stack.space, is_exact, kernel});
     }
   };
-  append(stack.kernel, false);
+  append(stack.kernel, false, true);
   append(stack.user, true);  // the innermost one is no return address
   if (stack.id != 0) {
     const Addresses* const found = program_stack(stack.id);
     const Addresses addresses = found != nullptr ? *found : Addresses();
     append(addresses, stack.exact);
-    if (addresses.cut) frames_.push_back({0, {names_.remark("[cut off]"), 0, 0, 0, 0, false}, stack.space, true});
-    if (found == nullptr) frames_.push_back({0, {names_.remark("[stack lost]"), 0, 0, 0, 0, false}, stack.space, true});
+    if (addresses.cut) frames_.push_back({0, {names_.remark("[cut off]"), 0, 0, 0, 0, false}, stack.space, true, false});
+    if (found == nullptr) frames_.push_back({0, {names_.remark("[stack lost]"), 0, 0, 0, 0, false}, stack.space, true, false});
   }
   return frames_;
 }
 
 Stacks::InFile Stacks::in_file(const Frame& frame) const {
-  const bool of_program = frame.address != 0 && !Names::of_kernel(frame.address);
+  const bool of_program = frame.address != 0 && !frame.kernel;
   const CodeMap* const map = of_program ? maps_.find(frame.space, frame.address - (frame.exact ? 0 : 1)) : nullptr;
   if (map == nullptr) return {names_.function(frame.place.function).path, {}, frame.address};
   const CodeFile& file = maps_.file(map->file);

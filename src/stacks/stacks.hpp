@@ -1,7 +1,8 @@
 // Which stack belongs to an event.
 //
 //   kernel    the events kernel_stack and user_stack behind an event on its CPU's ring are its stack
-//   program   a field of the C type ringside_stack is the id of an event ringside:stack, which may stand in any ring of the trace,
+//   program   a field of the C type ringside_stack is the id of an event ringside:stack, which may stand in any ring of the
+//   trace,
 //             before or behind; ringside:code_map tells what stood at its addresses
 //
 //   Stacks stacks(formats, tasks);
@@ -10,7 +11,8 @@
 //   stacks.frames(n)                                // functions, innermost first, named when they are asked for
 //
 // An id that no event explains is counted (`missing`), and its stack has one frame that says so. A stack event is looked for in
-// the whole trace (`find_missing`) before that, once. Frames of the upper half of the addresses are the kernel's.
+// the whole trace (`find_missing`) before that, once. All of kernel_stack are the kernel's; of
+// a program's stacks those in the upper half of the addresses are.
 #pragma once
 #include <functional>
 #include <ringside/base/types.hpp>
@@ -71,6 +73,7 @@ class Stacks final : public StackTexts {
     CodePlace place;
     u32 space = 0;
     bool exact = false;  // not a return address
+    bool kernel = false;
   };
   // Innermost first, with inlined functions. Valid until the next call.
   const std::vector<Frame>& frames(u32 stack);

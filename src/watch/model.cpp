@@ -132,7 +132,8 @@ bool WatchModel::wanted(const TraceRecord& record, const RingName& ring) {
       }
       case Column::Kind::text: {
         std::string_view text;
-        if (!only.column.text(record, ring, text) || text != only.text) return false;
+        // A thread's text has more than a row shows.
+        if (!only.column.text(record, ring, text) || text.substr(0, text.find('\0')) != only.text) return false;
         break;
       }
     }

@@ -50,6 +50,16 @@ TEST_P(NamesOverTime, AProcessThatExecutesAnotherProgram) {
   EXPECT_GT(of["first"], 0u);
   EXPECT_EQ(of.size(), 2u);
   EXPECT_EQ(tasks()[6001], "first");
+  // As tables count them.
+  for (const std::string column : {"thread", "process"}) {
+    std::map<std::string, u64> rows;
+    const json table = json::parse(ringside("hist --json libc:malloc/" + column).out);
+    for (const json& row : table.at("rows")) {
+      const std::string name = row.at("key").at(0);
+      rows[name.substr(0, name.rfind('-'))] += row.at("count").get<u64>();
+    }
+    EXPECT_EQ(rows, of) << table;
+  }
   const std::string folded = ringside("flame --folded -e libc:malloc").out;
   EXPECT_THAT(folded, HasSubstr("env;"));
   EXPECT_THAT(folded, HasSubstr("first;"));

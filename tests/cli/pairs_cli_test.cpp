@@ -105,6 +105,49 @@ TEST_F(NestedCalls, WhatIsNoCallIsNotExactWhereStartsRepeat) {
               HasSubstr("2 starts repeat within the key"));
 }
 
+// After a fork both processes free the memory of one address, and end the work of one name and number.
+TEST_F(PairsCli, AddressesAndNumbersOfTwoProcessesAreTwo) {
+  auto w = must(RecordingWriter::create(dir + "/ringside.data", calibrate(ClockKind::mono)));
+  const std::string pointer = field("u64 ptr", 8, 8);
+  const std::string work =
+      field("char track_event_type", 8, 1) + field("char slice_name[7]", 9, 7) + field("u64 async_id", 16, 8);
+  w.meta().events.push_back({0xF001, "libc", "malloc", format(0xF001, "malloc", field("u64 size", 16, 8) + pointer, R"("x")")});
+  w.meta().events.push_back({0xF002, "libc", "free", format(0xF002, "free", pointer, R"("x")")});
+  w.meta().events.push_back({0xF003, "ringside", "async_span", format(0xF003, "async_span", work, R"("x")")});
+  const u64 t = 1000 * ms;
+  SubBuffer parent(t, 4096), child(t, 4096);
+  const auto async = [](i32 tid, const char* kind) {
+    return Payload(0xF003, tid).text(kind).text({"job\0\0\0\0", 7}).put(u64{7});
+  };
+  parent.event(t, Payload(0xF001, 42).put(u64{0xA0}).put(u64{64}));
+  parent.event(t + 1 * ms, async(42, "B"));
+  child.event(t + 1 * ms, Payload(0xF002, 50).put(u64{0xA0}));  // what it has of its parent
+  child.event(t + 2 * ms, Payload(0xF001, 51).put(u64{0xA0}).put(u64{64}));
+  child.event(t + 3 * ms, async(50, "B"));
+  child.event(t + 10 * ms, async(51, "E"));
+  child.event(t + 12 * ms, Payload(0xF002, 50).put(u64{0xA0}));
+  parent.event(t + 200 * ms, Payload(0xF002, 42).put(u64{0xA0}));
+  parent.event(t + 201 * ms, async(42, "E"));
+  must(w.add_ring({0, 42, 42, "prog", "prog", false, ""}, 4096));
+  must(w.add_ring({1, 50, 50, "child", "child", false, ""}, 4096));
+  must(w.add_ring({2, 50, 51, "helper", "child", false, ""}, 4096));
+  must(w.append(0, parent.view()));
+  must(w.append(1, child.view()));
+  must(w.finish(1));
+  const json memory = latency("malloc ringside.data");
+  EXPECT_EQ(memory.at("pairs"), 2);
+  EXPECT_EQ(memory.at("all").at("sum"), 210 * ms);
+  EXPECT_EQ(memory.at("all").at("max"), 200 * ms);
+  EXPECT_EQ(memory.at("ends"), 3);
+  const json jobs = latency("async ringside.data");
+  EXPECT_EQ(jobs.at("pairs"), 2);
+  EXPECT_EQ(jobs.at("all").at("sum"), 207 * ms);
+  EXPECT_EQ(jobs.at("all").at("max"), 200 * ms);
+  const Outcome flame = ringside("flame --json ringside.data --latency malloc");
+  EXPECT_EQ(flame.code, 0) << flame.err;
+  EXPECT_EQ(weights(flame.out), 210 * ms);
+}
+
 // Threads are woken and run later, on a machine made by hand.
 struct Conditions : PairsCli {
   static constexpr u16 waking = 0xF001, switching = 0xF003;

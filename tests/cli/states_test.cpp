@@ -126,6 +126,15 @@ TEST_F(StatesCommand, Live) {
     EXPECT_GE(j.at("rows").size(), 1u) << o.out;
   }
   EXPECT_EQ(ringside("states -p 1 --duration 50ms").code, 0);
+  // Its switches name the threads before and after it, too: none of them has a row.
+  const Outcome o =
+      run("timeout 60 sh -c 'while :; do sleep 0.005; done' & P=$!; sleep 0.1; C=$(pgrep -P $P -x sh); " RINGSIDE_BUILD_DIR
+          "/ringside states -p $C --by process --duration 300ms --json; code=$?; kill $P; exit $code");
+  ASSERT_EQ(o.code, 0) << o.err;
+  for (const json& row : json::parse(o.out).at("rows")) {
+    const std::string name = row.at("key");
+    EXPECT_TRUE(name.starts_with("sh-") || name.starts_with("sleep-")) << o.out;
+  }
 }
 
 TEST_F(StatesCommand, RefusesWhatWouldBeWrong) {

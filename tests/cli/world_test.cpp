@@ -67,6 +67,55 @@ TEST_F(World, WithoutAnArchitectureCallsAreNumbers) {
   EXPECT_EQ(test::PerfettoFile(test::slurp(dir + "/none.pftrace")).machine, "");
 }
 
+// MIPS numbers ETIMEDOUT 145 and x86 110; up to ERANGE all are alike.
+TEST_F(World, ErrorsThatArchitecturesNumberDifferentlyAreNumbers) {
+  put("mips.dat", ForeignDat::of_calls("Linux host 6.1.0 mips64", {{5000, -145}, {5001, -110}, {5002, -2}}));
+  const std::string report = ringside("report mips.dat").out;
+  EXPECT_THAT(report, HasSubstr("NR 5000 = -145\n"));
+  EXPECT_THAT(report, HasSubstr("NR 5001 = -110\n"));
+  EXPECT_THAT(report, HasSubstr("NR 5002 = -2 # ENOENT\n"));
+  const std::string table = ringside("syscalls mips.dat").out;
+  EXPECT_THAT(table, HasSubstr("-145 1"));
+  EXPECT_THAT(table, HasSubstr("ENOENT 1"));
+}
+
+// Its calls may be those that are asked for.
+TEST_F(World, AFilterByNameNeedsTheArchitectureOfEachTrace) {
+  put("arm64.dat", ForeignDat::of_calls("Linux host 6.1.0 aarch64", calls));
+  put("none.dat", ForeignDat::of_calls("", calls));
+  for (const char* both : {"arm64.dat none.dat", "none.dat arm64.dat"}) {
+    const Outcome o = ringside(std::string("report -f 'syscall == read' ") + both);
+    EXPECT_NE(o.code, 0);
+    EXPECT_THAT(o.err, HasSubstr("does not say of which architecture its system calls are"));
+  }
+  EXPECT_EQ(events("-f 'syscall == 63' arm64.dat none.dat").size(), 4u);
+}
+
+// Kernels of 32 bits are in the upper half of 32 bits, that of s390x begins at 0.
+TEST_F(World, StacksOfKernelsThatAreNotInTheUpperHalf) {
+  for (const auto& [word, big, begin] :
+       {std::tuple{u32{4}, false, u64{0xc1000000}}, {4, true, 0xc1000000}, {8, true, 0x100000}}) {
+    ForeignDat dat = ForeignDat::of_calls(word == 4 ? "Linux host 6.1.0 ppc" : "Linux host 6.1.0 s390x", {}, big, word);
+    dat.formats = {{"a", ForeignDat::format("at", 23, ForeignDat::field("int x", 8, 4), "\"%d\", REC->x")}};
+    const u32 caller = word == 8 ? 16 : 12;
+    dat.ftrace = {{"ftrace", ForeignDat::format("kernel_stack", 4,
+                                                ForeignDat::field("int size", 8, 4, true) +
+                                                    ForeignDat::field("unsigned long caller[8]", caller, 8 * word),
+                                                "\"%ps\", (void *)REC->caller[0]")}};
+    dat.kallsyms = (std::stringstream() << std::hex << begin << " T inner\n"
+                                        << begin + 0x100 << " T outer\n"
+                                        << begin + 0x200 << " T end\n")
+                       .str();
+    std::string stack = dat.head(4, 42) + dat.number(i32{3});
+    stack.resize(caller);
+    stack += dat.a_long(begin + 4) + dat.a_long(begin + 0x104) + dat.a_long(~u64{0});
+    dat.pages = {dat.sub_buffer(1'000'000'000, dat.event(0, dat.head(23, 42) + dat.number(i32{1})) + dat.event(0, stack))};
+    put("stack.dat", dat);
+    EXPECT_EQ(ringside("flame --folded stack.dat").out, "prog;outer;inner 1\n") << word << big;
+    EXPECT_THAT(ringside("report --json stack.dat").out, HasSubstr(R"(["inner","outer"])")) << word << big;
+  }
+}
+
 // Read on another machine than it was recorded on: the directory says whose it is.
 TEST_F(World, ARecordingOfAnotherMachine) {
   if (auto found = tracefs_dir(); !found) GTEST_SKIP() << found.error().sentence;

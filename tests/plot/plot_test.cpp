@@ -443,6 +443,46 @@ TEST_F(PlotTest, SpansNest) {
                                                                      {400, 400, "none", "E none"}}));
 }
 
+// As `latency span` pairs them.
+TEST_F(PlotTest, AnEndTakesTheInnermostSpanOfItsName) {
+  add(1000, span('B', "a"));
+  add(1100, span('B', "b"));
+  add(1300, span('E', "a"));
+  add(1700, span('E', "b"));
+  add(2000, span('B', "c"));
+  add(2100, span('B', "d"));
+  add(2300, span('E', ""));
+  add(2700, span('E', ""));
+  const json j = page();
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4711)),
+            (std::vector<Row>{{0, 300, "a", "E a"}, {100, 700, "b", "E b"}, {1100, 1300, "d", "E "}, {1000, 1700, "c", "E "}}));
+  EXPECT_TRUE(plot->notes().empty());
+}
+
+TEST_F(PlotTest, DeepSpansHaveTheirOwnLengths) {
+  constexpr u64 depth = 300;
+  for (u64 i = 0; i < depth; ++i) add(1000 + i, span('B', "r"));
+  for (u64 i = 0; i < depth; ++i) add(2000 + i, span('E', "r"));
+  const json j = page();
+  const auto all = rows(j, "thread", number_of(j, 4711));
+  ASSERT_EQ(all.size(), depth);
+  for (u64 i = 0; i < depth; ++i)
+    EXPECT_EQ(std::get<1>(all[i]) - std::get<0>(all[i]), static_cast<i64>(1000 + i - (depth - 1 - i))) << i;
+  EXPECT_TRUE(plot->notes().empty());
+}
+
+TEST(OpenSlices, TheOldestOfTooManyIsDropped) {
+  using plot::OpenSlices;
+  OpenSlices open;
+  const auto key = OpenSlices::span(1, "", "r");
+  for (u64 i = 0; i < OpenSlices::most_open + 3; ++i) open.begin(key, {i, 0, 0});
+  EXPECT_EQ(open.left(), OpenSlices::most_open + 3);
+  for (u64 i = OpenSlices::most_open + 2; i > 2; --i) ASSERT_EQ(open.end(key)->begin, i);
+  EXPECT_FALSE(open.end(key));
+  EXPECT_FALSE(open.end(OpenSlices::span(1, "", "")));
+  EXPECT_EQ(open.left(), 3u);
+}
+
 TEST_F(PlotTest, RatesAddUp) {
   options.columns = 64;
   for (u64 i = 0; i < 1000; ++i) add(1'000'000 + i * i, Payload(i % 3 == 0 ? 1 : 2, 4711).put(u64{1}));

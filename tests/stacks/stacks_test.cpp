@@ -486,6 +486,42 @@ TEST(Elf, DebuggingInformationThatFillsTheMemoryIsLeftOut) {
   fs::remove_all(folder);
 }
 
+// Writes into the section .debug_info, at this place.
+bool overwrite_debug_info(const std::string& path, u64 at, u32 word) {
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  elf_version(EV_CURRENT);
+  Elf* const elf = elf_begin(fd, ELF_C_READ, nullptr);
+  size_t names = 0;
+  bool done = false;
+  if (elf_getshdrstrndx(elf, &names) == 0) {
+    for (Elf_Scn* section = elf_nextscn(elf, nullptr); section != nullptr; section = elf_nextscn(elf, section)) {
+      GElf_Shdr header;
+      if (gelf_getshdr(section, &header) == nullptr || std::string(elf_strptr(elf, names, header.sh_name)) != ".debug_info")
+        continue;
+      done = pwrite(fd, &word, 4, static_cast<off_t>(header.sh_offset + at)) == 4;
+    }
+  }
+  elf_end(elf);
+  close(fd);
+  return done;
+}
+
+TEST(Elf, SaysThatCompressedDebuggingInformationCannotBeRead) {
+  const std::string folder = fs::temp_directory_path() / ("ringside-damaged-" + std::to_string(getpid()));
+  const std::string walker = RINGSIDE_BUILD_DIR "/tests/walker_O2", file = folder + "/file";
+  fs::create_directory(folder);
+  // The format in the section's header; its data.
+  for (const auto& [at, word] : {std::pair{u64{0}, u32{77}}, {sizeof(Elf64_Chdr) + 40, 0xFFFFFFFF}}) {
+    ASSERT_EQ(std::system(("objcopy --compress-debug-sections=zlib " + walker + " " + file).c_str()), 0);
+    ASSERT_TRUE(overwrite_debug_info(file, at, word));
+    auto elf = ElfNames::open(file, "");
+    ASSERT_TRUE(elf) << elf.error().sentence;
+    EXPECT_FALSE((*elf)->named("main").empty());
+    EXPECT_THAT((*elf)->doubt(), testing::HasSubstr(file + ": its debugging information is compressed, and is damaged"));
+  }
+  fs::remove_all(folder);
+}
+
 // libdw reads zlib's alone, unless it was built with zstd.
 TEST(Elf, DebuggingInformationThatZstdCompressed) {
   if (std::system("objcopy --help | grep -q zstd") != 0) GTEST_SKIP() << "this objcopy has no zstd";

@@ -104,9 +104,9 @@ u64 Sequence::frame(const Stacks::Frame& f, Stacks& stacks) {
   if (f.place.line != 0) one.add_uint32(in_frame::line, f.place.line);
   using Kind = CodeFunction::Kind;
   if (called.kind != Kind::remark)
-    one.add_uint32(in_frame::kind, called.kind == Kind::kernel || stacks.names().of_kernel(f.address) ? in_frame::kernel
-                                   : called.kind == Kind::jit                                         ? in_frame::jit
-                                                                                                      : in_frame::native);
+    one.add_uint32(in_frame::kind, called.kind == Kind::kernel || f.kernel ? in_frame::kernel
+                                   : called.kind == Kind::jit              ? in_frame::jit
+                                                                           : in_frame::native);
   return last_;
 }
 
