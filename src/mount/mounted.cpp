@@ -91,8 +91,9 @@ result<std::shared_ptr<Mounted>> Mounted::snapshot() {
 
 bool Mounted::removed() const {
   struct stat here {}, now {};
-  return fstatat(dir(), "instance", &here, AT_SYMLINK_NOFOLLOW) != 0 || stat(instance_->path().c_str(), &now) != 0 ||
-         now.st_ino != inode_;
+  if (fstatat(dir(), "instance", &here, AT_SYMLINK_NOFOLLOW) != 0 || stat(instance_->path().c_str(), &now) != 0)
+    return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;  // what fails for want of memory says nothing about it
+  return now.st_ino != inode_;
 }
 
 u32 Mounted::cpus() const {
