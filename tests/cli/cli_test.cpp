@@ -215,7 +215,7 @@ TEST_F(Cli, JsonEverywhereParses) {
 TEST_F(Cli, HistGroups) {
   record();
   Outcome o = ringside("hist 'libc:*/thread' -v size");
-  EXPECT_NE(o.out.find("cc1plus-4711      2  96 B  48 B  32 B  64 B"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("cc1plus-4711       2  96 B  48 B  32 B  64 B"), std::string::npos) << o.out;
   EXPECT_NE(o.out.find("\n2 events, 1,234 lost: the numbers lack those, quantiles within 1.6 %\n"), std::string::npos) << o.out;
   EXPECT_EQ(ringside("hist size,task --ascii").out,
             "size  task     count\n"

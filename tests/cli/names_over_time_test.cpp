@@ -55,7 +55,7 @@ TEST_P(NamesOverTime, AProcessThatExecutesAnotherProgram) {
     std::map<std::string, u64> rows;
     const json table = json::parse(ringside("hist --json libc:malloc/" + column).out);
     for (const json& row : table.at("rows")) {
-      const std::string name = row.at("key").at(0);
+      const std::string name = row.at("libc:malloc/" + column);
       rows[name.substr(0, name.rfind('-'))] += row.at("count").get<u64>();
     }
     EXPECT_EQ(rows, of) << table;
