@@ -127,9 +127,9 @@ result<std::vector<ProbePoint>> uprobe_points(const Probe& probe, std::vector<st
   const std::vector<ElfFunction> found = elf->named(probe.name);
   for (const auto& [begin, size] : found) {
     if (size != 0 && probe.offset >= size) continue;
+    std::string fetch = RS_TRY(fetch_at(probe, *elf, begin, path, notices));
     points.push_back({"probe_" + file_word(path), event_name(probe), false, probe.at_return,
-                      fmt::format("{}:{:#x}", path, begin + probe.offset),
-                      RS_TRY(fetch_at(probe, *elf, begin, path, notices))});
+                      fmt::format("{}:{:#x}", path, begin + probe.offset), std::move(fetch)});
   }
   if (!points.empty()) return points;
   if (!found.empty())

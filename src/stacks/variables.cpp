@@ -295,12 +295,16 @@ result<Variables::Where> Variables::from_frame(i64 offset, bool is_fixed, const 
   const u8 op = code[0].atom;
   const bool is_cfa = op == DW_OP_call_frame_cfa;
   const bool is_pointer = op == (machine_ == Machine::arm64 ? DW_OP_reg29 : DW_OP_reg6);
+  const bool is_stack_pointer = op == (machine_ == Machine::arm64 ? DW_OP_reg31 : DW_OP_reg7);
   const i64 of_call = machine_ == Machine::arm64 ? 0 : 8;  // the return address
   if (place_.offset == 0 && (is_cfa || is_pointer)) {
     const i64 from_cfa = is_cfa ? offset : offset - 8 - of_call;
     if (from_cfa >= 0) return Where{true, stack, from_cfa + of_call};
     return is_fixed ? as_passed(variable, name) : no(name + " has no value yet at the function's first instruction");
   }
+  // As Clang has it without a frame pointer: by how much it moves until the frame is made is not said.
+  if (place_.offset == 0 && is_stack_pointer)
+    return is_fixed ? as_passed(variable, name) : no(name + " has no value yet at the function's first instruction");
   if (op >= DW_OP_reg0 && op <= DW_OP_reg31) return Where{true, register_of(op - DW_OP_reg0), offset};
   if (op >= DW_OP_breg0 && op <= DW_OP_breg31)
     return Where{true, register_of(op - DW_OP_breg0), static_cast<i64>(code[0].number) + offset};
