@@ -60,6 +60,11 @@ bool text_of(PyObject* value, Ref& held, std::string_view& text) noexcept {
   text = {utf8, static_cast<size_t>(size)};
   return true;
 }
+// For what is written in any case.
+std::string_view any_text_of(PyObject* value, Ref& held) noexcept {
+  std::string_view text;
+  return text_of(value, held, text) ? text : "(no str)";
+}
 
 // ---- Events
 
@@ -368,11 +373,9 @@ void find_task(Ref& name) noexcept {
 // Its values are copied before the write, which needs no Python.
 void write_span(char type, PyObject* name, PyObject* track) noexcept {
   Ref held_name, held_track;
-  std::string_view text, on;
-  if (!text_of(name, held_name, text)) text = "(no str)";
+  const std::string_view text = any_text_of(name, held_name);
   if (track == nullptr) return void(events::span.write(type, text));
-  if (!text_of(track, held_track, on)) on = "(no str)";
-  events::track_span.write(type, text, on);
+  events::track_span.write(type, text, any_text_of(track, held_track));
 }
 bool spans_enabled(PyObject* track) noexcept {
   return track != nullptr ? events::track_span.enabled() : events::span.enabled();
@@ -385,11 +388,17 @@ struct SpanObject {
   bool entered, begun;
 };
 
+// track: None without one.
+bool parse_name_and_track(PyObject* arguments, PyObject* keywords, PyObject*& name, PyObject*& track) noexcept {
+  static const char* names[] = {"name", "track", nullptr};
+  track = Py_None;
+  return PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O", const_cast<char**>(names), &name, &track) != 0;
+}
+
 int make_span(PyObject* object, PyObject* arguments, PyObject* keywords) noexcept {
   auto& self = *reinterpret_cast<SpanObject*>(object);
-  static const char* names[] = {"name", "track", nullptr};
-  PyObject *name = nullptr, *track = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O", const_cast<char**>(names), &name, &track)) return -1;
+  PyObject *name = nullptr, *track = nullptr;
+  if (!parse_name_and_track(arguments, keywords, name, track)) return -1;
   Py_INCREF(name);
   Py_XSETREF(self.name, name);
   if (track != Py_None) Py_INCREF(track);
@@ -444,9 +453,8 @@ PyType_Slot span_slots[] = {{Py_tp_init, reinterpret_cast<void*>(make_span)},
 PyType_Spec span_spec = {"ringside._writer.Span", sizeof(SpanObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, span_slots};
 
 PyObject* instant(PyObject*, PyObject* arguments, PyObject* keywords) noexcept {
-  static const char* names[] = {"name", "track", nullptr};
-  PyObject *name = nullptr, *track = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O", const_cast<char**>(names), &name, &track)) return nullptr;
+  PyObject *name = nullptr, *track = nullptr;
+  if (!parse_name_and_track(arguments, keywords, name, track)) return nullptr;
   Ref task;
   if (track == Py_None) {
     if (events::track_span.enabled()) find_task(task);
@@ -460,8 +468,6 @@ PyObject* counter(PyObject*, PyObject* arguments) noexcept {
   PyObject *name = nullptr, *value = nullptr;
   if (!PyArg_ParseTuple(arguments, "OO", &name, &value)) return nullptr;
   if (!events::counter.enabled()) Py_RETURN_NONE;
-  Ref held;
-  std::string_view text;
   int overflow = 0;
   const Ref index(PyNumber_Index(value));
   const long long whole = index ? PyLong_AsLongLongAndOverflow(index.get(), &overflow) : 0;
@@ -471,8 +477,8 @@ PyObject* counter(PyObject*, PyObject* arguments) noexcept {
       return nullptr;
     Py_RETURN_NONE;
   }
-  if (!text_of(name, held, text)) text = "(no str)";
-  events::counter.write(whole, text);
+  Ref held;
+  events::counter.write(whole, any_text_of(name, held));
   Py_RETURN_NONE;
 }
 
@@ -484,9 +490,7 @@ PyObject* async(PyObject*, PyObject* arguments) noexcept {
   if (!PyArg_ParseTuple(arguments, "COK", &type, &name, &id)) return nullptr;
   if (!events::async_span.enabled()) Py_RETURN_NONE;
   Ref held;
-  std::string_view text;
-  if (!text_of(name, held, text)) text = "(no str)";
-  events::async_span.write(static_cast<char>(type), text, id);
+  events::async_span.write(static_cast<char>(type), any_text_of(name, held), id);
   Py_RETURN_NONE;
 }
 

@@ -39,8 +39,8 @@ result<void> InstanceFeed::begin(RecordingRun& run) {
   return {};
 }
 
-// The next recording has not what this one and others have read. Relaxed: a writer that sees it late has its stack in the same
-// recording as those before it.
+// Writers write each stack once more, as the next recording lacks those that this one and earlier readers have taken. Relaxed:
+// a writer that sees it late may leave a stack in the recording before.
 void InstanceFeed::want_stacks_again() { __atomic_fetch_add(&words_.control->stacks_again, u64{1}, __ATOMIC_RELAXED); }
 
 // Returns whether anything about the thread is new. Its namespace and cgroup are looked up while it lives, and kept.

@@ -21,6 +21,20 @@ class DwarfJudge {
   bool may_list(Dwarf* dwarf);
   // How many steps it takes to read an entry of this unit; 0: its entries may not be looked at.
   u64 weight(Dwarf_CU* unit);
+  // use(child): whether to go on. Offsets must grow, else the file is hostile. To find the next one libdw may read all between.
+  template <class Use>
+  void each_child(Dwarf_Die parent, const Use& use) {
+    Dwarf_Die child;
+    const u64 weight = this->weight(parent.cu);
+    if (weight == 0 || !budget_.step(weight) || dwarf_child(&parent, &child) != 0) return;
+    Dwarf_Off last = dwarf_dieoffset(&parent);
+    do {
+      const Dwarf_Off here = dwarf_dieoffset(&child);
+      if (here <= last || !budget_.step(weight + (here - last) / 2)) return;
+      last = here;
+      if (!use(child)) return;
+    } while (dwarf_siblingof(&child, &child) == 0);
+  }
   // Whether libdw may read the lines of this unit, and the names of its files.
   bool may_read_lines(Dwarf_Die& unit);
   // Whether libdw may look up one place in a variable's location, an expression or a list of them.

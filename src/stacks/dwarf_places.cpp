@@ -134,7 +134,7 @@ std::string DwarfPlaces::read_name(Dwarf_Die& die, u32 hops) {
 
 void DwarfPlaces::add_functions(Dwarf_Die& parent, std::vector<Range>& out, u32 scope, u32 depth) {
   if (depth > deepest) return;
-  each_child(parent, [&](Dwarf_Die& child) {
+  judge_.each_child(parent, [&](Dwarf_Die& child) {
     const int tag = dwarf_tag(&child);
     const bool is_scope = tag == DW_TAG_namespace || tag == DW_TAG_structure_type || tag == DW_TAG_class_type;
     u32 inner = scope;
@@ -164,7 +164,7 @@ bool DwarfPlaces::has_address(Dwarf_Die& die, u64 address) {
 // From the outermost inlined function to the innermost.
 void DwarfPlaces::inlined_at(Dwarf_Die& parent, u64 address, std::vector<Dwarf_Die>& out, u32 depth) {
   if (depth > deepest) return;
-  each_child(parent, [&](Dwarf_Die& child) {
+  judge_.each_child(parent, [&](Dwarf_Die& child) {
     const int tag = dwarf_tag(&child);
     const bool inlined = tag == DW_TAG_inlined_subroutine;
     if (!inlined && tag != DW_TAG_lexical_block && tag != DW_TAG_try_block && tag != DW_TAG_catch_block) return true;

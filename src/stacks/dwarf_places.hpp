@@ -63,20 +63,6 @@ class DwarfPlaces {
   std::string scope_before(u32 scope) const;
   bool has_address(Dwarf_Die& die, u64 address);
   void inlined_at(Dwarf_Die& parent, u64 address, std::vector<Dwarf_Die>& out, u32 depth);
-  // use(child): whether to go on. Offsets must grow, else the file is hostile. To find the next one libdw may read all between.
-  template <class Use>
-  void each_child(Dwarf_Die& parent, const Use& use) {
-    Dwarf_Die child;
-    const u64 weight = judge_.weight(parent.cu);
-    if (weight == 0 || !budget_.step(weight) || dwarf_child(&parent, &child) != 0) return;
-    Dwarf_Off last = dwarf_dieoffset(&parent);
-    do {
-      const Dwarf_Off here = dwarf_dieoffset(&child);
-      if (here <= last || !budget_.step(weight + (here - last) / 2)) return;
-      last = here;
-      if (!use(child)) return;
-    } while (dwarf_siblingof(&child, &child) == 0);
-  }
   // use(begin, end): each range of the entry's code.
   template <class Use>
   void each_range(Dwarf_Die& die, const Use& use) {

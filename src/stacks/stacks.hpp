@@ -1,9 +1,8 @@
 // Which stack belongs to an event.
 //
 //   kernel    the events kernel_stack and user_stack behind an event on its CPU's ring are its stack
-//   program   a field of the C type ringside_stack is the id of an event ringside:stack, which may stand in any ring of the
-//   trace,
-//             before or behind; ringside:code_map tells what stood at its addresses
+//   program   a field of the C type ringside_stack is the id of an event ringside:stack, which may be in any ring of the
+//             trace, before or after it; ringside:code_map has the file at its addresses
 //
 //   Stacks stacks(formats, tasks);
 //   stacks.see(record, ring);                       // every record, in order: it learns
@@ -11,8 +10,8 @@
 //   stacks.frames(n)                                // functions, innermost first, named when they are asked for
 //
 // An id that no event explains is counted (`missing`), and its stack has one frame that says so. A stack event is looked for in
-// the whole trace (`find_missing`) before that, once. All of kernel_stack are the kernel's; of
-// a program's stacks those in the upper half of the addresses are.
+// the whole trace (`find_missing`) before that, once. All frames of kernel_stack are the
+// kernel's; of a program's stack, those in the upper half of the addresses.
 #pragma once
 #include <functional>
 #include <ringside/base/types.hpp>

@@ -154,7 +154,7 @@ bool Variables::is_signed(const Dwarf_Die& die) {
 
 std::vector<u64> Variables::counts_of(const Dwarf_Die& array) {
   std::vector<u64> counts;
-  each_child(array, [&](Dwarf_Die& child) {
+  judge_.each_child(array, [&](Dwarf_Die& child) {
     if (dwarf_tag(&child) != DW_TAG_subrange_type) return true;
     const auto count = number_of(child, DW_AT_count), last = number_of(child, DW_AT_upper_bound);
     counts.push_back(count ? *count : last ? *last + 1 : 0);
@@ -179,24 +179,10 @@ u64 Variables::size_of(const Type& type, u32 depth) {
   return size;
 }
 
-template <class Use>
-void Variables::each_child(const Dwarf_Die& parent, const Use& use) {
-  Dwarf_Die from = parent, child;
-  if (!readable(from) || dwarf_child(&from, &child) != 0) return;
-  Dwarf_Off last = dwarf_dieoffset(&from);
-  const u64 weight = judge_.weight(parent.cu);
-  do {  // offsets must grow, else the file is hostile; to find the next entry libdw may read all between
-    const Dwarf_Off here = dwarf_dieoffset(&child);
-    if (here <= last || !budget_.step(weight + (here - last) / 2)) return;
-    last = here;
-    if (!use(child)) return;
-  } while (dwarf_siblingof(&child, &child) == 0);
-}
-
 // use(variable): whether to go on. The variables are those of the function and of its blocks around the instruction.
 template <class Use>
 void Variables::each_variable(const Dwarf_Die& parent, u32 depth, const Use& use) {
-  each_child(parent, [&](Dwarf_Die& child) {
+  judge_.each_child(parent, [&](Dwarf_Die& child) {
     const int tag = dwarf_tag(&child);
     if (tag == DW_TAG_formal_parameter || tag == DW_TAG_variable) return use(child);
     if (tag != DW_TAG_lexical_block || depth == deepest_type) return true;
@@ -297,14 +283,12 @@ result<Variables::Where> Variables::from_frame(i64 offset, bool is_fixed, const 
   const bool is_pointer = op == (machine_ == Machine::arm64 ? DW_OP_reg29 : DW_OP_reg6);
   const bool is_stack_pointer = op == (machine_ == Machine::arm64 ? DW_OP_reg31 : DW_OP_reg7);
   const i64 of_call = machine_ == Machine::arm64 ? 0 : 8;  // the return address
-  if (place_.offset == 0 && (is_cfa || is_pointer)) {
+  if (place_.offset == 0 && (is_cfa || is_pointer || is_stack_pointer)) {
     const i64 from_cfa = is_cfa ? offset : offset - 8 - of_call;
-    if (from_cfa >= 0) return Where{true, stack, from_cfa + of_call};
+    // Clang's frames without a frame pointer: how far the stack pointer moves until the frame is made is not said.
+    if (!is_stack_pointer && from_cfa >= 0) return Where{true, stack, from_cfa + of_call};
     return is_fixed ? as_passed(variable, name) : no(name + " has no value yet at the function's first instruction");
   }
-  // As Clang has it without a frame pointer: by how much it moves until the frame is made is not said.
-  if (place_.offset == 0 && is_stack_pointer)
-    return is_fixed ? as_passed(variable, name) : no(name + " has no value yet at the function's first instruction");
   if (op >= DW_OP_reg0 && op <= DW_OP_reg31) return Where{true, register_of(op - DW_OP_reg0), offset};
   if (op >= DW_OP_breg0 && op <= DW_OP_breg31)
     return Where{true, register_of(op - DW_OP_breg0), static_cast<i64>(code[0].number) + offset};
@@ -350,7 +334,7 @@ result<Variables::Where> Variables::as_passed(const Dwarf_Die& variable, const s
   if (of_result == Class::unknown && is_class(plain(back)) && size_of(back) > 16) return unknown();
   std::optional<Where> found;
   bool known = true, real = false;
-  each_child(function_, [&](Dwarf_Die& child) {
+  judge_.each_child(function_, [&](Dwarf_Die& child) {
     if (dwarf_tag(&child) != DW_TAG_formal_parameter) return true;
     const Class its = passed_as(type_of(child));
     const bool is_it = child.addr == variable.addr;
@@ -415,7 +399,7 @@ result<Variables::Value> Variables::pointed(const Value& value, const std::strin
 bool Variables::find_member(const Dwarf_Die& of, const std::string& name, Value& value, std::vector<std::string>& names,
                             u32 depth) {
   bool found = false;
-  each_child(of, [&](Dwarf_Die& child) {
+  judge_.each_child(of, [&](Dwarf_Die& child) {
     const int tag = dwarf_tag(&child);
     if (tag != DW_TAG_member && tag != DW_TAG_inheritance) return true;
     const std::string its = tag == DW_TAG_member ? name_of(child) : "";

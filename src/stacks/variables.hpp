@@ -89,8 +89,6 @@ class Variables {
   std::vector<u64> counts_of(const Dwarf_Die& array);  // of its elements, for each dimension; 0: unknown
   void note(std::vector<std::string>& names, const std::string& name);
   template <class Use>
-  void each_child(const Dwarf_Die& parent, const Use& use);
-  template <class Use>
   void each_variable(const Dwarf_Die& parent, u32 depth, const Use& use);
   std::string register_of(u64 number) const;
   result<Where> where_is(const Dwarf_Die& variable, const std::string& name);
