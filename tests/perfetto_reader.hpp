@@ -29,6 +29,7 @@ struct PerfettoTrackEvent {
   u32 type = 0;
   std::string name, category;
   i64 counter = 0;
+  double real_counter = 0;
   std::map<std::string, std::string> annotations;
   std::vector<std::string> stack;  // names, innermost first
   double weight = -1;
@@ -334,6 +335,11 @@ struct PerfettoFile {
         case 5: t.parent = d.get_uint64(); break;
         case 8: t.counter = true, d.skip(); break;
         case 9: t.apart = d.get_bool(); break;
+        case 3: {
+          auto process = d.get_message();
+          while (process.next()) process.tag() == 1 ? t.pid = process.get_int32() : (process.skip(), 0);
+          break;
+        }
         case 4: {
           auto thread = d.get_message();
           while (thread.next()) switch (thread.tag()) {
@@ -392,6 +398,9 @@ struct PerfettoFile {
         case 10: t.name = named(s.texts[2], e.get_uint64()); break;
         case 11: t.track = e.get_uint64(); break;
         case 30: t.counter = e.get_int64(); break;
+        case 44:
+          t.real_counter = e.get_double();
+          break;
         case 47: t.flows.push_back(e.get_fixed64()); break;
         case 56: t.stack = stack(s, e.get_uint64()); break;
         case 57: t.weight = e.get_double(); break;

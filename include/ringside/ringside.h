@@ -7,6 +7,8 @@
 //   ringside_span_begin("parse"); ... ringside_span_end("parse");      // spans, on this thread or on a track of a name
 //   ringside_instant("cache miss");
 //   ringside_counter("queue depth", depth);
+//   RINGSIDE_SPAN(db, query, (const char*, sql));                      // at file scope: a span with arguments
+//   db_query_begin("SELECT 1"); ... db_query_end("SELECT 1");
 //   RINGSIDE_MARKER("took %d of %d", i, n);                            // free text
 //
 // Where the events go: to the instance that the environment's RINGSIDE_INSTANCE names when the program starts; `ringside record
@@ -405,11 +407,17 @@ static inline bool ringside_wanted(struct ringside_event* event) {
   extern struct ringside_event ringside_event_##id
 
 // The ready-made events; <ringside/trace.hpp> says what their fields mean. They are the same in C and C++, and so are the calls
-// below, in names and order of arguments: the C++ overloads with a track are ringside_NAME_on here.
+// below, in names and order of arguments: the C++ overloads with a track are ringside_NAME_on here, those with a flow
+// ringside_NAME_flow, and a counter's with a double is ringside_real_counter.
 RINGSIDE_EVENT_AS(ringside, marker, "\"%s\", __get_str(buf)", (void*, ip), (const char*, buf));
 RINGSIDE_EVENT(ringside, span, (char, track_event_type), (const char*, slice_name));
 RINGSIDE_EVENT(ringside, track_span, (char, track_event_type), (const char*, slice_name), (const char*, track_name));
+RINGSIDE_EVENT(ringside, async_span, (char, track_event_type), (const char*, slice_name), (uint64_t, async_id));
+RINGSIDE_EVENT(ringside, flow_span, (char, track_event_type), (const char*, slice_name), (uint64_t, flow_id));
 RINGSIDE_EVENT_NAMED(ringside, counter, ringside_counter_event, NULL, (int64_t, counter_value), (const char*, track_name), );
+RINGSIDE_EVENT_NAMED(ringside, real_counter, ringside_real_counter_event, NULL, (double, counter_value), (const char*, track_name), );
+RINGSIDE_EVENT_NAMED(ringside, process_counter, ringside_process_counter_event, NULL, (double, counter_value),
+                     (const char*, track_name), (int32_t, scope_tgid), );
 
 // A slice of this thread's time, or of this thread's track of that name. Slices of one track must nest. Names are copied.
 static inline void ringside_span_begin(const char* name) { ringside_span('B', name); }
@@ -421,8 +429,58 @@ static inline void ringside_span_end_on(const char* name, const char* track) { r
 static inline void ringside_instant(const char* name) { ringside_span('I', name); }
 static inline void ringside_instant_on(const char* name, const char* track) { ringside_track_span('I', name, track); }
 
-// The value of a counter from now on.
+// The same, connected with all others of this id, which is not 0, on any thread of any process.
+static inline void ringside_span_begin_flow(const char* name, uint64_t id) { ringside_flow_span('B', name, id); }
+static inline void ringside_span_end_flow(const char* name, uint64_t id) { ringside_flow_span('E', name, id); }
+static inline void ringside_instant_flow(const char* name, uint64_t id) { ringside_flow_span('I', name, id); }
+
+// A span that may end on another thread than it began on. `id` tells it from others of its name that are open at the same time
+// in this process; an address will do.
+static inline void ringside_async_begin(const char* name, uint64_t id) { ringside_async_span('B', name, id); }
+static inline void ringside_async_end(const char* name, uint64_t id) { ringside_async_span('E', name, id); }
+static inline void ringside_async_instant(const char* name, uint64_t id) { ringside_async_span('I', name, id); }
+
+// The value of a counter from now on: each thread has counters of its own; one of the process is for all its threads.
 static inline void ringside_counter(const char* name, int64_t value) { ringside_counter_event(value, name); }
+static inline void ringside_real_counter(const char* name, double value) { ringside_real_counter_event(value, name); }
+static inline void ringside_process_counter(const char* name, double value) { ringside_process_counter_event(value, name, 0); }
+
+// The frames of a program that draws, samples or ticks, a slice each: RINGSIDE_FRAME("render"), a statement, ends the last one
+// and begins the next. They are async spans of that name, numbered from 1: `ringside latency async` has their times. One thread at a
+// time marks frames.
+struct ringside_frames {
+  uint64_t number, open;
+};
+static inline void ringside_frame_mark(struct ringside_frames* frames, const char* name) {
+  uint64_t last = __atomic_exchange_n(&frames->open, (uint64_t)0, __ATOMIC_RELAXED), next;
+  if (last != 0) ringside_async_end(name, last);
+  if (!ringside_async_span_enabled()) return;
+  next = __atomic_add_fetch(&frames->number, (uint64_t)1, __ATOMIC_RELAXED);
+  ringside_async_begin(name, next);
+  __atomic_store_n(&frames->open, next, __ATOMIC_RELAXED);
+}
+#define RINGSIDE_FRAME(name)                       \
+  do {                                             \
+    static struct ringside_frames ringside_frames; \
+    ringside_frame_mark(&ringside_frames, name);   \
+  } while (0)
+
+// Declares a span of a category with its arguments at file scope, RINGSIDE_SPAN(db, query, (const char*, sql)), and with it
+//   void db_query_begin(fields...), db_query_end(fields...)     a slice `query` of this thread
+//   bool db_query_enabled(void)
+// It is the event db:query, enabled by itself, with the fields track_event_type and slice_name in front of its own ones.
+#define RINGSIDE_SPAN(category, ...) RINGSIDE_SPAN_FIELDS(category, __VA_ARGS__, )
+#define RINGSIDE_SPAN_FIELDS(category, name, ...)                                                                         \
+  RINGSIDE_EVENT_NAMED(category, name, category##_##name, NULL, (char, track_event_type), (const char*, slice_name),      \
+                       __VA_ARGS__);                                                                                      \
+  __attribute__((unused)) static inline void category##_##name##_begin RINGSIDE_PARAMETERS(__VA_ARGS__) {                 \
+    category##_##name('B', #name RINGSIDE_EACH(RINGSIDE_AND_ARGUMENT, __VA_ARGS__));                                      \
+  }                                                                                                                       \
+  __attribute__((unused)) static inline void category##_##name##_end RINGSIDE_PARAMETERS(__VA_ARGS__) {                   \
+    category##_##name('E', #name RINGSIDE_EACH(RINGSIDE_AND_ARGUMENT, __VA_ARGS__));                                      \
+  }                                                                                                                       \
+  extern struct ringside_event ringside_event_##category##_##name
+#define RINGSIDE_AND_ARGUMENT(T, name) , name
 
 __attribute__((format(printf, 1, 2), noinline, unused)) static void ringside_marker_format(const char* format, ...) {
   char text[RINGSIDE_MARKER_MAX];

@@ -217,7 +217,10 @@
 //   ringside:track_span   the same on the track `track_name` of this thread
 //   ringside:async_span   the same fields and u64 async_id: begin and end of one name and id belong together, whichever thread of
 //                         the process writes them
+//   ringside:flow_span    the fields of span and u64 flow_id: it is connected with all others of this id, on any thread
 //   ringside:counter      s64 counter_value: the value from now on · track_name: the counter's name (one per thread)
+//   ringside:real_counter     the same with a double
+//   ringside:process_counter  a double, and s32 scope_tgid, which is 0: one counter for all threads of the process
 namespace ringside {
 namespace events {
 RINGSIDE_EVENT_AS("ringside", marker, "\"%s\", __get_str(buf)", (const void*, ip), (cstring, buf))
@@ -225,7 +228,10 @@ RINGSIDE_EVENT_AS("ringside", span, nullptr, (char, track_event_type), (std::str
 RINGSIDE_EVENT_AS("ringside", track_span, nullptr, (char, track_event_type), (std::string_view, slice_name),
                   (std::string_view, track_name))
 RINGSIDE_EVENT_AS("ringside", async_span, nullptr, (char, track_event_type), (std::string_view, slice_name), (u64, async_id))
+RINGSIDE_EVENT_AS("ringside", flow_span, nullptr, (char, track_event_type), (std::string_view, slice_name), (u64, flow_id))
 RINGSIDE_EVENT_AS("ringside", counter, nullptr, (i64, counter_value), (std::string_view, track_name))
+RINGSIDE_EVENT_AS("ringside", real_counter, nullptr, (double, counter_value), (std::string_view, track_name))
+RINGSIDE_EVENT_AS("ringside", process_counter, nullptr, (double, counter_value), (std::string_view, track_name), (i32, scope_tgid))
 }  // namespace events
 
 // Free text as printf would print it, up to 1,023 bytes. RINGSIDE_MARKER does not evaluate its arguments while disabled.
@@ -261,12 +267,27 @@ RINGSIDE_INLINE void span_begin(Name name, Name track) noexcept {
 }
 RINGSIDE_INLINE void span_end(Name name, Name track) noexcept { events::track_span('E', name, track); }
 
+// What leads from one span or instant to others, on any thread of any process: all of one id, which is not 0.
+struct flow {
+  u64 id;
+};
+
 // A point in time.
 RINGSIDE_INLINE void instant(Name name) noexcept { events::span('I', name); }
 RINGSIDE_INLINE void instant(Name name, Name track) noexcept { events::track_span('I', name, track); }
+RINGSIDE_INLINE void instant(Name name, flow of) noexcept { events::flow_span('I', name, of.id); }
 
-// The value of a counter from now on; a u64 above 2^63 - 1 wraps.
+// The value of a counter from now on; a u64 above 2^63 - 1 wraps. Each thread has counters of its own.
 RINGSIDE_INLINE void counter(Name name, i64 value) noexcept { events::counter(value, name); }
+template <class Real, std::enable_if_t<std::is_floating_point_v<Real>, int> = 0>
+RINGSIDE_INLINE void counter(Name name, Real value) noexcept {
+  events::real_counter(static_cast<double>(value), name);
+}
+// The same for a counter that all threads of the process share. It is a double: integers are exact up to 2^53.
+template <class Number, std::enable_if_t<std::is_arithmetic_v<Number>, int> = 0>
+RINGSIDE_INLINE void process_counter(Name name, Number value) noexcept {
+  events::process_counter(static_cast<double>(value), name, 0);
+}
 
 // A span that lasts as long as the object. Its end is written only if its begin was enabled, so switching events on in the
 // middle leaves no end without a begin. The name must outlive the object: one that would be gone does not compile.
@@ -275,10 +296,16 @@ class [[nodiscard]] scope {
   [[nodiscard]] RINGSIDE_INLINE explicit scope(Name name) noexcept : name_(name), begun_(events::span.enabled()) {
     if (RINGSIDE_UNLIKELY(begun_)) events::span.write('B', name_);
   }
+  [[nodiscard]] RINGSIDE_INLINE scope(Name name, flow of) noexcept
+      : name_(name), begun_(events::flow_span.enabled()), flow_(of.id) {
+    if (RINGSIDE_UNLIKELY(begun_)) events::flow_span.write('B', name_, flow_);
+  }
   template <class Owner, std::enable_if_t<detail::is_owner_that_goes<Owner>, int> = 0>
   explicit scope(Owner&& name) = delete;
+  template <class Owner, std::enable_if_t<detail::is_owner_that_goes<Owner>, int> = 0>
+  scope(Owner&& name, flow of) = delete;
   RINGSIDE_INLINE ~scope() {
-    if (RINGSIDE_UNLIKELY(begun_)) span_end(name_);
+    if (RINGSIDE_UNLIKELY(begun_)) flow_ != 0 ? events::flow_span('E', name_, flow_) : span_end(name_);
   }
   scope(const scope&) = delete;
   scope& operator=(const scope&) = delete;
@@ -286,6 +313,7 @@ class [[nodiscard]] scope {
  private:
   std::string_view name_;
   bool begun_;
+  u64 flow_ = 0;
 };
 
 // A span that may end on another thread than it began on: a request, a coroutine, a job of a pool. `id` tells it from others of
@@ -326,5 +354,25 @@ class [[nodiscard]] async_span {
   u64 id_ = 0;
   bool open_ = false;
 };
+
+// The frames of a program that draws, samples or ticks, a slice each: RINGSIDE_FRAME("render"), a statement, ends the last one
+// and begins the next. They are async spans of that name, numbered from 1: `ringside latency async` has their times. One thread
+// at a time marks frames.
+struct frames {
+  u64 number = 0, open = 0;
+};
+RINGSIDE_INLINE void frame_mark(frames& of, Name name) noexcept {
+  const u64 last = __atomic_exchange_n(&of.open, u64{0}, __ATOMIC_RELAXED);
+  if (RINGSIDE_UNLIKELY(last != 0)) async_end(name, last);
+  if (!events::async_span.enabled()) return;
+  const u64 next = __atomic_add_fetch(&of.number, u64{1}, __ATOMIC_RELAXED);
+  async_begin(name, next);
+  __atomic_store_n(&of.open, next, __ATOMIC_RELAXED);
+}
+#define RINGSIDE_FRAME(name)                            \
+  do {                                                  \
+    static ::ringside::frames ringside_frames;          \
+    ::ringside::frame_mark(ringside_frames, name);      \
+  } while (0)
 
 }  // namespace ringside

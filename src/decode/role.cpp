@@ -54,7 +54,9 @@ EventRole role_of(const EventType& type) {
     return r;
   }
   r.value = type.field("counter_value");
-  if (is_integer(r.value)) {
+  if (is_integer(r.value) || (r.value != nullptr && r.value->kind == FieldKind::floating)) {
+    const Field* const process = type.field("scope_tgid");
+    r.process = is_integer(process) ? process : nullptr;
     r.role = Role::counter;
     return r;
   }

@@ -2,12 +2,13 @@
 //
 //   span      track_event_type ('B', 'E', 'I'), slice_name, perhaps track_name: Perfetto's convention for kernel track events;
 //             with an integer async_id, begin and end of one name and id belong together in a process, on any thread
-//   counter   counter_value, perhaps track_name: the same
+//   counter   counter_value, an integer or a floating number, perhaps track_name: the same
 //   duration  an integer NAME_ns: it ended at its time, and lasted that long
 //   call      ftrace:funcgraph_entry and _exit: the begin and the end of a call of the function at `func`
 //   instant   all others
 //
-// An integer flow_id connects it with the other events that have the same one.
+// An integer flow_id connects it with the other events that have the same one. A counter with an integer scope_tgid is that of
+// a process, all threads together: of that number, or of the writer's with 0. Without it each thread has its own.
 #pragma once
 #include "decode/formats.hpp"
 
@@ -20,6 +21,7 @@ struct EventRole {
   const Field* value = nullptr;  // duration: the ns; span: the type; counter: the value; call: the function
   const Field* name = nullptr;   // span: slice_name
   const Field* track = nullptr;  // span, counter: track_name; null: there is none
+  const Field* process = nullptr;  // counter: scope_tgid; null: it is its thread's
   const Field* async = nullptr;  // span: async_id; null: it begins and ends on its thread
   const Field* weight = nullptr;  // what its stack weighs: the duration, else the first field of bytes; null: there is none
   const Field* flow = nullptr;    // flow_id; null: there is none

@@ -17,7 +17,7 @@ namespace ringside::plot {
 
 struct Point {
   u64 begin = 0, end = 0;  // ns: the first and the last of its values
-  i64 low = 0, high = 0, first = 0, last = 0;
+  double low = 0, high = 0, first = 0, last = 0;
   u64 count = 1;
 };
 
@@ -25,7 +25,7 @@ class Curves {
  public:
   explicit Curves(u64 most) : most_(most) {}
 
-  void add(u32 curve, u64 time, i64 value) {
+  void add(u32 curve, u64 time, double value) {
     if (curve >= curves_.size()) curves_.resize(curve + 1);
     auto& points = curves_[curve];
     const Point point{time, time, value, value, value, value, 1};

@@ -208,7 +208,7 @@ void Plot::print_counters(fmt::memory_buffer& out, u64 origin) const {
       before = p.end;
     });
     key(out, "value");
-    list(out, points, [&](const Point& p) { number(out, p.last); });
+    list(out, points, [&](const Point& p) { fmt::format_to(std::back_inserter(out), "{}", p.last); });
     // Length, first, lowest, highest.
     merged(out, points, &Point::count, [&](const Point& p) {
       fmt::format_to(std::back_inserter(out), "{},{},{},{}", p.end - p.begin, p.first, p.low, p.high);

@@ -28,7 +28,7 @@ void Heap::count(u32 place, u64 time, u32 stack, u64 bytes) {
 
 void Heap::flush(u32 place) {
   Process& p = processes_[place];
-  if (std::exchange(p.waits, false)) curves_.add(place, p.time, static_cast<i64>(p.held));
+  if (std::exchange(p.waits, false)) curves_.add(place, p.time, static_cast<double>(p.held));
 }
 
 void Heap::add(i64 process, u64 time, u32 /*root*/, u32 stack, u64 bytes) {
@@ -37,7 +37,7 @@ void Heap::add(i64 process, u64 time, u32 /*root*/, u32 stack, u64 bytes) {
   if (p.waits && p.time == time) p.waits = false;  // a realloc
   flush(place);
   p.held += bytes;
-  curves_.add(place, time, static_cast<i64>(p.held));
+  curves_.add(place, time, static_cast<double>(p.held));
   count(place, time, stack, bytes);
 }
 

@@ -19,6 +19,7 @@ struct Plot::Event {
   const Field *first_text = nullptr,
               *second_text = nullptr;  // run: prev_comm, next_comm; wake: comm; span, counter: track_name
   const Field* async = nullptr;        // span: async_id
+  const Field* process = nullptr;      // counter: scope_tgid
   const Field* state = nullptr;                               // run: prev_state
   EventRole call_role{};                                      // of a call of a function
   u32 call = none;                                            // enter, exit: the name of the system call

@@ -1,11 +1,12 @@
 #include "plot/plot.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "decode/syscalls.hpp"
 #include "export/json.hpp"
-#include "text/units.hpp"
 #include "plot/parts.hpp"
+#include "text/units.hpp"
 
 namespace ringside::plot {
 namespace {
@@ -131,6 +132,7 @@ Plot::Event& Plot::event(u32 id, const EventType* type) {
     e.role = Role::counter;
     e.first = known.value;
     e.first_text = known.track;
+    e.process = known.process;
     return e;
   }
   if (type->system == "syscalls") {
@@ -315,7 +317,13 @@ void Plot::see(const TraceRecord& record, const RingName& name) {
 }
 
 // False: it is shown as an event.
-bool Plot::count_on(const TraceRecord& record, const Event& e, u32 thread) {
+bool Plot::count_on(const TraceRecord& record, const Event& e, const RingName& ring, i32 tid) {
+  const double value = read_number(record.payload, *e.first);
+  if (!std::isfinite(value)) return false;
+  const auto given = e.process != nullptr ? static_cast<i32>(read_integer(record.payload, *e.process)) : 0;
+  const u32 thread = e.process == nullptr ? this->thread(tid, ring, record.time)
+                     : given > 0          ? thread_of_process(tasks_.key(given, ring))
+                                          : thread_of_process(tasks_.process(tid, ring));
   const std::string_view track =
       is_text(e.first_text) ? read_text(record.payload, *e.first_text).substr(0, longest_text) : std::string_view();
   const std::string key = fmt::format("{} {} {}", thread, e.index, track);
@@ -325,7 +333,7 @@ bool Plot::count_on(const TraceRecord& record, const Event& e, u32 thread) {
     if (fresh == none) return false;
     known = counter_numbers_.emplace(key, fresh).first;
   }
-  curves_.add(known->second, record.time, read_integer(record.payload, *e.first));
+  curves_.add(known->second, record.time, value);
   return true;
 }
 
@@ -506,7 +514,7 @@ void Plot::on_thread(const TraceRecord& record, Event& e, const EventType* type,
       begin = begin_of(record, e);
       break;
     case Event::Role::counter:
-      if (count_on(record, e, number)) return;
+      if (count_on(record, e, ring, tid)) return;
       break;
     case Event::Role::instant:
     case Event::Role::run:
@@ -586,7 +594,7 @@ void Plot::add_heap() {
       any_site_ = true;
       const u32 c = counter("heap: " + site.functions, thread, event);
       for (const auto& [time, bytes] : c != none ? site.values : decltype(site.values)()) {
-        curves_.add(c, time, static_cast<i64>(bytes));
+        curves_.add(c, time, static_cast<double>(bytes));
       }
     }
   }

@@ -8,10 +8,11 @@
 //
 // Lanes: a processor's shows the threads that ran, from sched:sched_switch; a thread's its states (states.hpp), its durations
 // (an event with an integer field NAME_ns ends at its time and lasted that long; spans; system calls, from enter to exit) and
-// its other events as instants; a ring's its losses. Counters are those of Role::counter, each thread's by itself. Bounds, each
-// reported in notes() when it is reached: `items` slices, states and points of counters (lanes.hpp and curves.hpp merge those
-// too short to see), `most_lanes` threads, `most_counters`, `most_heat_maps`, `most_stacks` and StackTable::most, and
-// `longest_text` bytes of an event's text. Stacks are those of Formats::stacks() when the Plot is made.
+// its other events as instants; a ring's its losses. Counters are those of Role::counter, each thread's, or process's, by
+// itself, as doubles. Bounds, each reported in notes() when it is reached: `items` slices, states and points of counters
+// (lanes.hpp and curves.hpp merge those too short to see), `most_lanes` threads, `most_counters`, `most_heat_maps`,
+// `most_stacks` and StackTable::most, and `longest_text` bytes of an event's text. Stacks are those of Formats::stacks() when
+// the Plot is made.
 #pragma once
 #include <fmt/format.h>
 
@@ -112,7 +113,7 @@ class Plot {
   void switch_task(const TraceRecord& record, const Event& e, Ring& ring, const RingName& name);
   void wake_task(const TraceRecord& record, const Event& e, const RingName& name);
   u32 known_thread(i32 tid, const RingName& ring) const;
-  bool count_on(const TraceRecord& record, const Event& e, u32 thread);
+  bool count_on(const TraceRecord& record, const Event& e, const RingName& ring, i32 tid);
   void drop_call(u32 thread);
   template <class MakeText>
   void add_slice(const ThreadEvent& at, u64 begin, u32 what, MakeText make_text);

@@ -1,6 +1,5 @@
 // Events in Perfetto's format, read back by the rules of its importer.
-#include "export/perfetto/writer.hpp"
-
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +10,7 @@
 #include <set>
 
 #include "cli/hand_made.hpp"
+#include "export/perfetto/writer.hpp"
 #include "perfetto_reader.hpp"
 
 namespace ringside::perfetto_test {
@@ -283,6 +283,35 @@ TEST_F(Perfetto, ProgramsEventsAreSlicesCountersAndInstants) {
             "1000000009 2 ringside  @disk\n"
             "2000000000 4 ringside  @depth -4\n"
             "3000000000 3 db commit code=-1\n");
+}
+
+TEST_F(Perfetto, ACounterMayBeRealAndOfAProcess) {
+  add_format(61442, "ringside", "real_counter",
+             field("double", "counter_value", 8, 8, true) + field("char", "track_name[8]", 16, 8, false));
+  add_format(61443, "ringside", "process_counter",
+             field("double", "counter_value", 8, 8, true) + field("char", "track_name[8]", 16, 8, false) +
+                 field("s32", "scope_tgid", 24, 4, true));
+  RingName other = program;
+  other.ring = 1, other.tid = 102;
+  tasks.add(other);
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    head(61442, 101).put(0.25).text("load", 8);
+    EXPECT_TRUE(w.add(record(2 * second, 0, 0), program));
+    for (const auto& [tid, ring, of] : {std::tuple{101, program, 0}, std::tuple{102, other, 0}, std::tuple{102, other, 200}}) {
+      head(61443, tid).put(1.5).text("depth", 8).put(i32{of});
+      EXPECT_TRUE(w.add(record(3 * second, static_cast<u32>(ring.ring), 0), ring));
+    }
+  });
+  EXPECT_EQ(f.dropped, 0u);
+  std::string said;
+  for (const PerfettoTrackEvent& e : f.track_events) {
+    const auto &track = f.tracks.at(e.track), &parent = f.tracks.at(track.parent);
+    EXPECT_TRUE(track.counter);
+    EXPECT_EQ(e.type, 4u);
+    EXPECT_TRUE(e.annotations.empty());
+    said += fmt::format("{} {} of {}/{}\n", track.name, e.real_counter, parent.pid, parent.tid);
+  }
+  EXPECT_EQ(said, "load 0.25 of 100/101\ndepth 1.5 of 100/0\ndepth 1.5 of 100/0\ndepth 1.5 of 200/0\n");
 }
 
 // Whatever the durations of a thread's events: its importer finds each slice with its own length and fields.

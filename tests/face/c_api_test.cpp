@@ -36,7 +36,9 @@ TEST_F(CApi, TheExampleWritesItsEvents) {
   example_main();
   std::string names;
   for (auto& r : run.records) names += std::string(r.event->name) + " ";
-  ASSERT_EQ(names, "span packet_in counter packet_in counter packet_in counter span idle marker span ");
+  ASSERT_EQ(names,
+            "span packet_in counter packet_in counter packet_in counter span idle marker span "
+            "async_span flush process_counter flow_span flush ");
 
   auto& packet = run.records[5];
   EXPECT_EQ(packet.at<u32>(8), 66u);
@@ -53,6 +55,18 @@ TEST_F(CApi, TheExampleWritesItsEvents) {
   EXPECT_EQ(run.records[7].at<char>(8), 'I');
   EXPECT_EQ(run.records[9].text(8 + sizeof(void*)), "took 3 packets from eth0");
   EXPECT_NE(run.records[9].at<uintptr_t>(8), 0u);
+
+  EXPECT_EQ(run.records[11].text(12), "tick");
+  EXPECT_EQ(run.records[11].at<u64>(16), 1u);
+  for (const auto& [at, type, packets] : {std::tuple{12u, 'B', 0u}, std::tuple{15u, 'E', 3u}}) {
+    EXPECT_EQ(run.records[at].at<char>(8), type);
+    EXPECT_EQ(run.records[at].text(12), "flush");
+    EXPECT_EQ(run.records[at].at<u32>(16), packets);
+  }
+  EXPECT_EQ(run.records[13].at<double>(8), 2.0);
+  EXPECT_EQ(run.records[13].text(16), "sockets");
+  EXPECT_EQ(run.records[13].at<i32>(20), 0);
+  EXPECT_EQ(run.records[14].at<u64>(16), 7u);
 }
 
 }  // namespace

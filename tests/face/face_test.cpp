@@ -226,6 +226,52 @@ TEST_F(Face, AnAsyncSpanEndsOnceWhereverItIs) {
   EXPECT_EQ(run.records[5].text(12), "other");
 }
 
+TEST_F(Face, AFrameEndsWithTheNext) {
+  const auto mark = [] { RINGSIDE_FRAME("render"); };
+  mark();
+  EXPECT_TRUE(run.records.empty());
+  run.enable("ringside", "async_span");
+  mark();
+  mark();
+  ASSERT_EQ(run.records.size(), 3u);
+  for (u32 i : {0u, 1u, 2u}) {
+    EXPECT_EQ(run.records[i].at<char>(8), "BEB"[i]);
+    EXPECT_EQ(run.records[i].text(12), "render");
+    EXPECT_EQ(run.records[i].at<u64>(16), i < 2 ? 1u : 2u);
+  }
+}
+
+TEST_F(Face, AFlowConnectsSpansAndInstants) {
+  run.enable("ringside", "flow_span");
+  {
+    scope span{"handle", flow{9}};
+    instant("sent", flow{9});
+  }
+  ASSERT_EQ(run.records.size(), 3u);
+  for (u32 i : {0u, 1u, 2u}) {
+    EXPECT_EQ(run.records[i].at<char>(8), "BIE"[i]);
+    EXPECT_EQ(run.records[i].text(12), i == 1 ? "sent" : "handle");
+    EXPECT_EQ(run.records[i].at<u64>(16), 9u);
+  }
+  static_assert(!std::is_constructible_v<scope, std::string&&, flow>, "a name that would be gone");
+}
+
+TEST_F(Face, CountersAreOfIntegersRealNumbersAndProcesses) {
+  run.enable("ringside", "counter");
+  run.enable("ringside", "real_counter");
+  run.enable("ringside", "process_counter");
+  counter("depth", -3);
+  counter("load", 0.25f);
+  process_counter("open", 7u);
+  ASSERT_EQ(run.records.size(), 3u);
+  EXPECT_EQ(run.records[0].at<i64>(8), -3);
+  EXPECT_EQ(run.records[1].at<double>(8), 0.25);
+  EXPECT_EQ(run.records[1].text(16), "load");
+  EXPECT_EQ(run.records[2].at<double>(8), 7.0);
+  EXPECT_EQ(run.records[2].text(16), "open");
+  EXPECT_EQ(run.records[2].at<i32>(20), 0);
+}
+
 void of_int(int n) { RINGSIDE_TRACE("face_test", "widened", ("n", n)); }
 void of_size(size_t n) { RINGSIDE_TRACE("face_test", "widened", ("n", n)); }
 

@@ -293,6 +293,27 @@ TEST_F(PlotTest, CountersAreCurvesOfEachThread) {
   EXPECT_TRUE(rows(j, "thread", 1).empty());
 }
 
+TEST_F(PlotTest, ACounterOfAProcessIsOneCurve) {
+  formats.add(12, "ringside", "process_counter",
+              test::format(12, "process_counter",
+                           "\tfield:double counter_value;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:char "
+                           "track_name[8];\toffset:16;\tsize:8;\tsigned:0;\n\tfield:s32 scope_tgid;\toffset:24;\tsize:4;"
+                           "\tsigned:1;\n",
+                           R"("%s", REC->track_name)"));
+  const auto value = [](i32 tid, double value, i32 of = 0) {
+    return Payload(12, tid).put(value).text(std::string("depth") + std::string(3, 0)).put(of);
+  };
+  add(1000, value(4711, 0.5));
+  add(1200, value(4712, 1.5));
+  add(1250, value(4712, std::nan("")));
+  add(1300, value(4711, 3, 4700));
+  const json j = page();
+  ASSERT_EQ(j["counters"].size(), 1u);
+  EXPECT_EQ(j["counters"][0]["value"].dump(), "[0.5,1.5,3]");
+  EXPECT_EQ(j["threads"][j["counters"][0]["thread"].get<size_t>()]["tid"], 4700);
+  EXPECT_EQ(rows(j, "thread", number_of(j, 4712)).size(), 1u) << "what is no number is an event";
+}
+
 TEST_F(PlotTest, MoreCountersThanAreDrawnAreEvents) {
   for (u32 n = 0; n < plot::Plot::most_counters + 3; ++n) add(1000 + n, counter(1, std::to_string(n)));
   const json j = page();
@@ -333,7 +354,7 @@ TEST_F(PlotTest, HeapsOverTimeKeepTheirHighestPoints) {
     ASSERT_EQ(heap.processes().size(), 2u);
     for (size_t n = 0; n < 2; ++n) {
       const i64 process = heap.processes()[n].key;
-      i64 high = 0;
+      double high = 0;
       u64 count = 0;
       for (const plot::Point& p : heap.curves().points(static_cast<u32>(n))) {
         high = std::max(high, p.high);

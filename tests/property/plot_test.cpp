@@ -154,12 +154,12 @@ RC_GTEST_PROP(Curves, MergeAsLittleAsTheBoundAllows, ()) {
   const u32 spread = *rc::gen::inRange(4u, 64u);
   std::mt19937_64 random(*rc::gen::arbitrary<u64>());
   Curves curves(most);
-  std::vector<std::tuple<u32, u64, i64>> all;
+  std::vector<std::tuple<u32, u64, double>> all;
   std::set<std::pair<u32, u64>> taken;  // values of one time have no order
   for (int i = 0; i < count; ++i) {
     const u32 curve = random() % 3;
     const u64 time = base + (random() >> (64 - spread));
-    if (taken.emplace(curve, time).second) all.emplace_back(curve, time, static_cast<i64>(random()));
+    if (taken.emplace(curve, time).second) all.emplace_back(curve, time, static_cast<double>(static_cast<i64>(random())));
   }
   if (random() % 2 == 0)
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return std::get<1>(a) < std::get<1>(b); });

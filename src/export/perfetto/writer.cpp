@@ -39,8 +39,8 @@ namespace in_ftrace {
 constexpr u32 timestamp = 1, pid = 2, generic = 327;
 }
 namespace in_event {  // TrackEvent
-constexpr u32 category = 3, annotations = 4, type = 9, name = 10, track = 11, counter = 30, flow = 47, callstack = 56,
-              weight = 57;
+constexpr u32 category = 3, annotations = 4, type = 9, name = 10, track = 11, counter = 30, real_counter = 44, flow = 47,
+              callstack = 56, weight = 57;
 constexpr u32 slice_begin = 1, slice_end = 2, instant = 3, counter_sample = 4;
 }
 namespace in_sample {  // PerfSample
@@ -546,6 +546,28 @@ u64 PerfettoWriter::new_track(u64 parent, const std::string& name, bool counter)
   return next_track_++;
 }
 
+// The process of a counter with scope_tgid; 0: unknown.
+i32 PerfettoWriter::process_of(const TraceRecord& record, const RingName& ring, const Event& e) const {
+  const i64 given = read_integer(record.payload, *e.role.process);
+  return given > 0 && given < most_tids ? tasks_.seen(static_cast<i32>(given), ring)
+                                        : tasks_.seen_process(thread_of(e.type, read_common(record.payload)), ring);
+}
+
+u64 PerfettoWriter::process_track(i32 process) {
+  const auto [at, fresh] = process_tracks_.try_emplace(process, next_track_);
+  if (!fresh) return at->second;
+  ++next_track_;
+  packet_.clear();
+  {
+    pbf_writer p(packet_);
+    pbf_writer track(p, in_packet::track_descriptor);
+    track.add_uint64(1, at->second);
+    pbf_writer(track, 3).add_int32(1, process);
+  }
+  packet(packet_);
+  return at->second;
+}
+
 // Spans that are open at a time have a track each, which the viewer shows as one. 0: nothing of this id is open.
 u64 PerfettoWriter::async_track(i32 process, std::string_view name, u64 id, char kind) {
   AsyncTracks& all = async_[{process, std::string(name)}];
@@ -673,7 +695,9 @@ void PerfettoWriter::annotate(const Event& e, Bytes payload, std::string& out) {
   if (e.type == nullptr) return;
   for (size_t i = 0; i < e.fields.size(); ++i) {
     const Field& f = e.type->fields()[i];
-    if (&f == e.role.name || &f == e.role.track || (&f == e.role.value && e.role.role != Role::duration)) continue;
+    if (&f == e.role.name || &f == e.role.track || &f == e.role.process ||
+        (&f == e.role.value && e.role.role != Role::duration))
+      continue;
     pbf_writer all(out);
     pbf_writer one(all, in_event::annotations);
     one.add_uint64(in_annotation::name, e.fields[i]);
@@ -714,8 +738,13 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
     case Role::counter: {
       const std::string_view name =
           e.role.track != nullptr ? read_text(record.payload, *e.role.track) : std::string_view(e.name);
-      const u64 counter = track(own, std::string(name), true);
-      pbf_writer(scratch_).add_int64(in_event::counter, read_integer(record.payload, *e.role.value));
+      const Field& value = *e.role.value;
+      const i32 process = e.role.process != nullptr ? process_of(record, ring, e) : 0;
+      const u64 counter = track(process > 0 ? process_track(process) : own, std::string(name), true);
+      if (value.kind == FieldKind::floating)
+        pbf_writer(scratch_).add_double(in_event::real_counter, read_floating(record.payload, value));
+      else
+        pbf_writer(scratch_).add_int64(in_event::counter, read_integer(record.payload, value));
       annotate(e, record.payload, scratch_);
       track_event(record.time, in_event::counter_sample, counter, 0, scratch_);
       return;

@@ -93,6 +93,8 @@ class PerfettoWriter final : public Exporter {
   void name_slice(const Thread& thread, u64 from);
   u64 track(u64 parent, const std::string& name, bool counter);
   u64 new_track(u64 parent, const std::string& name, bool counter);
+  i32 process_of(const TraceRecord& record, const RingName& ring, const Event& e) const;
+  u64 process_track(i32 process);
   u64 async_track(i32 process, std::string_view name, u64 id, char kind);
   std::vector<Lane>& lanes(u64 thread);
   u64 track_with_room(u64 thread, u64 begin, u64 end);
@@ -133,6 +135,7 @@ class PerfettoWriter final : public Exporter {
   std::vector<Cpu> cpus_;
   std::map<std::pair<Tasks::Key, u32>, Thread> threads_;
   std::map<std::pair<u64, std::string>, u64> tracks_;
+  std::unordered_map<i32, u64> process_tracks_;
   std::unordered_map<u64, std::vector<Lane>> lanes_;  // by the thread's track
   std::map<std::pair<i32, std::string>, AsyncTracks> async_;  // by process and name
   std::unordered_map<u64, std::vector<u64>> calls_;   // functions that are open, by the thread's track

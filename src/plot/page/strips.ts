@@ -106,7 +106,7 @@ export function drawRunning(c: CanvasRenderingContext2D, lanes: Lane[], theme: T
 export function drawCurve(c: CanvasRenderingContext2D, curve: Curve, colour: string, theme: Theme, at: Scale, top: number, height: number) {
   const { view, width, x } = at, n = curve.at.length;
   if (!n) return;
-  const low = Math.min(0, curve.lowest), high = Math.max(curve.highest, low + 1);
+  const low = Math.min(0, curve.lowest), high = curve.highest > low ? curve.highest : low + 1;
   const y = (v: number) => top + height - ((v - low) / (high - low)) * height;
   let i = Math.max(0, lowerBound(n, (k) => curve.at[k], view.begin) - 1);
   const from = i;

@@ -1,6 +1,6 @@
 // Numbers, times and colours as people read them.
 
-export const count = (n: number) => n.toLocaleString("en-US");
+export const count = (n: number) => n.toLocaleString("en-US", Number.isInteger(n) ? {} : { maximumSignificantDigits: 6 });
 export const short = (n: number) =>
   n >= 1e9 ? trim(n / 1e9) + "G" : n >= 1e6 ? trim(n / 1e6) + "M" : n >= 1e3 ? trim(n / 1e3) + "k" : trim(n);
 const trim = (n: number) => String(+n.toPrecision(3));
