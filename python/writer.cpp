@@ -464,21 +464,38 @@ PyObject* instant(PyObject*, PyObject* arguments, PyObject* keywords) noexcept {
   Py_RETURN_NONE;
 }
 
+// None, or an exception where the program makes one of warnings.
+PyObject* no_counter_value(const char* sentence) noexcept {
+  PyErr_Clear();
+  if (PyErr_WarnEx(PyExc_RuntimeWarning, sentence, 1) != 0) return nullptr;
+  Py_RETURN_NONE;
+}
 PyObject* counter(PyObject*, PyObject* arguments) noexcept {
   PyObject *name = nullptr, *value = nullptr;
   if (!PyArg_ParseTuple(arguments, "OO", &name, &value)) return nullptr;
+  Ref held;
+  if (PyFloat_Check(value)) {
+    if (events::real_counter.enabled()) events::real_counter.write(PyFloat_AS_DOUBLE(value), any_text_of(name, held));
+    Py_RETURN_NONE;
+  }
   if (!events::counter.enabled()) Py_RETURN_NONE;
   int overflow = 0;
   const Ref index(PyNumber_Index(value));
   const long long whole = index ? PyLong_AsLongLongAndOverflow(index.get(), &overflow) : 0;
-  if (!index || overflow != 0) {
-    PyErr_Clear();
-    if (PyErr_WarnEx(PyExc_RuntimeWarning, "ringside: a counter takes an int of 64 bits; this value is not written", 1) != 0)
-      return nullptr;
-    Py_RETURN_NONE;
-  }
-  Ref held;
+  if (!index || overflow != 0)
+    return no_counter_value("ringside: a counter takes a float, or an int of 64 bits; this value is not written");
   events::counter.write(whole, any_text_of(name, held));
+  Py_RETURN_NONE;
+}
+PyObject* process_counter(PyObject*, PyObject* arguments) noexcept {
+  PyObject *name = nullptr, *value = nullptr;
+  if (!PyArg_ParseTuple(arguments, "OO", &name, &value)) return nullptr;
+  if (!events::process_counter.enabled()) Py_RETURN_NONE;
+  const double real = PyFloat_AsDouble(value);
+  if (real == -1 && PyErr_Occurred() != nullptr)
+    return no_counter_value("ringside: a counter takes a number; this value is not written");
+  Ref held;
+  events::process_counter.write(real, any_text_of(name, held), 0);
   Py_RETURN_NONE;
 }
 
@@ -550,7 +567,9 @@ PyMethodDef functions[] = {
     {"instant", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(instant)), METH_VARARGS | METH_KEYWORDS,
      "instant(name, track=None)\n--\n\nA point in time, of this thread, of its asyncio task, or of the track of that name."},
     {"counter", counter, METH_VARARGS,
-     "counter(name, value, /)\n--\n\nThe value, an int, of the counter of that name from now on."},
+     "counter(name, value, /)\n--\n\nThe value, an int or a float, of this thread's counter of that name from now on."},
+    {"process_counter", process_counter, METH_VARARGS,
+     "process_counter(name, value, /)\n--\n\nThe same for a counter of all threads; a float: ints are exact up to 2**53."},
     {"async_", async, METH_VARARGS, nullptr},
     {"open", open, METH_VARARGS, nullptr},
     {"close", close, METH_NOARGS, nullptr},

@@ -27,11 +27,11 @@ Writing needs neither NumPy nor the reading side; these are imported when they a
 import importlib as _importlib
 
 from ._writer import DeclaredEvent
-from .writing import LogHandler, async_begin, async_end, attach, counter, detach, disable, enable, event, instance, instant, save, span
+from .writing import LogHandler, async_begin, async_end, attach, counter, detach, disable, enable, event, instance, instant, process_counter, save, span
 
 _reading = ["open", "follow", "Trace", "Event", "Events", "Table", "Heat", "Category", "Error", "LossWarning"]
 __all__ = _reading + [
-    "event", "DeclaredEvent", "span", "instant", "counter", "async_begin", "async_end", "LogHandler", "attach", "detach", "instance", "enable", "disable", "save",
+    "event", "DeclaredEvent", "span", "instant", "counter", "process_counter", "async_begin", "async_end", "LogHandler", "attach", "detach", "instance", "enable", "disable", "save",
 ]
 
 

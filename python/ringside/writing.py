@@ -87,6 +87,7 @@ class span(_writer.Span):
 
 instant = _writer.instant
 counter = _writer.counter
+process_counter = _writer.process_counter
 
 
 def async_begin(name, id):

@@ -504,6 +504,8 @@ with ringside.span("checkout") as outer:
     pay()
     with ringside.span("card", track="bank"):
         ringside.counter("queue", 3)
+        ringside.counter("load", 0.25)
+        ringside.process_counter("open", 2)
     try:
         outer.__enter__()
     except RuntimeError:
@@ -552,6 +554,8 @@ os.waitpid(child, 0)
     expect(spans[:7], [("B", "checkout", None), ("B", "pay", None), ("I", "paid", None), ("E", "pay", None), ("B", "card", "bank"), ("E", "card", "bank"), ("E", "checkout", None)])
     expect(sorted(spans[7:], key=str), sorted([(t, "job", f"job-{i}") for i in range(3) for t in "BE"] + [(t, "main", "Task-1") for t in "BE"], key=str))
     expect([f for name, f in rows if name == "ringside:counter"], [{"counter_value": 3, "track_name": "queue"}])
+    expect([f for name, f in rows if name == "ringside:real_counter"], [{"counter_value": 0.25, "track_name": "load"}])
+    expect([f for name, f in rows if name == "ringside:process_counter"], [{"counter_value": 2.0, "track_name": "open", "scope_tgid": 0}])
     expect([(f["track_event_type"], f["async_id"]) for name, f in rows if name == "ringside:async_span"], [("B", 7), ("E", 7)])
     said_by_log = subprocess.run([binary, "log", "written"], check=True, capture_output=True, text=True).stdout
     expect("WARN" in said_by_log and "app.py:" in said_by_log and "shop: Ada is slow" in said_by_log and "ZeroDivisionError" in said_by_log, True, said_by_log)
