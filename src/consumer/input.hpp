@@ -51,6 +51,7 @@ class Input {
   // Facts, once it is open.
   virtual ClockInfo own_clock() const = 0;
   virtual const RecordingMeta* recording() const { return nullptr; }  // what its recorder has written; of a trace.dat the clock
+  virtual bool is_copy_of(const Input& /*other*/) const { return false; }  // the same events, in another file
   virtual std::optional<u64> recorded_events() const { return std::nullopt; }  // as its recorder counted them, if it did
   // Of its times; none: unknown, or its clock does not count seconds.
   virtual std::optional<WallClock> wall() const {

@@ -50,6 +50,13 @@ result<void> RecordedInput::open_in(Trace& trace, const std::string& dir) {
   return {};
 }
 
+// No two recordings begin in the same nanosecond with the same counts.
+bool RecordedInput::is_copy_of(const Input& other) const {
+  const RecordingMeta* const theirs = other.recording();
+  return meta_ && theirs != nullptr && meta_->start_ns != 0 && meta_->start_ns == theirs->start_ns &&
+         meta_->text() == theirs->text();
+}
+
 std::optional<u64> RecordedInput::recorded_events() const {
   if (!meta_ || !meta_->keeps_all()) return std::nullopt;
   u64 events = 0;

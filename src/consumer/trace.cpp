@@ -285,21 +285,50 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
                           const std::vector<ringside_remote_reader*>& readers,
                           const LiveSamples& samples) {
   Trace trace;
+tl::unexpected<Error> twice(const std::string& one, const std::string& other, const char* are) {
+  return refuse(std::errc::invalid_argument,
+                (one == other ? one + " is named twice" : one + " and " + other + " are " + are) +
+                    ": each of its events would count twice; name it once");
+}
+
+result<void> named_once(const std::vector<Where>& wheres) {
+  std::map<std::pair<u64, u64>, const Where*> places;
+  std::set<std::string> texts;
+  for (const Where& where : wheres) {
+    if (!texts.insert(where.text).second) return twice(where.text, where.text, "");
+    const auto place = where.place();
+    const auto [at, fresh] = places.emplace(place.value_or(std::pair<u64, u64>()), &where);
+    if (place && !fresh) return twice(at->second->text, where.text, "the same");
+  }
+  return {};
+}
+
+result<void> no_copies(const Trace& trace) {
+  for (auto at = trace.inputs.begin(); at != trace.inputs.end(); ++at) {
+    const auto copy = std::find_if(trace.inputs.begin(), at, [&](const auto& input) { return (*at)->is_copy_of(*input); });
+    if (copy != at) return twice((*copy)->where, (*at)->where, "copies of one recording");
+  }
+  return {};
+}
+
   auto patterns = RS_TRY(EventPatterns::parse(events));
   if (same != nullptr) {
     for (const auto& input : same->inputs) trace.inputs.push_back(input->another());
   } else {
-    for (const std::string& where : wheres) RS_TRY(add(trace, Where::of(where)));
+    std::vector<Where> named;
+    for (const std::string& where : wheres) named.push_back(Where::of(where));
+    if (named.size() > 1) RS_TRY(named_once(named));
+    for (const Where& where : named) RS_TRY(add(trace, where));
     for (ringside_remote_reader* const reader : readers) trace.inputs.push_back(reader_input(*reader));
     if (samples.hz != 0) trace.inputs.push_back(sample_input(samples));
     if (trace.inputs.empty() && events.empty()) RS_TRY(add(trace, Where::of(default_recording)));
     const bool alone = events.empty() && trace.inputs.size() == 1;
     for (const auto& input : trace.inputs) RS_TRY(input->fetch(alone));
-    const size_t named = trace.inputs.size();
+    const size_t labelled = trace.inputs.size();
     if (auto remotes = patterns.of_remotes(true); !remotes.empty())
       trace.inputs.push_back(kernel_remotes_input(std::move(remotes), make.buffer_size));
     if (auto own = patterns.of_remotes(false); !own.empty()) trace.inputs.push_back(kernel_input(std::move(own), choice, make));
-    label(trace, named);
+    label(trace, labelled);
   }
   for (const auto& input : trace.inputs) {
     if (input != trace.inputs.front()) input->origin.ids = trace.formats.more_ids();
@@ -319,6 +348,7 @@ Trace open_growing(const std::string& dir, const RecordingMeta& now) {
   Trace trace;
   trace.inputs.push_back(growing_input(dir));
   (void)trace.inputs.front()->open(trace);  // it has no files to fail with yet
+  if (same == nullptr) RS_TRY(no_copies(trace));
   trace.grow(now);
   use_ticks(trace);
   return trace;

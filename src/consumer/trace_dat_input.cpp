@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 
+#include <cstring>
 #include <ctime>
 #include <optional>
 
@@ -15,6 +16,17 @@
 namespace ringside {
 namespace {
 
+bool same_content(const std::string& a, const std::string& b) {
+  const auto map = [](const std::string& path) -> result<sys::Region> {
+    const sys::Fd fd = RS_TRY(sys::open_regular(path));
+    struct stat st {};
+    if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot read " + path);
+    return sys::Region::map(fd.get(), static_cast<u64>(st.st_size), false, path);
+  };
+  const auto one = map(a), other = map(b);
+  return one && other && one->size() == other->size() && std::memcmp(one->data(), other->data(), one->size()) == 0;
+}
+
 class TraceDatInput : public Input {
  public:
   TraceDatInput(const std::string& place, std::shared_ptr<const Unpacked> unpacked)
@@ -24,6 +36,10 @@ class TraceDatInput : public Input {
   ClockInfo own_clock() const override { return meta_.clock; }
   const RecordingMeta* recording() const override { return &meta_; }
   std::optional<WallClock> wall() const override { return of_day_ ? std::optional(WallClock()) : std::nullopt; }
+  bool is_copy_of(const Input& other) const override {
+    const auto* const dat = dynamic_cast<const TraceDatInput*>(&other);
+    return dat != nullptr && same_content(file(), dat->file());
+  }
   Account account() const override {
     Account of = doubtful();
     of.refused = meta_.account.refused;

@@ -76,6 +76,19 @@ Where Where::of(const std::string& text) {
   return where;
 }
 
+std::optional<std::pair<u64, u64>> Where::place() const {
+  std::string path = is_writer() ? socket : text == "-" ? "/dev/stdin" : text;
+  if (is_served() && is_instances_own(text)) path.resize(path.rfind('/'));
+  if (kind == Kind::instance) {
+    const auto opened = Instance::open(text);
+    if (!opened) return std::nullopt;
+    path = (*opened)->path();
+  }
+  struct stat st {};
+  if (kind == Kind::shipped || ::stat(path.c_str(), &st) != 0) return std::nullopt;
+  return std::pair<u64, u64>{st.st_dev, st.st_ino};
+}
+
 void await_instance(const std::string& name) {
   for (int ms = 0; ms < 1000 && !Instance::open(name); ms += 5) {
     if (ms >= 50 && !instance_is_being_made(name)) return;

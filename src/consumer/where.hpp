@@ -11,9 +11,11 @@
 //   shipped    clickhouse://: what `ringside ship` sent to a server; before all others
 //   nothing    none of these: Instance::open() says why
 #pragma once
+#include <optional>
 #include <ringside/base/result.hpp>
 #include <ringside/base/types.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ringside {
@@ -39,6 +41,8 @@ struct Where {
   bool has_no_rings() const { return kind == Kind::ctf || kind == Kind::shipped; }     // events, but no counters of rings
   bool is_recorded() const { return is_recording() || is_file() || has_no_rings(); }  // nothing live
   const char* what() const;  // "an instance", ...
+  // Device and inode of what it names, an instance's also by its socket: equal for each way to name it. None: it has none.
+  std::optional<std::pair<u64, u64>> place() const;
 
   // Why an instance of the kernel's cannot be read by this name.
   Error not_to_be_read() const;

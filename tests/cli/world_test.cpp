@@ -334,7 +334,7 @@ TEST_F(World, NumbersOfSeveralMachinesAreApart) {
   EXPECT_TRUE(names.count("read") == 1 && names.count("nanosleep") == 1 && names.count("syscall_63") == 1);
   EXPECT_EQ(table.at("all").at("calls"), 3 * calls.size());
   // Those of one machine are its threads.
-  file("d.dat", ForeignDat::of_calls("Linux one 6.1.0 aarch64", calls), "first", "of_a");
+  file("d.dat", ForeignDat::of_calls("Linux one 6.1.0 aarch64", calls), "first", "of_d");
   file("e.dat", ForeignDat::of_calls("Linux one 6.1.0 x86_64", calls), "fifth", "of_e");
   EXPECT_EQ(json::parse(ringside("hist thread --json a.dat e.dat").out).at("keys"), 2u);
   EXPECT_EQ(json::parse(ringside("hist thread --json a.dat d.dat").out).at("keys"), 1u);
