@@ -8,6 +8,7 @@
 #include "consumer/trace.hpp"
 #include "kernel/clock_check.hpp"
 #include "sys/sys.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
@@ -71,7 +72,8 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
     std::string how = "as it is";
     bool tell = verbose;
     if (o.boot.empty()) {
-      how = "its times are used unchanged, because the file does not record its machine or boot";
+      how = fmt::format("its times are used unchanged, because the file does not record its {}boot",
+                        o.world.host.empty() ? "machine or " : "");
       tell = true;
     } else if (in_ticks(o)) {
       if (ticks.count(o.clock) == 0) ticks[o.clock] = calibrate(o.own_clock().kind);
@@ -95,6 +97,13 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
     }
     if (tell)
       trace.notices.push_back(fmt::format("{}: clock {}, {}", o.where, o.clock.empty() ? "unknown" : o.clock, how));
+    const World &first = trace.first().world, &own = o.world;
+    if (trace.tasks.machine(o.origin.ids) != 0 && !first.host.empty() && !own.host.empty())
+      trace.notices.push_back(fmt::format(
+          "{} is of {}, {}, and {} of {}, {}: unless one is a guest of the other, their clocks have nothing in common, and times "
+          "between their events mean nothing; no pair of events spans both",
+          trace.first().where, sys::printable(first.host), sys::printable(first.release), o.where, sys::printable(own.host),
+          sys::printable(own.release)));
   }
   return {};
 }
