@@ -2,26 +2,29 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ringside/abi/event_cursor.hpp>
+#include <utility>
 
 namespace ringside {
 namespace {
 
+// before: the field with the name that ends here, if it is another one than `name`; null: none tells it.
 struct Named {
-  const char *event, *tid, *name;
+  const char *event, *tid, *name, *before;
 };
 constexpr Named all[] = {
-    {"sched:sched_switch", "prev_pid", "prev_comm"},
-    {"sched:sched_switch", "next_pid", "next_comm"},
-    {"sched:sched_process_fork", "parent_pid", "parent_comm"},
-    {"sched:sched_process_fork", "child_pid", "child_comm"},
-    {"sched:sched_waking", "pid", "comm"},
-    {"sched:sched_wakeup", "pid", "comm"},
-    {"sched:sched_wakeup_new", "pid", "comm"},
-    {"sched:sched_migrate_task", "pid", "comm"},
-    {"sched:sched_process_exit", "pid", "comm"},
-    {"sched:sched_process_exec", "pid", "filename"},
-    {"task:task_newtask", "pid", "comm"},
-    {"task:task_rename", "pid", "newcomm"},
+    {"sched:sched_switch", "prev_pid", "prev_comm", "prev_comm"},
+    {"sched:sched_switch", "next_pid", "next_comm", "next_comm"},
+    {"sched:sched_process_fork", "parent_pid", "parent_comm", "parent_comm"},
+    {"sched:sched_process_fork", "child_pid", "child_comm", "child_comm"},
+    {"sched:sched_waking", "pid", "comm", "comm"},
+    {"sched:sched_wakeup", "pid", "comm", "comm"},
+    {"sched:sched_wakeup_new", "pid", "comm", "comm"},
+    {"sched:sched_migrate_task", "pid", "comm", "comm"},
+    {"sched:sched_process_exit", "pid", "comm", "comm"},
+    {"sched:sched_process_exec", "pid", "filename", nullptr},
+    {"task:task_newtask", "pid", "comm", "comm"},
+    {"task:task_rename", "pid", "newcomm", "oldcomm"},
 };
 constexpr size_t longest = 15;  // a comm without its NUL
 constexpr i64 clone_thread = 0x10000;
@@ -41,6 +44,7 @@ void ThreadNames::find(u32 id, Kind& kind) {
     if (name == nullptr || tid->kind != FieldKind::integer ||
         (name->kind != FieldKind::text && name->kind != FieldKind::loc_text))
       continue;
+    kind.before[kind.threads] = one.before != nullptr ? type->field(one.before) : nullptr;
     kind.tid[kind.threads] = IntegerAt(tid->offset, tid->size, tid->is_signed);
     kind.name[kind.threads++] = name;
     kind.is_path = std::strcmp(one.name, "filename") == 0;
@@ -79,17 +83,64 @@ void ThreadNames::learn(const TraceRecord& record, const RingName& ring, const K
     told.length = static_cast<u32>(name.size());
     std::copy(name.begin(), name.end(), told.name.begin());
     const Tasks::Key thread = tasks_.key(tid, ring);
-    tasks_.rename(thread, name, tells_changes_);
+    tasks_.rename(thread, name, tells_changes_ || begun_);
     if (in_parts_) last_[thread] = {record.time, std::string(name)};
   }
 }
 
+void ThreadNames::look_ahead(Source& source, const Timeline::Origin& origin, u64 from, u64 until, Firsts& firsts) {
+  constexpr u64 most_beyond = 4 << 20;  // bytes: a thread that runs is mentioned soon
+  RingName ring = source.name();
+  if (!ring.kernel) return;
+  ring.numbering = origin.ids;
+  const ClockInfo clock = origin.clock.value_or(source.clock());
+  const auto time_at = [&](u64 ticks) { return clock.to_ns(ticks); };
+  u64 low = 0;
+  for (u64 high = from == 0 ? 0 : source.sub_buffers(); low < high;) {
+    const u64 middle = low + (high - low) / 2;
+    if (time_at(source.time_stamp(middle)) < from) low = middle + 1;
+    else high = middle;
+  }
+  if (low > 1) source.seek(low - 1);  // that one may reach into the range
+  TraceRecord record;
+  record.ids = ring.ids() + origin.ids;
+  u64 beyond = 0;
+  std::vector<Tasks::Key> known(1021);  // of the last mentioned threads: most were mentioned before
+  for (auto view = source.next(); view && *view; view = source.next()) {
+    abi::EventCursor cursor((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
+    while (cursor.next()) {
+      record.payload = cursor.payload();
+      const Kind& kind = kind_of(record.number());
+      if (kind.threads == 0) continue;
+      record.time = time_at(cursor.time());
+      if (record.time < from) continue;
+      for (u8 i = 0; i < kind.threads; ++i) {
+        const auto tid = static_cast<i32>(kind.tid[i](record.payload));
+        if (tid <= 0) continue;
+        const Tasks::Key thread = tasks_.key(tid, ring);
+        Tasks::Key& last = known[static_cast<u64>(thread) % known.size()];
+        if (std::exchange(last, thread) == thread) continue;
+        const auto [at, fresh] = firsts.try_emplace(thread);
+        if (!fresh && at->second.time <= record.time) continue;
+        const Field* const before = kind.before[i];
+        at->second = {record.time, before != nullptr ? std::string(read_text(record.payload, *before).substr(0, longest)) : ""};
+      }
+    }
+    if (time_at((*view)->time) > until && (beyond += (*view)->end - (*view)->begin) > most_beyond) return;
+  }
+}
+
+void ThreadNames::begin(const Firsts& firsts) {
+  begun_ = true;
+  for (const auto& [thread, first] : firsts) tasks_.rename(thread, first.name.empty() ? "<...>" : first.name, true);
+}
+
 void ThreadNames::add(const ThreadNames& parts) {
   for (const auto& [thread, last] : parts.last_) {
-    Last& known = last_[thread];
+    Mention& known = last_[thread];
     if (last.time < known.time) continue;
     known = last;
-    tasks_.rename(thread, last.name, parts.tells_changes_);
+    tasks_.rename(thread, last.name, parts.tells_changes_ || parts.begun_);
   }
 }
 

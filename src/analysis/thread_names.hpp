@@ -2,10 +2,15 @@
 // from the kernel's events that have names: switches and wake-ups, forks, exec,
 // task:task_rename. And the process of a thread and its parent, from task:task_newtask; sched:sched_process_fork does not tell
 // threads and processes apart, and names the parent alone. A short-lived thread has its name from its fork or first switch on,
-// a thread that executes another program the program's from there on. Before the first such event a thread has the name that it
-// was recorded with: its last one. A trace without exec and task_rename does not say when a name ends: there, events name only
-// threads that have no other name.
+// a thread that executes another program the program's from there on.
 //
+// Before the first such event a thread has the name that look_ahead() found: the one that this event mentions, or ends
+// (task_rename's oldcomm). It is <...> before an exec that nothing precedes: no event has the name of the program before.
+// Without look_ahead(), as in a live trace, a thread has the name that it was recorded with, or has now. Then a trace without exec
+// and task_rename does not say when a name ends, and events name only threads that have no other name.
+//
+//   names.look_ahead(*source, origin, 0, ~u64{0}, firsts);   // each ring by itself
+//   names.begin(firsts);
 //   names.see(record, ring);   // every record in its order, before it is used
 //
 // Thread-safety: none.
@@ -39,10 +44,18 @@ class ThreadNames {
   void see(const TraceRecord& record, const RingName& ring) {
     tasks_.go_to(record.time);
     if (!ring.kernel || record.lost != 0) return;
-    Kind& kind = kinds_.at(record.number(), formats_.version());
-    if (!kind.known) [[unlikely]] find(record.number(), kind);
+    const Kind& kind = kind_of(record.number());
     if (kind.threads != 0) learn(record, ring, kind);
   }
+  struct Mention {
+    u64 time = 0;
+    std::string name{};  // empty: unknown
+  };
+  using Firsts = std::unordered_map<Tasks::Key, Mention>;  // of each thread, the earliest in [from, until] or soon after
+  // Reads a ring of its own. Times are the timeline's.
+  void look_ahead(Source& source, const Timeline::Origin& origin, u64 from, u64 until, Firsts& firsts);
+  // Before the first record: these are the names until events tell others.
+  void begin(const Firsts& firsts);
   // From now on a later part of the trace is read, with nothing of what is between.
   void skip() {
     std::fill(told_.begin(), told_.end(), Told());
@@ -58,6 +71,7 @@ class ThreadNames {
     u8 threads = 0;
     IntegerAt tid[2];
     const Field* name[2] = {};
+    const Field* before[2] = {};
     IntegerAt flags;  // task_newtask: clone_flags
   };
   // What was told last of some threads: most events tell nothing new.
@@ -66,11 +80,12 @@ class ThreadNames {
     u32 length = 0;
     std::array<char, 16> name{};
   };
-  struct Last {
-    u64 time = 0;
-    std::string name{};
-  };
 
+  const Kind& kind_of(u32 id) {
+    Kind& kind = kinds_.at(id, formats_.version());
+    if (!kind.known) [[unlikely]] find(id, kind);
+    return kind;
+  }
   void find(u32 id, Kind& kind);
   void learn(const TraceRecord& record, const RingName& ring, const Kind& kind);
   void learn_birth(const TraceRecord& record, const RingName& ring, const Kind& kind);
@@ -81,7 +96,8 @@ class ThreadNames {
   bool tells_changes_ = false;  // the trace has exec or task_rename
   std::vector<Told> told_ = std::vector<Told>(1021);
   bool in_parts_ = false;
-  std::unordered_map<Tasks::Key, Last> last_;  // of parts
+  bool begun_ = false;
+  Firsts last_;  // of parts: the last mentions
 };
 
 }  // namespace ringside

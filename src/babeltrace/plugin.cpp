@@ -76,6 +76,7 @@ result<std::unique_ptr<Reading>> open(const Wanted& wanted) {
   options.only = std::move(events);
   options.time.sleep = [](u64) {};  // babeltrace2 sleeps when it is told to come again
   auto reading = Reading::open(std::move(options));
+  if (reading && wanted.follow == 0) (*reading)->look_up_names();
   if (reading && wanted.follow != 0)
     (*reading)->follow(100'000'000, wanted.follow < 0 ? 0 : static_cast<u64>(wanted.follow * 1e9));
   return reading;

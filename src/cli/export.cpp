@@ -112,6 +112,7 @@ result<int> export_events(const ExportOptions& options, const ExportFormat& form
   open.window = options.window;
   auto reading = RS_TRY(Reading::open(std::move(open)));
   if (!options.recorded) check_wanted(only, options.window, *reading);
+  reading->look_up_names();
   catch_signals();  // an unfinished file is removed
   auto file = RS_TRY(WholeFile::create(options.to));
   const auto exporter = make_exporter(format, *file, *reading, !options.uncompressed, only, options.wall);

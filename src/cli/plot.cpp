@@ -139,6 +139,7 @@ result<int> run_plot(PlotOptions options) {
   auto opened = RS_TRY(Reading::open(std::move(open)));
   Reading& reading = *opened;
   check_wanted(only, options.window, reading);
+  reading.look_up_names();
   if (options.window.asks_day()) {
     options.window.from = reading.window().from;
     options.window.until = reading.window().until;

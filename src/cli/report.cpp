@@ -48,6 +48,7 @@ class Printer {
         stacks_(reading.join_stacks()),
         text_(reading.trace().formats, reading.trace().tasks, reading.trace().raw_times()),
         json_(reading.trace().formats, reading.trace().tasks) {
+    reading.look_up_names();
     const auto wall = wall_of(reading.trace(), options.wall);
     text_.show_wall(wall);
     json_.show_wall(wall);

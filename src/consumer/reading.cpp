@@ -43,10 +43,11 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
   if (trace.raw_times()) RS_TRY(reading->window_.count_ticks());
   reading->only_ = EventFilter(std::move(options.only));
   if (!options.filter.empty()) reading->filter_ = RS_TRY(Filter::compile(options.filter, trace.formats, trace.tasks));
-  if (reading->filter_) reading->tell_of_numbers(*reading->filter_);
+  if (reading->filter_ && trace.live()) reading->tell_of_numbers(*reading->filter_);
   if (reading->filter_ && reading->filter_->names("stack")) reading->join_stacks();
   if (reading->window_.of_time() && !trace.live()) reading->narrow(state_bytes);
   if (trace.tracefs() != nullptr && World::own().kernel_counts_apart()) reading->look_up_names();
+  if (reading->filter_ && !trace.live()) reading->look_up_for(*reading->filter_);
   if (options.push_down && reading->filter_) push_down(*reading->filter_, trace);
   return reading;
 }
@@ -134,6 +135,10 @@ bool Reading::in_order(const Filter& filter) {
 }
 
 void Reading::look_up_names() {
+  if (!trace_.live() && !following_ && !has_begun() && !std::exchange(looked_ahead_, true) && tells_names()) {
+    (void)begin();
+    names_.begin(trace_.look_ahead(names_, state_from_, until()));
+  }
   if (looks_up_ || trace_.tracefs() == nullptr) return;
   looks_up_ = true;
   unasked_ = trace_.tell_names();

@@ -140,8 +140,8 @@ class Reading {
   bool tells_names();  // events tell names of threads, or CPUs: from then on
   bool in_order(std::string_view column);  // the column's values depend on earlier events
   bool in_order(const Filter& filter);      // those that it compares do
-  // To be called before the first record. From now on events have their stacks, and the thread of each live event of the kernel
-  // has a name, if the column, or the filter, asks for it.
+  // To be called before the first record. From now on events have their stacks, and the thread of each event of the kernel has
+  // the name of that moment, if the column, or the filter, asks for it.
   void look_up_for(const Column& column);
   void look_up_for(const Filter& filter);
   void look_up_for(const Pairs& pairs);
@@ -287,6 +287,7 @@ class Reading {
   bool tells_names_ = false;  // it has rings of the kernel
   bool tells_numbers_ = false;  // a remark did
   bool tells_cpus_ = false;  // it has rings of threads, and the kernel's beside them
+  bool looked_ahead_ = false;
   bool looks_up_ = false, names_decide_ = false;  // names_decide_: which events are counted
   std::vector<u32> unasked_{};                    // numbers of events that only tell names
   u64 unnamed_ = 0;                               // events of threads whose names are unknown

@@ -87,6 +87,19 @@ void Trace::read_again(const std::function<void(u32, Bytes)>& use) const {
   }
 }
 
+const ThreadNames::Firsts& Trace::look_ahead(ThreadNames& names, u64 from, u64 until) {
+  if (first_names != nullptr) return *first_names;
+  auto firsts = std::make_shared<ThreadNames::Firsts>();
+  for (const auto& input : inputs) {
+    const RecordingMeta* const meta = input->recording();
+    const auto of_kernel = [](const NameChange& change) { return change.kernel; };
+    if (meta == nullptr || std::any_of(meta->names.begin(), meta->names.end(), of_kernel)) continue;
+    for (const auto& source : input->open_again()) names.look_ahead(*source, input->origin, from, until, *firsts);
+  }
+  first_names = std::move(firsts);
+  return *first_names;
+}
+
 bool Trace::any(bool (Input::*is)() const) const {
   return std::any_of(inputs.begin(), inputs.end(), [is](const auto& input) { return (*input.*is)(); });
 }
@@ -272,19 +285,6 @@ void label(Trace& trace, size_t named) {
   }
 }
 
-result<void> add(Trace& trace, const Where& where) {
-  auto more = RS_TRY(inputs_of(where));
-  std::move(more.begin(), more.end(), std::back_inserter(trace.inputs));
-  return {};
-}
-
-}  // namespace
-
-result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events,
-                          const KernelChoice& choice, bool verbose, TracefsOptions make, const Trace* same,
-                          const std::vector<ringside_remote_reader*>& readers,
-                          const LiveSamples& samples) {
-  Trace trace;
 tl::unexpected<Error> twice(const std::string& one, const std::string& other, const char* are) {
   return refuse(std::errc::invalid_argument,
                 (one == other ? one + " is named twice" : one + " and " + other + " are " + are) +
@@ -311,9 +311,23 @@ result<void> no_copies(const Trace& trace) {
   return {};
 }
 
+result<void> add(Trace& trace, const Where& where) {
+  auto more = RS_TRY(inputs_of(where));
+  std::move(more.begin(), more.end(), std::back_inserter(trace.inputs));
+  return {};
+}
+
+}  // namespace
+
+result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vector<std::string>& events,
+                          const KernelChoice& choice, bool verbose, TracefsOptions make, const Trace* same,
+                          const std::vector<ringside_remote_reader*>& readers,
+                          const LiveSamples& samples) {
+  Trace trace;
   auto patterns = RS_TRY(EventPatterns::parse(events));
   if (same != nullptr) {
     for (const auto& input : same->inputs) trace.inputs.push_back(input->another());
+    trace.first_names = same->first_names;
   } else {
     std::vector<Where> named;
     for (const std::string& where : wheres) named.push_back(Where::of(where));
@@ -334,6 +348,7 @@ result<void> no_copies(const Trace& trace) {
     if (input != trace.inputs.front()) input->origin.ids = trace.formats.more_ids();
     RS_TRY(input->open(trace));
   }
+  if (same == nullptr) RS_TRY(no_copies(trace));
   if (trace.inputs.size() > 1) RS_TRY(agree_on_time(trace, verbose));
   use_ticks(trace);
   for (const auto& input : trace.inputs) {
@@ -348,7 +363,6 @@ Trace open_growing(const std::string& dir, const RecordingMeta& now) {
   Trace trace;
   trace.inputs.push_back(growing_input(dir));
   (void)trace.inputs.front()->open(trace);  // it has no files to fail with yet
-  if (same == nullptr) RS_TRY(no_copies(trace));
   trace.grow(now);
   use_ticks(trace);
   return trace;

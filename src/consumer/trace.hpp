@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/thread_names.hpp"
 #include "consumer/input.hpp"
 #include "decode/formats.hpp"
 #include "decode/tasks.hpp"
@@ -42,6 +43,11 @@ struct Trace {
   // use(number, payload) for each event of programs, in no order, whatever has been read already. Nothing is consumed; what
   // cannot be opened again is left out.
   void read_again(const std::function<void(u32, Bytes)>& use) const;
+
+  // The names that the kernel's threads have before an event tells another one, of files that do not have them otherwise; found
+  // once, by reading all of [from, until] ahead.
+  const ThreadNames::Firsts& look_ahead(ThreadNames& names, u64 from, u64 until);
+  std::shared_ptr<const ThreadNames::Firsts> first_names{};
 
   // What is missing beside the gaps that were read. Call it after all is read.
   Account account() const;  // of all inputs
