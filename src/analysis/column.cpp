@@ -79,7 +79,8 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
     kind = Kind::whole;
     if (field->kind == FieldKind::integer && named_) {
       kind = Kind::text;
-      access.op = Op::named;
+      access.op = shows_names() ? Op::thread : Op::named;
+      access.integer = IntegerAt(field->offset, field->size, field->is_signed);
     } else if (field->kind == FieldKind::integer) {
       access.op = Op::integer;
       access.integer = IntegerAt(field->offset, field->size, field->is_signed);
@@ -139,9 +140,8 @@ bool Column::names_differ() const {
 }
 
 void Column::use_names() {
-  if (kind_ != Kind::whole || modifier_ != Modifier::none) return;
-  const bool of_tasks = show_ == Show::thread || show_ == Show::process;
-  if (!of_tasks && (show_ != Show::plain || !names_differ())) return;
+  if (kind_ != Kind::whole || (modifier_ != Modifier::none && !shows_names())) return;
+  if (!of_tasks() && (show_ != Show::plain || !names_differ())) return;
   named_ = true;
   kind_ = Kind::text;
   plain_ = false;
@@ -168,16 +168,18 @@ std::string Column::show_task(Tasks::Key key) const {
 // NAME-TID, and after a NUL what sets apart the threads that are shown alike: of two machines, or one after the other.
 std::string_view Column::task_text(const Access& access, const TraceRecord& record, const RingName& ring) {
   i64 key = 0;
-  (void)whole(access, record, ring, key);
+  if (access.field != nullptr) key = tasks_->key(static_cast<i32>(access.integer(record.payload)), ring);
+  else (void)whole(access, record, ring, key);
   const Task* const task = tasks_->find(key);
-  const std::string_view name = task == nullptr         ? std::string_view("<...>")
-                                : show_ == Show::thread ? std::string_view(task->name)
-                                                        : std::string_view(task->process);
+  const std::string_view name = task == nullptr          ? std::string_view("<...>")
+                                : show_ == Show::process ? std::string_view(task->process)
+                                                         : std::string_view(task->name);
   const u32 life = task != nullptr ? task->life : 0;
   if (shown_.empty()) shown_.resize(256);
   Shown& shown = shown_[static_cast<u64>(key) % shown_.size()];
   if (shown.key != key || shown.life != life || shown.name != name || shown.text.empty())
-    shown = {key, life, std::string(name), fmt::format("{}{}{} {}", show_task(key), '\0', key, life)};
+    shown = {key, life, std::string(name),
+             fmt::format("{}{}{} {}", shows_names() ? show_modified(static_cast<u64>(key)) : show_task(key), '\0', key, life)};
   return shown.text;
 }
 
@@ -431,10 +433,7 @@ std::string Column::show_number(i64 value, bool is_signed) {
 }
 
 std::string Column::show(u64 key, const Texts& texts) const {
-  if (kind_ == Kind::text) {
-    const std::string_view text = texts.text(key);
-    return std::string(show_ == Show::thread || show_ == Show::process ? text.substr(0, text.find('\0')) : text);
-  }
+  if (kind_ == Kind::text) return std::string(shown(texts.text(key)));
   if (kind_ == Kind::real) {
     double value = 0;
     std::memcpy(&value, &key, sizeof value);
@@ -509,7 +508,7 @@ nlohmann::ordered_json Column::json(u64 key, const Texts& texts) const {
   const std::string text = plain && buckets() ? show_number(begin(whole), is_signed_)
                            : address          ? show_number(whole, is_signed_)
                                               : show(key, texts);
-  if (named_ && number_in(text)) return nlohmann::ordered_json::parse(text);
+  if (named_ && !of_tasks() && number_in(text)) return nlohmann::ordered_json::parse(text);
   const bool number = kind_ == Kind::real ? text.find_first_of("ni") == std::string::npos
                                           : plain && (buckets() || symbols_.empty() || text == show_number(whole, is_signed_));
   return number ? nlohmann::ordered_json::parse(text) : nlohmann::ordered_json(text);

@@ -48,8 +48,8 @@ class Column {
   // array, a modifier that is unknown or not for this kind.
   static result<Column> compile(std::string_view text, const Formats& formats, const Tasks& tasks);
   // For keys: where events name the values of this enum differently, the value becomes the name, a text. A value without a
-  // name stays a number in json() and before(). A thread or a process becomes NAME-TID with the name of that moment: a number
-  // that another thread has later is another key.
+  // name stays a number in json() and before(). A thread, a process or an .execname becomes a text with the name of that moment: a
+  // number that another thread has later is another key.
   void use_names();
 
   const std::string& name() const { return text_; }
@@ -57,6 +57,7 @@ class Column {
   Unit unit() const { return unit_; }
   const std::string& field() const { return name_; }
   bool shows_names() const { return modifier_ == Modifier::execname; }
+  bool of_tasks() const { return shows_names() || show_ == Show::thread || show_ == Show::process; }
   bool is_whole_stack() const { return show_ == Show::stack; }  // a number of StackTexts
   bool of_stacks() const { return name_ == "stack"; }  // needs records that are joined with their stacks
   bool of_fields() const;  // no event has it but as a field of its own
@@ -104,6 +105,8 @@ class Column {
     return other_key(record, ring, texts, out);
   }
 
+  // A text that text() gave, as people see it.
+  std::string_view shown(std::string_view text) const { return of_tasks() ? text.substr(0, text.find('\0')) : text; }
   // A key as text for people: enums by name, threads as NAME-TID, buckets as "[64, 128)".
   std::string show(u64 key, const Texts& texts) const;
   // As JSON: numbers and reals as numbers, everything with a name as a text.

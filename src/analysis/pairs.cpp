@@ -190,6 +190,7 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
 
 // Begin and end of a span, or entry and return, by their names; each start has its end.
 bool Pairs::are_calls() const {
+  if (by_->of_tasks()) by_->use_names();
   const auto& all = formats_->all();
   const auto returns = [&](const EventType& start, const EventType& end) {
     if (start_if_ && end_if_ && start.field("track_event_type") != nullptr && end.field("track_event_type") != nullptr)
@@ -547,11 +548,11 @@ std::vector<Pairs::Slow> Pairs::slowest() const {
 }
 
 std::string Pairs::show_group(u64 key, const Group& group) const {
-  return by_->kind() == Column::Kind::text ? group.name : by_->show(key, {});
+  return by_->kind() == Column::Kind::text ? std::string(by_->shown(group.name)) : by_->show(key, {});
 }
 
 nlohmann::ordered_json Pairs::group_json(u64 key, const Group& group) const {
-  if (by_->kind() == Column::Kind::text) return group.name;
+  if (by_->kind() == Column::Kind::text) return by_->shown(group.name);
   return by_->json(key, {});
 }
 
