@@ -149,12 +149,17 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
                           " of the end are not both the same kind: text, floating number or whole number");
     start_keys_.push_back(std::move(start));
     end_keys_.push_back(std::move(end));
-    const auto is = [&](std::initializer_list<std::string_view> names) {
-      const auto named = [&](const EventPatterns& events, const std::string& name) {
-        return std::find(names.begin(), names.end(), name) != names.end() && !any_has(formats, events, name);
-      };
-      return named(starts_, key.start) && named(ends_, key.end);
+    const auto is_one = [&](std::initializer_list<std::string_view> names, const EventPatterns& events, const std::string& name) {
+      return std::find(names.begin(), names.end(), name) != names.end() && !any_has(formats, events, name);
     };
+    const auto is = [&](std::initializer_list<std::string_view> names) {
+      return is_one(names, starts_, key.start) && is_one(names, ends_, key.end);
+    };
+    const auto on_its_cpu = [&](const EventPatterns& events, const std::string& name) {
+      return is_one({"common_pid", "thread", "tid", "pid"}, events, name) || field_of(name) == "prev_pid" ||
+             field_of(name) == "next_pid";
+    };
+    if (on_its_cpu(starts_, key.start) && on_its_cpu(ends_, key.end)) idle_keys_ |= 1u << (end_keys_.size() - 1);
     by_cpu_ = by_cpu_ || is({"cpu", "CPU"});
     by_ring_ = by_ring_ || is({"ring"});
     by_thread_ = by_thread_ || is({"common_pid", "thread", "tid", "pid"});
@@ -185,12 +190,12 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
     });
   if (!event.empty() && event != "start" && event != "end") name = by;
   by_ = RS_TRY(column_of(by_start_ ? start_events_ : end_events_, name, formats, tasks));
+  if (by_->of_tasks()) by_->use_names();
   return {};
 }
 
 // Begin and end of a span, or entry and return, by their names; each start has its end.
 bool Pairs::are_calls() const {
-  if (by_->of_tasks()) by_->use_names();
   const auto& all = formats_->all();
   const auto returns = [&](const EventType& start, const EventType& end) {
     if (start_if_ && end_if_ && start.field("track_event_type") != nullptr && end.field("track_event_type") != nullptr)

@@ -278,9 +278,20 @@ class Pairs {
       out[1] = word(columns[1], record, ring, has);
       if (columns.size() > 2) out[2] = word(columns[2], record, ring, has);
     }
+    if (idle_keys_ != 0) {
+      if (out[0] == 0) [[unlikely]] tell_idle(0, ring, out[0]);
+      if constexpr (keys > 1) {
+        if (out[1] == 0 && columns.size() > 1) tell_idle(1, ring, out[1]);
+        if (out[2] == 0 && columns.size() > 2) tell_idle(2, ring, out[2]);
+      }
+    }
     if (of_several_machines_) [[unlikely]]
       out[0] ^= tasks_->machine(ring.numbering) * seed_of_machines;
     return has;
+  }
+  // Each CPU has an idle thread of its own, and all of them have the number 0.
+  void tell_idle(u32 key, const RingName& ring, u64& word) const {
+    if ((idle_keys_ >> key & 1) != 0 && ring.kernel) word = ~u64{ring.ring};
   }
   template <size_t keys>
   void start(const TraceRecord& record, const RingName& ring);
@@ -330,6 +341,7 @@ class Pairs {
   std::optional<Column> by_;
   bool one_key_ = true, nests_ = false, asks_ = false;  // asks_: there is a condition_
   bool by_start_ = false;
+  u32 idle_keys_ = 0;  // bits of keys that are the thread of the event's CPU
   bool by_ring_ = false, by_cpu_ = false, by_thread_ = false;  // the key has both events' ring, CPU, thread
   u64 seed_ = 0;                             // for hashing texts
   IdTable<Role> roles_;
