@@ -57,7 +57,9 @@ std::string read_format(const std::string& full, const std::string& text, const 
   to.has_tid = file.has_tid;
   to.fields = std::move(file.fields);
   find_message(full, world, to, context);
-  for (const Field& field : to.fields) {
+  for (Field& field : to.fields) {
+    field.is_rest = (full == "ftrace:kernel_stack" || full == "ftrace:user_stack") && field.kind == FieldKind::array &&
+                    field.name == "caller";
     if (field.is_stack && to.stack == nullptr) to.stack = &field;
     if (field.is_level && to.level == nullptr) to.level = &field;
   }

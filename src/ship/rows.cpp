@@ -111,10 +111,7 @@ struct PartRows::Table {
           break;
         case FieldKind::array:
         case FieldKind::loc_array: {
-          Bytes array = read_array(bytes, field);
-          if (is_rest(*type, field))
-            array = {bytes.data + std::min<size_t>(field.offset, bytes.size),
-                     (bytes.size - std::min<size_t>(field.offset, bytes.size)) & ~size_t{7}};
+          const Bytes array = read_array(bytes, field);
           const u32 size = field.element == 0 ? 1 : field.element;
           const bool usual = size == 1 || size == 2 || size == 4 || size == 8;
           if (usual) column.data.append(reinterpret_cast<const char*>(array.data), array.size);

@@ -46,11 +46,6 @@ std::string type_of(const Field& field) {
          ")";
 }
 
-bool is_rest(const EventType& type, const Field& field) {
-  return type.system == "ftrace" && (type.name == "kernel_stack" || type.name == "user_stack") &&
-         field.kind == FieldKind::array && field.name == "caller";
-}
-
 bool is_of_dropped_events(std::string_view why) {
   return why == why::spool_full || why == why::not_readable || why == why::gone || why == why::refused_by_server ||
          why == why::lost_in_dropped;

@@ -21,8 +21,6 @@ bool is_own_column(const std::string& name);  // one of these
 std::vector<std::string> columns_of(const EventType& type);
 // The type of a field's column: Int32, String, Array(UInt64), ...
 std::string type_of(const Field& field);
-// An array that is the rest of its event: the kernel's stacks have fewer addresses than their format says, or more.
-bool is_rest(const EventType& type, const Field& field);
 
 // `why` of the rows of `losses` whose events are in no table and no gap of one; beside these there are "gap", "refused",
 // "unrecorded" and "perhaps: ...".

@@ -17,7 +17,7 @@ using clickhouse::ColumnIn;
 namespace {
 
 // The bytes of a field, from its column.
-void put_field(const EventType& type, const Field& field, const ColumnIn& column, u64 row, std::vector<u8>& payload) {
+void put_field(const Field& field, const ColumnIn& column, u64 row, std::vector<u8>& payload) {
   const auto put = [&](size_t at, std::string_view bytes) {
     if (at + bytes.size() > payload.size()) payload.resize(at + bytes.size());
     std::memcpy(payload.data() + at, bytes.data(), bytes.size());
@@ -52,7 +52,7 @@ void put_field(const EventType& type, const Field& field, const ColumnIn& column
     case FieldKind::loc_array: {
       const u64 begin = column.begin_of(row), count = column.ends[row] - begin;
       const std::string_view bytes = column.raw(begin, count);
-      if (is_rest(type, field))
+      if (field.is_rest)
         put(field.offset, bytes);
       else if (field.kind == FieldKind::array)
         put(field.offset, bytes.substr(0, field.size));
@@ -77,12 +77,12 @@ result<void> put_fields(const EventType& type, const std::vector<const ColumnIn*
   // All fixed ones first: the others lie behind them.
   size_t fixed = 8;
   for (const Field& field : type.fields())
-    fixed = std::max<size_t>(fixed, field.offset + (is_rest(type, field) ? 0 : field.size));
+    fixed = std::max<size_t>(fixed, field.offset + (field.is_rest ? 0 : field.size));
   if (fixed > subbuf_size / 2)
     return refuse(std::errc::bad_message, "the format of " + type.full + " has an event of " + format_size(fixed));
   payload.resize(fixed);
   for (size_t n = 0; n < type.fields().size(); ++n)
-    if (columns[n] != nullptr) put_field(type, type.fields()[n], *columns[n], row, payload);
+    if (columns[n] != nullptr) put_field(type.fields()[n], *columns[n], row, payload);
   return {};
 }
 
