@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "cli/command.hpp"
 #include "text/units.hpp"
 #include "sys/thread.hpp"
@@ -10,6 +12,7 @@ namespace ringside::cli {
 namespace {
 
 void say_kept(const NamesKept& kept, const std::string& whose, bool quiet) {
+  say_first(kept.problems);
   if (!kept.all) say("not all names of " + whose + " are kept: that would take too long, or too much room");
   if (kept.addresses != 0 && !quiet)
     say("kept the names of " + counted(kept.addresses, "address", "addresses") + " of " + whose + " (" +
@@ -64,6 +67,9 @@ void NamesOfParts::keep(const std::string& dir) {
   result_.sum.addresses += kept->addresses;
   result_.sum.bytes += kept->bytes;
   result_.sum.all = result_.sum.all && kept->all;
+  auto& problems = result_.sum.problems;
+  for (const std::string& problem : kept->problems)
+    if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
 }
 
 NamesOfParts::Result NamesOfParts::finish() {

@@ -50,6 +50,7 @@ result<NamesKept> keep_names(const std::string& dir, const NamesToKeep& how) {
   };
   reading->take_rest(use);
   std::string text = stacks.names().kept();
+  kept.problems = stacks.names().problems();
   kept.all = !reading->cut() && text.size() <= how.most_bytes;
   if (text.size() > how.most_bytes) text.resize(text.rfind("\nA\t", how.most_bytes) + 1);
   if (text.empty()) return kept;

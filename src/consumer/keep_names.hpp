@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "sys/sys.hpp"
 
@@ -23,6 +24,7 @@ struct NamesToKeep {
 struct NamesKept {
   u64 addresses = 0, bytes = 0;
   bool all = true;  // the time and the room sufficed
+  std::vector<std::string> problems{};  // files that cannot name all, a sentence each
 };
 // Reads the recording and writes its file `names`. Nothing to name: no file.
 result<NamesKept> keep_names(const std::string& dir, const NamesToKeep& how);
