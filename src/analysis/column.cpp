@@ -43,13 +43,14 @@ bool name_before(std::string_view a, std::string_view b) {
 // The upper half of a 64-bit machine's addresses, but not small negative numbers.
 bool is_kernel_address(u64 value) { return value >= 0xFFFF'8000'0000'0000 && value < 0xFFFF'FFFF'FF00'0000; }
 
-// All events that have the field show it in ns.
-bool prints_times(const Column& column, const Formats& formats) {
+// All events that have the field.
+template <class Is>
+bool each_is(const Column& column, const Formats& formats, const Is& is) {
   bool any = false;
   for (const auto& type : formats.all()) {
     if (!column.in(*type)) continue;
     const Field* const field = column.field_in(*type);
-    if (field == nullptr || !prints_ns(*type, field->name)) return false;
+    if (field == nullptr || !is(*type, field->name)) return false;
     any = true;
   }
   return any;
@@ -317,7 +318,10 @@ result<Column> Column::compile(std::string_view text, const Formats& formats, co
   const std::string modifier = RS_TRY(c.parse(text));
   RS_TRY(c.bind());
   c.unit_ = unit_of(c.name_);
-  if (c.unit_ == Unit::none && c.kind_ == Kind::whole && prints_times(c, formats)) c.unit_ = Unit::ns;
+  if (c.unit_ == Unit::none && c.kind_ == Kind::whole && each_is(c, formats, prints_ns)) c.unit_ = Unit::ns;
+  c.narrow_address_ = c.kind_ == Kind::whole && each_is(c, formats, [](const EventType& type, std::string_view field) {
+                        return type.world.word_size == 4 && prints_address(type, field);
+                      });
   if (!modifier.empty()) RS_TRY(c.take_modifier(modifier));
   c.plain_ = c.kind_ == Kind::whole && c.modifier_ == Modifier::none;
   return c;
@@ -468,6 +472,10 @@ std::string Column::show_modified(u64 key) const {
   }
 }
 
+bool Column::is_address(u64 key) const {
+  return !is_signed_ && modifier_ == Modifier::none && (narrow_address_ || is_kernel_address(key));
+}
+
 std::string Column::show_plain(u64 key) const {
   const auto value = static_cast<i64>(key);
   switch (show_) {
@@ -495,7 +503,7 @@ std::string Column::show_plain(u64 key) const {
   for (const auto& [number, symbol] : symbols_) {
     if (number == value) return symbol;
   }
-  if (!is_signed_ && modifier_ == Modifier::none && is_kernel_address(key)) return fmt::format("{:#x}", key);
+  if (is_address(key)) return fmt::format("{:#x}", key);
   return show_number(value, is_signed_);
 }
 
@@ -504,7 +512,7 @@ nlohmann::ordered_json Column::json(u64 key, const Texts& texts) const {
                      (modifier_ == Modifier::none || modifier_ == Modifier::divide || buckets());
   const auto whole = static_cast<i64>(key);
   if (show_ == Show::stack) return formats_->stacks()->functions(static_cast<u32>(key));
-  const bool address = plain && !is_signed_ && modifier_ == Modifier::none && is_kernel_address(key);
+  const bool address = plain && is_address(key);
   const std::string text = plain && buckets() ? show_number(begin(whole), is_signed_)
                            : address          ? show_number(whole, is_signed_)
                                               : show(key, texts);

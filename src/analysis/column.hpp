@@ -189,6 +189,7 @@ class Column {
   result<void> take_modifier(const std::string& modifier);
   bool names_differ() const;
   tl::unexpected<Error> wrong(const std::string& why) const;
+  bool is_address(u64 key) const;  // shown as one
   std::string show_modified(u64 key) const;  // by a modifier that says how
   std::string show_plain(u64 key) const;
   static std::string show_number(i64 value, bool is_signed);
@@ -203,6 +204,7 @@ class Column {
   Modifier modifier_ = Modifier::none;
   Show show_ = Show::plain;
   Architecture calls_of_ = Architecture::unknown;
+  bool narrow_address_ = false;  // of 32 bits, by the print fmt: no value tells
   bool is_signed_ = true, is_bool_ = false, is_char_ = false;
   i64 step_ = 0;
   i32 frame_ = -1;  // stack[N]

@@ -12,21 +12,37 @@ bool is_text(const Field* f) { return f != nullptr && (f->kind == FieldKind::tex
 
 }  // namespace
 
+namespace {
+
+// The field alone, or behind a cast.
+bool shows(const EventFormat& format, const PrintStep& step, std::string_view field) {
+  const auto& code = step.code;
+  const bool plain =
+      code.empty() || (code[0].op == ValueOp::Op::field && std::all_of(code.begin() + 1, code.end(), [](const ValueOp& op) {
+                         return op.op == ValueOp::Op::cast;
+                       }));
+  const u32 at = code.empty() ? step.field : code[0].field;
+  return plain && at < format.fields.size() && format.fields[at].name == field;
+}
+
+}  // namespace
+
 bool prints_ns(const EventType& type, std::string_view field) {
   const EventFormat& format = type.format();
   for (size_t i = 0; i + 1 < format.steps.size(); ++i) {
     const PrintStep &number = format.steps[i], &behind = format.steps[i + 1];
-    if (number.kind != PrintStep::Kind::decimal || behind.kind != PrintStep::Kind::literal || !behind.text.starts_with(" [ns]"))
-      continue;
-    const auto& code = number.code;  // the field alone, or behind a cast
-    const bool plain =
-        code.empty() || (code[0].op == ValueOp::Op::field && std::all_of(code.begin() + 1, code.end(), [](const ValueOp& op) {
-                           return op.op == ValueOp::Op::cast;
-                         }));
-    const u32 at = code.empty() ? number.field : code[0].field;
-    if (plain && at < format.fields.size() && format.fields[at].name == field) return true;
+    if (number.kind == PrintStep::Kind::decimal && behind.kind == PrintStep::Kind::literal &&
+        behind.text.starts_with(" [ns]") && shows(format, number, field))
+      return true;
   }
   return false;
+}
+
+bool prints_address(const EventType& type, std::string_view field) {
+  const EventFormat& format = type.format();
+  return std::any_of(format.steps.begin(), format.steps.end(), [&](const PrintStep& step) {
+    return (step.kind == PrintStep::Kind::pointer || step.kind == PrintStep::Kind::address) && shows(format, step, field);
+  });
 }
 
 bool counts_ns(std::string_view field) { return field.ends_with("_ns") || field == "ts"; }

@@ -34,6 +34,8 @@ std::string function_of(const EventRole& role, u32 id, Bytes payload, const Form
 
 // Whether the event's line shows this field with [ns] behind it, as sched_stat_runtime does.
 bool prints_ns(const EventType& type, std::string_view field);
+// Whether an event type prints a field as an address: %p, %pS.
+bool prints_address(const EventType& type, std::string_view field);
 // Whether a field of this name has nanoseconds, or bytes.
 bool counts_ns(std::string_view field);
 bool counts_bytes(std::string_view field);
