@@ -79,6 +79,7 @@ std::unique_ptr<Exporter> make_exporter(const ExportFormat& format, WholeFile& f
                     .tasks = trace.tasks,
                     .world = one_world(trace),
                     .wall = with_wall ? wall_of(trace, true) : trace.wall(),
+                    .raw_times = trace.raw_times(),
                     .show_wall = with_wall,
                     .compressed = compressed,
                     .stacks = format.stacks ? &reading.join_stacks() : nullptr,

@@ -13,7 +13,7 @@
 namespace ringside {
 namespace {
 
-constexpr std::array<std::string_view, 11> of_all{"ts_ns", "buffer", "cpu",  "ring", "pid", "tid",
+constexpr std::array<std::string_view, 12> of_all{"ts_ns", "ts_ticks", "buffer", "cpu",  "ring", "pid", "tid",
                                                   "task",  "event",  "lost", "more", "wall"};
 
 std::string column_name(const std::string& field) {
@@ -36,7 +36,8 @@ void CsvLines::place(u64 time, i32 cpu, const RingName& ring, const std::string&
 }
 
 void CsvLines::begin(const std::function<bool(const EventType&)>& wanted, fmt::memory_buffer& out) {
-  append(out, wall_ ? "ts_ns,wall,buffer,cpu,ring,pid,tid,task,event,lost," : "ts_ns,buffer,cpu,ring,pid,tid,task,event,lost,");
+  append(out, raw_times_ ? "ts_ticks," : "ts_ns,");
+  append(out, wall_ ? "wall,buffer,cpu,ring,pid,tid,task,event,lost," : "buffer,cpu,ring,pid,tid,task,event,lost,");
   for (const auto& type : formats_.all()) {
     if (!wanted(*type)) continue;
     for (const Field& field : type->fields()) {
@@ -150,7 +151,7 @@ void CsvLines::print_missing(u64 time, const Account& account, fmt::memory_buffe
 namespace {
 class CsvExporter final : public LineExporter {
  public:
-  CsvExporter(const Exported& of, Put put) : LineExporter(std::move(put)), only_(of.only), lines_(of.formats, of.tasks) {
+  CsvExporter(const Exported& of, Put put) : LineExporter(std::move(put)), only_(of.only), lines_(of.formats, of.tasks, of.raw_times) {
     lines_.show_wall(of.shown_wall());
   }
   // What the recorder says of itself (stacks, maps, names) has no columns, unless it is asked for.

@@ -3,9 +3,10 @@
 //
 //   ts_ns,buffer,cpu,ring,pid,tid,task,event,lost,size,ptr,...,more
 //
-// buffer: which of several inputs or buffers the event is of. Events share the column of a field that they both have; a field
-// with the name of a column in front of them is fields.NAME. more: fields that have no column, as text, because their event was
-// declared when the first line stood, or because there are more than most_columns.
+// ts_ticks instead of ts_ns: ticks of a clock whose rate is unknown. buffer: which of several inputs or buffers the event is of.
+// Events share the column of a field that they both have; a field with the name of a column in front of them is fields.NAME. more:
+// fields that have no column, as text, because their event was declared when the first line stood, or because there are more than
+// most_columns.
 #pragma once
 #include <functional>
 #include <optional>
@@ -26,7 +27,8 @@ class CsvLines {
  public:
   static constexpr size_t most_columns = 1000;  // of fields
 
-  CsvLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks) {}
+  CsvLines(const Formats& formats, const Tasks& tasks, bool raw_times = false)
+      : formats_(formats), tasks_(tasks), raw_times_(raw_times) {}
   // A column `wall` with the time of day. Before the first line.
   void show_wall(const std::optional<WallClock>& wall) { wall_ = wall; }
   // The first line: fields of these types.
@@ -49,6 +51,7 @@ class CsvLines {
 
   const Formats& formats_;
   const Tasks& tasks_;
+  const bool raw_times_;
   std::optional<WallClock> wall_{};
   std::unordered_map<std::string, u32> columns_;
   std::unordered_map<u32, Event> events_;

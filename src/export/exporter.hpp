@@ -44,6 +44,7 @@ struct Exported {
   const Tasks& tasks;
   World world{};                         // unknown, if the trace is of several machines
   std::optional<WallClock> wall{};       // of the trace's times; none: unknown
+  bool raw_times = false;                // times are ticks of a clock without a known rate
   bool show_wall = false;                // the time of day of each event, where the format has a place for it
   bool compressed = true;                // where the format has a choice
   Stacks* stacks = nullptr;              // of TraceRecord::stack; null: they are not joined
