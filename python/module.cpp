@@ -23,7 +23,7 @@ namespace {
 struct Event {
   std::shared_ptr<Pass> pass;
   const EventType* type = nullptr;
-  std::string payload{}, task{};
+  std::string payload{}, task{}, source{};
   u64 time = 0, lost = 0;
   u32 ring = 0, stack = 0;
   u16 id = 0;
@@ -135,6 +135,7 @@ class Events {
     e.time = record.time;
     e.late = record.late;
     e.ring = ring.ring;
+    e.source = !ring.buffer.empty() ? ring.buffer : ring.kernel ? "kernel" : "program";
     e.stack = record.stack;
     if (got == Reading::Got::gap) {
       e.lost = record.lost;
@@ -436,6 +437,9 @@ PYBIND11_MODULE(_ringside, m) {
           "cpu", [](const Event& e) { return e.cpu < 0 ? py::object(py::none()) : py::object(py::int_(e.cpu)); },
           "None: unknown")
       .def_readonly("ring", &Event::ring, "N of per_cpu/cpuN")
+      .def_property_readonly(
+          "source", [](const Event& e) { return to_str(e.source); },
+          "which of several files or buffers it is of; of one alone: kernel or program")
       .def_readonly("tid", &Event::tid, "the thread, as the reader sees it")
       .def_readonly("pid", &Event::pid, "its process")
       .def_property_readonly(

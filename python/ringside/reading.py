@@ -159,7 +159,7 @@ class Trace:
         """Columns of the events that match, as NumPy arrays by name.
 
         events: of those that open() chose. names: fields that all of these events have, or one of ts, cpu, ring, event, system, task, thread,
-        tid, pid, process, cgroup, stack (its functions, innermost first, with ; between them), stack[0] (the innermost one). A cpu that is
+        tid, pid, process, cgroup, source (which of several files or buffers; of one alone: kernel or program), stack (its functions, innermost first, with ; between them), stack[0] (the innermost one). A cpu that is
         unknown is -1. losses: each loss is a row, too, and the column "lost" says how many; the fields are 0, NaN or no text there.
 
         >>> c = open("work").columns("sched:sched_switch", ["ts", "cpu", "prev_comm", "next_pid"])
