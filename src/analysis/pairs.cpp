@@ -166,6 +166,10 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   }
   one_key_ = start_keys_.size() == 1;
   nests_ = by_thread_ && are_calls();
+  const bool of_tracks = std::any_of(formats.all().begin(), formats.all().end(), [&](const auto& type) {
+    return is_start(*type) && role_of(*type).role == ringside::Role::span && role_of(*type).track != nullptr;
+  });
+  if (nests_ && of_tracks) track_ = RS_TRY(Column::compile("track_name", formats, tasks));
   if (!options_.filter.empty()) {
     const PairCondition::Sides sides{start_events_, end_events_, options_.keys, by_thread_, by_cpu_, by_ring_};
     condition_.emplace(RS_TRY(PairCondition::compile(options_.filter, sides, formats, tasks)));
@@ -254,6 +258,11 @@ u64 Pairs::other_word(Column& column, const TraceRecord& record, const RingName&
   u64 bits = 0;
   std::memcpy(&bits, &real, sizeof bits);
   return bits;
+}
+
+void Pairs::tell_track(const TraceRecord& record, const RingName& ring, u64& word) {
+  std::string_view track;
+  if (track_->text(record, ring, track) && !track.empty()) word ^= hash_text(track, ~seed_);
 }
 
 template <size_t keys>

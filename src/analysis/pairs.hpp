@@ -12,7 +12,7 @@
 //
 // Calls nest: if the thread is in the key, and the events are the begin and the end of a span, or entry and return of a
 // function (NAME and NAME__return or NAME_return, NAME_entry and NAME_exit), each key has a stack of starts, and an end takes
-// the innermost one away. nests() says so.
+// the innermost one away. nests() says so. Each track of a thread (track_name) has spans of its own.
 //
 // Other pairs have one start for each key. An end takes away the newest one, as in the kernel's histogram triggers, where every
 // start sets a variable again and onmatch reads it once: an earlier start that nothing ended is counted as repeated, and the
@@ -287,10 +287,12 @@ class Pairs {
     }
     if (of_several_machines_) [[unlikely]]
       out[0] ^= tasks_->machine(ring.numbering) * seed_of_machines;
+    if (track_) [[unlikely]] tell_track(record, ring, out[0]);
     return has;
   }
   // Each CPU has an idle thread of its own, and all of them have the number 0.
   void tell_idle(u32 key, const RingName& ring, u64& word) const {
+  void tell_track(const TraceRecord& record, const RingName& ring, u64& word);
     if ((idle_keys_ >> key & 1) != 0 && ring.kernel) word = ~u64{ring.ring};
   }
   template <size_t keys>
@@ -343,6 +345,7 @@ class Pairs {
   bool by_start_ = false;
   u32 idle_keys_ = 0;  // bits of keys that are the thread of the event's CPU
   bool by_ring_ = false, by_cpu_ = false, by_thread_ = false;  // the key has both events' ring, CPU, thread
+  std::optional<Column> track_{};  // spans nest on their track: track_name, which not all of them have
   u64 seed_ = 0;                             // for hashing texts
   IdTable<Role> roles_;
   AgedTable<Waiting> waiting_;

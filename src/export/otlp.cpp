@@ -6,6 +6,8 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <tuple>
+#include <vector>
 
 #include "decode/id_table.hpp"
 #include "decode/print_steps.hpp"
@@ -185,8 +187,9 @@ class OtlpExporter final : public Exporter {
     const Known& event = known(record.number());
     const Common common = read_common(record.payload);
     const i32 tid = tells_no_thread(event.type) ? 0 : thread_of(event.type, common);
-    const Tasks::Key key = tasks_.key(tid, ring);
-    SpansOfThread& thread = threads_[key];
+    const bool on_track = event.role.role == Role::span && event.role.track != nullptr && event.role.async == nullptr;
+    SpansOfThread& thread = threads_[{tasks_.key(tid, ring), tid == 0 && ring.kernel ? ring.ring + 1 : 0,
+                                      on_track ? std::string(read_text(record.payload, *event.role.track)) : std::string()}];
     thread.process = tasks_.process(tid, ring);
     names_[thread.process] = {tasks_.seen_process(tid, ring), process_name(tid, ring)};
     Span span{record.time, record.time, true, event.type != nullptr ? event.type->full : fmt::format("unknown:{}", common.id),
@@ -241,7 +244,10 @@ class OtlpExporter final : public Exporter {
       if (role.async != nullptr && (kind == 'B' || kind == 'E'))
         return of_any_thread(record, role, kind, thread, std::move(span));
       if (kind == 'B') return open(thread, std::move(span), 0);
-      if (kind == 'E' && !thread.open.empty()) return close(thread, record.time, span.attributes);
+      const auto its = std::find_if(thread.open.rbegin(), thread.open.rend(), [&](const OpenSpan& o) {
+        return o.function == 0 && (read_text(record.payload, *role.name).empty() || o.span.name == span.name);
+      });
+      if (kind == 'E' && its != thread.open.rend()) return close(thread, record.time, span.attributes, its);
     }
     if (role.role == Role::call) {
       const auto function = static_cast<u64>(read_integer(record.payload, *role.value));
@@ -280,9 +286,11 @@ class OtlpExporter final : public Exporter {
     span.is_event = false;
     thread.open.push_back({std::move(span), function});
   }
-  void close(SpansOfThread& thread, u64 time, const std::string& more) {
-    Span span = std::move(thread.open.back().span);
-    thread.open.pop_back();
+  using Open = std::vector<OpenSpan>;
+  void close(SpansOfThread& thread, u64 time, const std::string& more) { close(thread, time, more, thread.open.rbegin()); }
+  void close(SpansOfThread& thread, u64 time, const std::string& more, Open::reverse_iterator its) {
+    Span span = std::move(its->span);
+    thread.open.erase(std::next(its).base());
     span.end = time;
     if (!more.empty()) add_attributes(span, more);
     finished(thread, std::move(span));
@@ -412,7 +420,7 @@ class OtlpExporter final : public Exporter {
   Put put_;
   IdObjects<Known> events_;
   u64 last_ = 0, count_ = 0, numbered_ = 0;
-  std::map<Tasks::Key, SpansOfThread> threads_;
+  std::map<std::tuple<Tasks::Key, u32, std::string>, SpansOfThread> threads_;  // by idle thread's CPU + 1, and by track
   std::map<std::pair<std::pair<Tasks::Key, i64>, std::string>, Span> apart_;
   std::map<Tasks::Key, std::pair<i32, std::string>> names_;  // of processes: the number and the name
   std::map<Tasks::Key, std::string> spans_;                  // by process, of the next line
