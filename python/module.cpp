@@ -309,7 +309,7 @@ Pairs pairs_of(const PairsWanted& wanted, Pass& pass) {
 void tell(const Pairs::Counts& c, py::dict& told) {
   for (const auto& [name, value] :
        {std::pair("pairs", c.pairs), std::pair("left_out", c.left_out), std::pair("doubtful", c.doubtful),
-        std::pair("repeated", c.repeated), std::pair("evicted", c.evicted), std::pair("negative", c.negative),
+        std::pair("repeated", c.repeated), std::pair("late", c.late), std::pair("evicted", c.evicted), std::pair("negative", c.negative),
         std::pair("unmatched", c.unmatched), std::pair("waiting", c.waiting)})
     told[name] = value;
 }

@@ -519,7 +519,7 @@ void Pairs::take_over(const Pairs& part) {
   for (u32 source = 0; source < part.rings_.size(); ++source) ring_of(source).losses += part.rings_[source].losses;
   const auto add = [&](auto... which) { ((counts_.*which += part.counts_.*which), ...); };
   add(&Counts::starts, &Counts::ends, &Counts::pairs, &Counts::left_out, &Counts::doubtful, &Counts::repeated,
-      &Counts::negative, &Counts::unmatched, &Counts::without_key, &Counts::losses, &Counts::lost);
+      &Counts::negative, &Counts::unmatched, &Counts::late, &Counts::without_key, &Counts::losses, &Counts::lost);
 }
 
 void Pairs::lose(const TraceRecord& record) {

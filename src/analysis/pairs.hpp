@@ -96,9 +96,10 @@ class Pairs {
     u64 pairs = 0;             // that meet the condition, including doubtful ones, left out or not
     u64 left_out = 0;          // that do not
     u64 doubtful = 0, repeated = 0, evicted = 0, negative = 0, unmatched = 0, waiting = 0;
+    u64 late = 0;              // starts and ends that came after later events: they may have missed each other
     u64 without_key = 0;       // starts and ends that have none
     u64 losses = 0, lost = 0;  // places, events
-    bool exact() const { return losses == 0 && evicted == 0 && negative == 0 && repeated == 0; }
+    bool exact() const { return losses == 0 && evicted == 0 && negative == 0 && repeated == 0 && late == 0; }
   };
   struct Group {
     u64 count = 0;
@@ -160,6 +161,7 @@ class Pairs {
     const u32 id = record.number();
     const Role& role = of(id);
     bool found = false;
+    if (record.late) [[unlikely]] counts_.late += role.is_start || role.is_end;
     if (role.is_end && (!end_if_ || end_if_->matches(record, ring)))
       found = one_key_ ? end<1>(record, ring) : end<most_keys>(record, ring);
     if (role.is_start && (!start_if_ || start_if_->matches(record, ring)))
@@ -285,14 +287,14 @@ class Pairs {
         if (out[2] == 0 && columns.size() > 2) tell_idle(2, ring, out[2]);
       }
     }
+    if (track_) [[unlikely]] tell_track(record, ring, out[0]);
     if (of_several_machines_) [[unlikely]]
       out[0] ^= tasks_->machine(ring.numbering) * seed_of_machines;
-    if (track_) [[unlikely]] tell_track(record, ring, out[0]);
     return has;
   }
+  void tell_track(const TraceRecord& record, const RingName& ring, u64& word);
   // Each CPU has an idle thread of its own, and all of them have the number 0.
   void tell_idle(u32 key, const RingName& ring, u64& word) const {
-  void tell_track(const TraceRecord& record, const RingName& ring, u64& word);
     if ((idle_keys_ >> key & 1) != 0 && ring.kernel) word = ~u64{ring.ring};
   }
   template <size_t keys>
@@ -343,9 +345,9 @@ class Pairs {
   std::optional<Column> by_;
   bool one_key_ = true, nests_ = false, asks_ = false;  // asks_: there is a condition_
   bool by_start_ = false;
+  std::optional<Column> track_{};  // spans nest on their track: track_name, which not all of them have
   u32 idle_keys_ = 0;  // bits of keys that are the thread of the event's CPU
   bool by_ring_ = false, by_cpu_ = false, by_thread_ = false;  // the key has both events' ring, CPU, thread
-  std::optional<Column> track_{};  // spans nest on their track: track_name, which not all of them have
   u64 seed_ = 0;                             // for hashing texts
   IdTable<Role> roles_;
   AgedTable<Waiting> waiting_;

@@ -243,8 +243,11 @@ std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_eve
   if (evicted_keys != 0)
     line += fmt::format("; {} with {} given up for others (--keys)", counted(evicted_keys, "key"),
                         counted(evicted_events, "event was", "events were"));
-  if (totals.late != 0) line += fmt::format("; {} came later than --look-ahead waits", format_count(totals.late));
-  line += totals.account.none_lost() && evicted_keys == 0 ? ": the numbers are exact" : ": the numbers lack those";
+  const bool all = totals.account.none_lost() && evicted_keys == 0;
+  line += !all ? ": the numbers lack those" : totals.late == 0 ? ": the numbers are exact" : "";
+  if (totals.late != 0)
+    line += fmt::format("; {} came after later events: they count, perhaps under a name or a CPU of another moment",
+                        format_count(totals.late));
   if (quantiles) line += ", quantiles within 1.6 %";
   if (totals.lost_earlier != 0) line += fmt::format(" ({} had been lost before this began)", format_count(totals.lost_earlier));
   return line;

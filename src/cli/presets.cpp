@@ -134,6 +134,9 @@ std::vector<std::string> unpaired(const Pairs& pairs) {
     out.push_back(counted(c.repeated, "start repeats", "starts repeat") + " within the key before an end came: " +
                   (pairs.options().first ? "the first one counts" : "the last one counts (--first: the first)") +
                   ", and which one the end belongs to is not certain");
+  if (c.late != 0)
+    out.push_back(counted(c.late, "start or end", "starts or ends") +
+                  " came after later events: their pairs may be wrong, or missing");
   return out;
 }
 
