@@ -2,7 +2,7 @@
 // they are added up by +=, put into words by text/units.hpp, and into JSON here.
 //
 //   tried   = written + refused
-//   written = earlier + read + left out + unread + overrun + unrecorded
+//   written = earlier + read + left out + own + unread + overrun + unrecorded
 //
 // An event that is open, or that a dead writer left open, is in no account: a ring knows its bytes only
 // (Counters::unfinished_bytes).
@@ -51,7 +51,7 @@ RefusedCounts refused_of(const Counters& c);
 struct Account {
   u64 read = 0;        // recorded, shown, added up
   u64 left_out = 0;    // read, and not wanted: by a filter, a pattern
-  u64 own = 0;         // of left_out: the recorder's own tasks caused them
+  u64 own = 0;         // read, and not wanted: the recorder's own tasks caused them
   u64 earlier = 0;     // read or lost before this account begins; an earlier one has them
   u64 unread = 0;      // in the rings, for a later reader
   u64 overrun = 0;     // overwritten, or taken by another reader, before this one came to them: the gaps
@@ -62,7 +62,7 @@ struct Account {
   // Why more may be missing, a sentence each: rings that could not be read, a recorder that did not finish.
   std::vector<std::string> doubts{};
 
-  u64 written() const { return earlier + read + left_out + unread + overrun + unrecorded; }
+  u64 written() const { return earlier + read + left_out + own + unread + overrun + unrecorded; }
   u64 tried() const { return written() + refused.sum(); }
   u64 elsewhere() const { return refused.sum() + unrecorded; }  // lost, and no gap stands where
   u64 lost() const { return overrun + elsewhere(); }

@@ -81,7 +81,13 @@ TEST_F(Account, ARecordersOwnEventsAreLeftOutAndCounted) {
   const std::string pid = o.out.substr(0, o.out.find('\n'));
   EXPECT_TRUE(says(o, "left out: ")) << o.err;
   const json meta = json::parse(test::slurp(dir + "/rec/meta.json"));
-  EXPECT_GT(meta.at("account").at("own").get<u64>(), 0u);
+  const json& account = meta.at("account");
+  EXPECT_GT(account.at("own").get<u64>(), 0u);
+  EXPECT_EQ(account.at("unrecorded"), 0u) << account;
+  EXPECT_EQ(account.at("written").get<u64>(),
+            account.at("read").get<u64>() + account.at("own").get<u64>() + account.at("overrun").get<u64>())
+      << account;
+  EXPECT_TRUE(says(o, "lost 0;")) << o.err;
   EXPECT_FALSE(events("rec -e sched_switch -f 'next_comm == \"ringside\"'").empty()) << "the switches to the recorder are here";
   EXPECT_EQ(events("rec -e raw_syscalls -f 'pid == " + pid + "'").size(), 0u);
 }
