@@ -172,14 +172,19 @@ result<void> Unpacked::take_tar(ByteStream& from, const std::string& where, cons
     rest += n;
   }
   // The recording is the whole, or a directory in it.
+  if (ringside::is_recording(dir)) return path_ = dir, result<void>();
+  std::vector<std::string> found;
   std::error_code none;
-  path_ = ringside::is_recording(dir) ? dir : "";
-  for (fs::directory_iterator at(dir, none), end; !none && path_.empty() && at != end; at.increment(none)) {
-    if (ringside::is_recording(at->path())) path_ = at->path();
-  }
-  if (path_.empty())
+  for (fs::directory_iterator at(dir, none), end; !none && at != end; at.increment(none))
+    if (ringside::is_recording(at->path())) found.push_back(at->path());
+  if (found.empty())
     return refuse(std::errc::bad_message,
                   where + " is a tar, but there is no recording of ringside in it (a directory with a meta.json)");
+  if (found.size() > 1)
+    return refuse(std::errc::not_supported,
+                  where + " is a tar of " + std::to_string(found.size()) +
+                      " recordings, and one of them is no answer; unpack it with tar xf, and name them");
+  path_ = found.front();
   return {};
 }
 

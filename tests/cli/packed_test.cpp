@@ -138,6 +138,13 @@ TEST_F(Packed, OtherTarsAreRead) {
     EXPECT_TRUE(here(std::string("report ") + file).out == lines) << file;
 }
 
+TEST_F(Packed, ATarOfSeveralRecordingsIsRefused) {
+  ASSERT_EQ(run("mkdir parts && cp -r rec parts/a && cp -r rec parts/b && tar -C parts -cf parts.tar a b").code, 0);
+  const Outcome o = ringside("report parts.tar");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_TRUE(says(o, "parts.tar is a tar of 2 recordings") && says(o, "tar xf")) << o.err;
+}
+
 TEST_F(Packed, ADamagedFileIsRefusedByAReason) {
   const std::string dat = slurp(dir + "/run.dat"), tar = slurp(dir + "/run.tar");
   const auto refused = [&](const std::string& bytes, const std::string& words) {
