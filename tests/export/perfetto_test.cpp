@@ -285,6 +285,23 @@ TEST_F(Perfetto, ProgramsEventsAreSlicesCountersAndInstants) {
             "3000000000 3 db commit code=-1\n");
 }
 
+TEST_F(Perfetto, AnEventWithoutAFormatIsAnInstant) {
+  for (const bool stack : {false, true}) {
+    const auto f = file({}, [&](PerfettoWriter& w) {
+      TraceRecord of_program = record(2 * second, 0, 0), of_kernel = record(3 * second, 1, kernel_ids);
+      head(61449, 101);
+      of_program.payload = of_kernel.payload = {payload.data(), static_cast<u32>(payload.size())};
+      if (stack) of_program.stack = of_kernel.stack = 1;
+      EXPECT_TRUE(w.add(of_program, program));
+      EXPECT_TRUE(w.add(of_kernel, cpu));
+    });
+    EXPECT_EQ(f.dropped, 0u);
+    ASSERT_EQ(f.track_events.size(), 1u);
+    EXPECT_EQ(f.track_events[0].name, "unknown:61449");
+    EXPECT_EQ(f.track_events[0].type, 3u);
+  }
+}
+
 TEST_F(Perfetto, ACounterMayBeRealAndOfAProcess) {
   add_format(61442, "ringside", "real_counter",
              field("double", "counter_value", 8, 8, true) + field("char", "track_name[8]", 16, 8, false));

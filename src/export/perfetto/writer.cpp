@@ -652,16 +652,17 @@ void PerfettoWriter::add_sample(const TraceRecord& record, const RingName& ring,
   if (options_.stacks == nullptr) return;
   const i32 tid = thread_of(e.type, read_common(record.payload)), on = record.cpu_in(ring);
   if (e.samples == nullptr) {
-    std::unique_ptr<Samples>& samples = samples_[e.type->full];
+    const std::string& name = e.type != nullptr ? e.type->full : e.name;
+    std::unique_ptr<Samples>& samples = samples_[name];
     if (samples == nullptr) {
       std::string defaults;
       pbf_writer d(defaults);
       {
         pbf_writer perf(d, in_defaults::perf_sample);
         pbf_writer timebase(perf, in_defaults::timebase);
-        timebase.add_string(in_defaults::name, e.type->full);
+        timebase.add_string(in_defaults::name, name);
         pbf_writer tracepoint(timebase, in_defaults::tracepoint);
-        tracepoint.add_string(in_defaults::tracepoint_name, e.type->full);
+        tracepoint.add_string(in_defaults::tracepoint_name, name);
       }
       samples.reset(new Samples{Sequence(next_sequence_++, defaults)});
     }
@@ -793,7 +794,8 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
   annotate(e, record.payload, scratch_);
   add_stack(record, e, scratch_);
   add_flow(record, e, scratch_);
-  track_event(record.time, in_event::instant, own, e.type->level() != nullptr ? message_text(record, e) : e.own_name, scratch_);
+  const bool is_message = e.type != nullptr && e.type->level() != nullptr;
+  track_event(record.time, in_event::instant, own, is_message ? message_text(record, e) : e.own_name, scratch_);
 }
 
 // The name of a logger's message: its text.
