@@ -126,6 +126,11 @@ void Column::find(u32 id, Access& access) {
   Kind kind = kind_;
   access = lower(formats_->find(id), kind);
   if (kind != kind_) access.op = Op::absent;
+  access.event = id;
+  if (access.op == Op::event && name_ == "event" && access.type != nullptr) {
+    const auto same = [&](const auto& type) { return type->full == access.type->full; };
+    access.event = (*std::find_if(formats_->all().begin(), formats_->all().end(), same))->id;
+  }
   // An event that came after use_names(): no name is better than that of another event.
   if (access.op == Op::integer && access.field->symbols != symbols_) symbols_.clear();
 }

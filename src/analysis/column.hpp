@@ -92,7 +92,7 @@ class Column {
       out = static_cast<u64>(access.integer.quick(record.payload));
       return true;
     }
-    out = id;
+    out = access.event;
     return access.op == Op::event;
   }
   bool key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out) {
@@ -146,6 +146,7 @@ class Column {
     IntegerAt integer;
     const Field* field = nullptr;
     const EventType* type = nullptr;
+    u32 event = 0;  // its number; of `event`, that of the first one of its name: several inputs, or layouts, number it anew
   };
 
   RINGSIDE_INLINE const Access& of(const TraceRecord& record) {
@@ -166,7 +167,9 @@ class Column {
       case Op::recorded: out = thread_of(access.type, read_common(record.payload)); return true;
       case Op::thread: out = tasks_->key(thread_of(access.type, read_common(record.payload)), ring); return true;
       case Op::tid: out = tasks_->seen(thread_of(access.type, read_common(record.payload)), ring); return true;
-      case Op::event: out = record.number(); return true;
+      case Op::event:
+        out = access.event;
+        return true;
       case Op::stack: return stack_number(record, out);
       case Op::process: out = tasks_->process(thread_of(access.type, read_common(record.payload)), ring); return true;
       default: return false;
