@@ -117,6 +117,7 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   formats_ = &formats;
   tasks_ = &tasks;
   of_several_machines_ = tasks.several_machines();
+  of_several_runs_ = tasks.several_runs();
   std::random_device random;
   seed_ = u64{random()} << 32 | random();
   const auto side = [&](const std::string& text, std::string& events, EventPatterns& patterns,

@@ -290,6 +290,8 @@ class Pairs {
     if (track_) [[unlikely]] tell_track(record, ring, out[0]);
     if (of_several_machines_) [[unlikely]]
       out[0] ^= tasks_->machine(ring.numbering) * seed_of_machines;
+    if (of_several_runs_ && ring.kernel) [[unlikely]]
+      out[0] ^= tasks_->run(ring.numbering) * seed_of_runs;
     return has;
   }
   void tell_track(const TraceRecord& record, const RingName& ring, u64& word);
@@ -337,7 +339,8 @@ class Pairs {
   static constexpr u64 seed_of_machines = 0x9E3779B97F4A7C15;  // equal numbers of two machines are two keys
   const Formats* formats_ = nullptr;
   const Tasks* tasks_ = nullptr;
-  bool of_several_machines_ = false;
+  static constexpr u64 seed_of_runs = 0xC2B2AE3D27D4EB4F;  // a start of one run has no end in another
+  bool of_several_machines_ = false, of_several_runs_ = false;
   std::string start_events_, end_events_;
   EventPatterns starts_, ends_;
   std::optional<Filter> start_if_, end_if_;

@@ -143,6 +143,16 @@ void States::lose(Ring& ring, u64 begin, u64 end) {
   ring.depth = 0;
 }
 
+// Nobody recorded the time before it: what lasted at the end of the other run has no known end.
+void States::begin_run(u32 run) {
+  run_ = run;
+  for (Ring& ring : rings_) {
+    if (!ring.seen_kernel) continue;
+    lose(ring, ring.last, ring.last);
+    ++pauses_;
+  }
+}
+
 void States::change_cpu(Ring& ring, u32 next, u64 time) {
   if (ring.now == next) return;
   const u64 ns = time > ring.since ? time - ring.since : 0;
@@ -198,6 +208,9 @@ void States::run(const TraceRecord& record, const RingName& name, const Kind& ki
 
 void States::take(const TraceRecord& record, const RingName& name) {
   if (!name.kernel) return;
+  if (tasks_.several_runs()) [[unlikely]] {
+    if (const u32 run = tasks_.run(name.numbering); run != run_) begin_run(run);
+  }
   if (record.source >= rings_.size()) [[unlikely]]
     rings_.resize(record.source + 1);
   Ring& ring = rings_[record.source];

@@ -97,7 +97,7 @@ class States {
   u64 switches() const { return switches_; }
   u64 wake_ups() const { return wake_ups_; }
   u64 interrupts_seen() const { return interrupts_seen_; }
-  u64 losses() const { return losses_.size(); }
+  u64 losses() const { return losses_.size() - pauses_; }
   u64 backward() const { return backward_; }  // events that are older than those before them
   u64 threads_in_part() const {
     u64 n = 0;
@@ -140,6 +140,7 @@ class States {
       : of_(of), formats_(formats), tasks_(tasks), threads_(most) {}
   void find(u32 id, Kind& kind) const;
   void lose(Ring& ring, u64 begin, u64 end);
+  void begin_run(u32 run);
   void run(const TraceRecord& record, const RingName& name, const Kind& kind, Ring& ring);
   void run_cpu(Ring& ring, bool was_idle, bool is_idle, u64 time);
   void change_cpu(Ring& ring, u32 next, u64 time);
@@ -166,7 +167,9 @@ class States {
   IdTable<Kind> kinds_;
   KeyTable<Thread> threads_;
   std::vector<Ring> rings_;
-  std::vector<u64> losses_;  // of any ring
+  std::vector<u64> losses_;  // of any ring; so are the ends of a run, where another one begins later
+  u64 pauses_ = 0;           // these ends
+  u32 run_ = 0;              // Tasks::run() of the last event
   u64 switches_ = 0, wake_ups_ = 0, interrupts_seen_ = 0, backward_ = 0, unseen_ = 0;
 };
 

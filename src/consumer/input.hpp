@@ -52,6 +52,9 @@ class Input {
   virtual ClockInfo own_clock() const = 0;
   virtual const RecordingMeta* recording() const { return nullptr; }  // what its recorder has written; of a trace.dat the clock
   virtual bool is_copy_of(const Input& /*other*/) const { return false; }  // the same events, in another file
+  // A recording that goes on where that one ended: the next part. Apart: there is a time between them that neither recorded.
+  virtual bool goes_on_from(const Input& /*earlier*/) const { return false; }
+  virtual bool is_apart_from(const Input& /*other*/) const { return false; }
   virtual std::optional<u64> recorded_events() const { return std::nullopt; }  // as its recorder counted them, if it did
   // Of its times; none: unknown, or its clock does not count seconds.
   virtual std::optional<WallClock> wall() const {

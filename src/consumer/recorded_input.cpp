@@ -57,6 +57,20 @@ bool RecordedInput::is_copy_of(const Input& other) const {
          meta_->text() == theirs->text();
 }
 
+// What it has not read itself is what the other one has, to the event.
+bool RecordedInput::goes_on_from(const Input& earlier) const {
+  const RecordingMeta* const theirs = earlier.recording();
+  return meta_ && theirs != nullptr && meta_->account.earlier != 0 && boot == earlier.boot &&
+         theirs->start_ns < meta_->start_ns && meta_->account.earlier == theirs->account.written() - theirs->account.unread;
+}
+
+bool RecordedInput::is_apart_from(const Input& other) const {
+  const RecordingMeta* const theirs = other.recording();
+  const auto ended = [](const RecordingMeta* meta) { return meta != nullptr && meta->start_ns != 0 && meta->stop_ns != 0; };
+  return meta_ && ended(&*meta_) && ended(theirs) && (meta_->stop_ns < theirs->start_ns || theirs->stop_ns < meta_->start_ns) &&
+         !goes_on_from(other) && !other.goes_on_from(*this);
+}
+
 std::optional<u64> RecordedInput::recorded_events() const {
   if (!meta_ || !meta_->keeps_all()) return std::nullopt;
   u64 events = 0;

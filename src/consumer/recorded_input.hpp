@@ -14,6 +14,8 @@ class RecordedInput : public Input {
   ClockInfo own_clock() const override { return meta_ ? meta_->clock : ClockInfo{}; }
   const RecordingMeta* recording() const override { return meta_ ? &*meta_ : nullptr; }
   bool is_copy_of(const Input& other) const override;
+  bool goes_on_from(const Input& earlier) const override;
+  bool is_apart_from(const Input& other) const override;
   std::optional<u64> recorded_events() const override;
   std::vector<NameChange> take_names() override;
   std::optional<WallClock> wall() const override { return meta_ ? meta_->wall : std::nullopt; }

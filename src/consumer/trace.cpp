@@ -62,10 +62,27 @@ void Trace::know_machine(const Input& of) {
   formats.are_of(of.origin.ids, machine);
 }
 
+void Trace::know_runs() {
+  std::vector<u32> runs(inputs.size());
+  for (size_t n = 0; n < inputs.size(); ++n) {
+    runs[n] = static_cast<u32>(n);
+    for (size_t other = 0; other < n; ++other)
+      if (!inputs[n]->is_apart_from(*inputs[other])) std::replace(runs.begin(), runs.end(), runs[other], runs[n]);
+  }
+  for (size_t n = 0; n < inputs.size(); ++n)
+    if (runs[n] != runs[0]) tasks.is_of_run(inputs[n]->origin.ids, 1 + runs[n]);
+}
+
+// What one part left to the next is no event of its own.
 Account Trace::account() const {
   Account all;
   all.doubts = timeline.problems();
-  for (const auto& input : inputs) all += input->account();
+  for (const auto& input : inputs) {
+    Account its = input->account();
+    if (std::any_of(inputs.begin(), inputs.end(), [&](const auto& other) { return other->goes_on_from(*input); }))
+      its.unread = 0;
+    all += its;
+  }
   return all;
 }
 
@@ -350,6 +367,7 @@ result<Trace> open_traces(const std::vector<std::string>& wheres, const std::vec
   }
   if (same == nullptr) RS_TRY(no_copies(trace));
   if (trace.inputs.size() > 1) RS_TRY(agree_on_time(trace, verbose));
+  trace.know_runs();
   use_ticks(trace);
   for (const auto& input : trace.inputs) {
     for (auto& source : input->sources) trace.timeline.add(std::move(source), input->origin);

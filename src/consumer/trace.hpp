@@ -28,6 +28,7 @@ struct Trace {
 
   // Whose numbers of threads and addresses an input has: to be called when its world and boot are known.
   void know_machine(const Input& of);
+  void know_runs();  // once all inputs are here
 
   // From now on later events are read, too, in order: the timeline's next() returns false while it waits. See Timeline.
   void follow(u64 look_ahead_ns);

@@ -83,6 +83,14 @@ class Tasks {
     return at == machines_.end() ? 0 : at->second;
   }
   bool several_machines() const { return !machines_.empty(); }
+  // The kernel's events of this WHERE are of that run of a recorder, and others of another one, with a time between that nobody
+  // recorded. 0: the first WHERE's.
+  void is_of_run(u32 numbering, u32 run) { runs_[numbering] = run; }
+  u32 run(u32 numbering) const {
+    const auto at = runs_.find(numbering);
+    return at == runs_.end() ? 0 : at->second;
+  }
+  bool several_runs() const { return !runs_.empty(); }
   // In this numbering the kernel's events have numbers of the first PID namespace, and everything else those of another one.
   void kernel_counts_apart(u32 numbering) {
     apart_.insert(numbering);
@@ -310,6 +318,7 @@ class Tasks {
   std::unordered_map<Key, Task> by_key_;
   mutable std::unordered_map<Key, std::string> cgroups_;
   std::set<u32> apart_;
+  std::unordered_map<u32, u32> runs_;      // of a WHERE's numbering
   std::unordered_map<u32, u32> machines_;  // of a WHERE's numbering: that of its machine's first WHERE
   std::unordered_map<Key, i32> here_of_;  // the recorder's number of a thread of the kernel's events
   std::unordered_map<Key, std::deque<std::pair<u64, NameChange>>> pending_;  // by time

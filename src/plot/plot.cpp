@@ -246,6 +246,17 @@ void Plot::lose(const TraceRecord& record, Ring& ring) {
   ring.seen = true;
 }
 
+// Nobody recorded the time before it: what lasted at the end of the other run has no known end.
+void Plot::begin_run(u32 run) {
+  run_ = run;
+  ++shared_gaps_;
+  for (u32 n = 0; n < rings_.size(); ++n) {
+    if (!rings_[n].seen || !rings_[n].name.kernel) continue;
+    end_run(rings_[n], n, rings_[n].last);
+    states_.lose(rings_[n].last, n);
+  }
+}
+
 void Plot::switch_task(const TraceRecord& record, const Event& e, Ring& ring, const RingName& name) {
   const auto prev = static_cast<i32>(read_integer(record.payload, *e.first));
   const auto next = static_cast<i32>(read_integer(record.payload, *e.second));
@@ -542,6 +553,9 @@ void Plot::add(const TraceRecord& record, const RingName& name, u64 weight) {
   if (record.source >= rings_.size()) rings_.resize(record.source + 1);
   Ring& ring = rings_[record.source];
   if (!ring.seen) ring.name = name;
+  if (name.kernel && tasks_.several_runs()) [[unlikely]] {
+    if (const u32 run = tasks_.run(name.numbering); run != run_) begin_run(run);
+  }
   first_ = std::min(first_, record.time);
   last_ = std::max(last_, record.time);
   if (record.lost != 0) {

@@ -113,6 +113,7 @@ class Plot {
   void switch_task(const TraceRecord& record, const Event& e, Ring& ring, const RingName& name);
   void wake_task(const TraceRecord& record, const Event& e, const RingName& name);
   u32 known_thread(i32 tid, const RingName& ring) const;
+  void begin_run(u32 run);
   bool count_on(const TraceRecord& record, const Event& e, const RingName& ring, i32 tid);
   void drop_call(u32 thread);
   template <class MakeText>
@@ -174,6 +175,7 @@ class Plot {
   std::string first_unseen_;  // where the first switch is missing
   u64 events_ = 0, lost_ = 0, first_ = ~u64{0}, last_ = 0, cut_ = 0, unpaired_ = 0, backward_ = 0, shared_gaps_ = 0,
       unseen_ = 0, uncounted_stacks_ = 0;
+  u32 run_ = 0;  // Tasks::run() of the kernel's last event
   bool too_many_threads_ = false, too_many_counters_ = false, too_many_heat_maps_ = false, too_many_names_ = false,
        any_site_ = false;
 };

@@ -137,6 +137,32 @@ TEST_F(StatesCommand, Live) {
   }
 }
 
+// Between two recordings nobody recorded; between two parts of one, nothing is missing.
+TEST_F(StatesCommand, NothingLastsFromOneRecordingIntoAnother) {
+  ASSERT_EQ(
+      run("for w in a b; do " RINGSIDE_BUILD_DIR "/ringside record -q -a -b 16M -e sched -o $w sleep 0.1 || exit; done").code,
+      0);
+  ASSERT_EQ(ringside("record -q -a -b 16M -e sched --rotate 100ms -o parts sleep 0.5").code, 0);
+  const auto pairs = [&](const std::string& where) {
+    const json j = json::parse(ringside("latency sleep --json " + where).out);
+    return j.at("pairs").get<u64>() + j.at("doubtful").get<u64>();
+  };
+  const auto states = [&](const std::string& where) {
+    u64 count = 0;
+    const json table = json::parse(ringside("states --json -n 100000 " + where).out);
+    for (const json& row : table.at("rows"))
+      for (const json& state : row.at("states")) count += state.at("count").get<u64>();
+    return count;
+  };
+  EXPECT_EQ(pairs("a b"), pairs("a") + pairs("b"));
+  EXPECT_EQ(states("a b"), states("a") + states("b"));
+  const std::string names = run("echo parts.0* parts").out;
+  std::istringstream each(names);
+  u64 of_each = 0;
+  for (std::string part; each >> part;) of_each += pairs(part);
+  EXPECT_GT(pairs(names.substr(0, names.find('\n'))), of_each) << "the sleep of the command lasts over several parts";
+}
+
 TEST_F(StatesCommand, RefusesWhatWouldBeWrong) {
   for (const auto& [words, sentence] :
        {std::pair<const char*, const char*>{"-f 'prev_pid == 1'", "states needs every switch and takes no -f"},
