@@ -88,7 +88,14 @@ void ThreadNames::learn(const TraceRecord& record, const RingName& ring, const K
   }
 }
 
-void ThreadNames::look_ahead(Source& source, const Timeline::Origin& origin, u64 from, u64 until, Firsts& firsts) {
+bool ThreadNames::tells() const {
+  return std::any_of(formats_.all().begin(), formats_.all().end(), [](const auto& type) {
+    return std::any_of(std::begin(all), std::end(all), [&](const Named& one) { return type->full == one.event; });
+  });
+}
+
+void ThreadNames::look_ahead(Source& source, const Timeline::Origin& origin, u64 from, u64 until,
+                             const std::function<bool()>& over, Firsts& firsts) {
   constexpr u64 most_beyond = 4 << 20;  // bytes: a thread that runs is mentioned soon
   RingName ring = source.name();
   if (!ring.kernel) return;
@@ -98,15 +105,17 @@ void ThreadNames::look_ahead(Source& source, const Timeline::Origin& origin, u64
   u64 low = 0;
   for (u64 high = from == 0 ? 0 : source.sub_buffers(); low < high;) {
     const u64 middle = low + (high - low) / 2;
-    if (time_at(source.time_stamp(middle)) < from) low = middle + 1;
-    else high = middle;
+    if (time_at(source.time_stamp(middle)) < from)
+      low = middle + 1;
+    else
+      high = middle;
   }
   if (low > 1) source.seek(low - 1);  // that one may reach into the range
   TraceRecord record;
   record.ids = ring.ids() + origin.ids;
   u64 beyond = 0;
   std::vector<Tasks::Key> known(1021);  // of the last mentioned threads: most were mentioned before
-  for (auto view = source.next(); view && *view; view = source.next()) {
+  for (auto view = source.next(); view && *view && !over(); view = source.next()) {
     abi::EventCursor cursor((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
     while (cursor.next()) {
       record.payload = cursor.payload();

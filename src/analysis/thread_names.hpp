@@ -6,10 +6,10 @@
 //
 // Before the first such event a thread has the name that look_ahead() found: the one that this event mentions, or ends
 // (task_rename's oldcomm). It is <...> before an exec that nothing precedes: no event has the name of the program before.
-// Without look_ahead(), as in a live trace, a thread has the name that it was recorded with, or has now. Then a trace without exec
-// and task_rename does not say when a name ends, and events name only threads that have no other name.
+// Without look_ahead(), as in a live trace, a thread has the name that it was recorded with, or has now. Then a trace without
+// exec and task_rename does not say when a name ends, and events name only threads that have no other name.
 //
-//   names.look_ahead(*source, origin, 0, ~u64{0}, firsts);   // each ring by itself
+//   names.look_ahead(*source, origin, 0, ~u64{0}, over, firsts);   // each ring by itself
 //   names.begin(firsts);
 //   names.see(record, ring);   // every record in its order, before it is used
 //
@@ -17,14 +17,15 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "decode/id_table.hpp"
 #include "analysis/integer_at.hpp"
 #include "decode/formats.hpp"
+#include "decode/id_table.hpp"
 #include "decode/tasks.hpp"
 #include "timeline/merge.hpp"
 
@@ -52,8 +53,10 @@ class ThreadNames {
     std::string name{};  // empty: unknown
   };
   using Firsts = std::unordered_map<Tasks::Key, Mention>;  // of each thread, the earliest in [from, until] or soon after
-  // Reads a ring of its own. Times are the timeline's.
-  void look_ahead(Source& source, const Timeline::Origin& origin, u64 from, u64 until, Firsts& firsts);
+  bool tells() const;                                      // the trace has such events
+  // Reads a ring of its own. Times are the timeline's. over: asked now and then; true ends it.
+  void look_ahead(Source& source, const Timeline::Origin& origin, u64 from, u64 until, const std::function<bool()>& over,
+                  Firsts& firsts);
   // Before the first record: these are the names until events tell others.
   void begin(const Firsts& firsts);
   // From now on a later part of the trace is read, with nothing of what is between.
@@ -83,7 +86,8 @@ class ThreadNames {
 
   const Kind& kind_of(u32 id) {
     Kind& kind = kinds_.at(id, formats_.version());
-    if (!kind.known) [[unlikely]] find(id, kind);
+    if (!kind.known) [[unlikely]]
+      find(id, kind);
     return kind;
   }
   void find(u32 id, Kind& kind);

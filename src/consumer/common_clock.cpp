@@ -99,11 +99,11 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
       trace.notices.push_back(fmt::format("{}: clock {}, {}", o.where, o.clock.empty() ? "unknown" : o.clock, how));
     const World &first = trace.first().world, &own = o.world;
     if (trace.tasks.machine(o.origin.ids) != 0 && !first.host.empty() && !own.host.empty())
-      trace.notices.push_back(fmt::format(
-          "{} is of {}, {}, and {} of {}, {}: unless one is a guest of the other, their clocks have nothing in common, and times "
-          "between their events mean nothing; no pair of events spans both",
-          trace.first().where, sys::printable(first.host), sys::printable(first.release), o.where, sys::printable(own.host),
-          sys::printable(own.release)));
+      trace.notices.push_back(
+          fmt::format("{} is of {}, {}, and {} of {}, {}: unless one is a guest of the other, their clocks have nothing in "
+                      "common, and times between their events mean nothing; no pair of events spans both",
+                      trace.first().where, sys::printable(first.host), sys::printable(first.release), o.where,
+                      sys::printable(own.host), sys::printable(own.release)));
   }
   return {};
 }

@@ -137,7 +137,7 @@ bool Reading::in_order(const Filter& filter) {
 void Reading::look_up_names() {
   if (!trace_.live() && !following_ && !has_begun() && !std::exchange(looked_ahead_, true) && tells_names()) {
     (void)begin();
-    names_.begin(trace_.look_ahead(names_, state_from_, until()));
+    names_.begin(trace_.look_ahead(names_, state_from_, until(), time_.over));
   }
   if (looks_up_ || trace_.tracefs() == nullptr) return;
   looks_up_ = true;

@@ -104,14 +104,14 @@ void Trace::read_again(const std::function<void(u32, Bytes)>& use) const {
   }
 }
 
-const ThreadNames::Firsts& Trace::look_ahead(ThreadNames& names, u64 from, u64 until) {
+const ThreadNames::Firsts& Trace::look_ahead(ThreadNames& names, u64 from, u64 until, const std::function<bool()>& over) {
   if (first_names != nullptr) return *first_names;
   auto firsts = std::make_shared<ThreadNames::Firsts>();
   for (const auto& input : inputs) {
     const RecordingMeta* const meta = input->recording();
     const auto of_kernel = [](const NameChange& change) { return change.kernel; };
-    if (meta == nullptr || std::any_of(meta->names.begin(), meta->names.end(), of_kernel)) continue;
-    for (const auto& source : input->open_again()) names.look_ahead(*source, input->origin, from, until, *firsts);
+    if (meta == nullptr || !names.tells() || std::any_of(meta->names.begin(), meta->names.end(), of_kernel)) continue;
+    for (const auto& source : input->open_again()) names.look_ahead(*source, input->origin, from, until, over, *firsts);
   }
   first_names = std::move(firsts);
   return *first_names;
@@ -303,9 +303,8 @@ void label(Trace& trace, size_t named) {
 }
 
 tl::unexpected<Error> twice(const std::string& one, const std::string& other, const char* are) {
-  return refuse(std::errc::invalid_argument,
-                (one == other ? one + " is named twice" : one + " and " + other + " are " + are) +
-                    ": each of its events would count twice; name it once");
+  return refuse(std::errc::invalid_argument, (one == other ? one + " is named twice" : one + " and " + other + " are " + are) +
+                                                 ": each of its events would count twice; name it once");
 }
 
 result<void> named_once(const std::vector<Where>& wheres) {

@@ -47,7 +47,7 @@ struct Trace {
 
   // The names that the kernel's threads have before an event tells another one, of files that do not have them otherwise; found
   // once, by reading all of [from, until] ahead.
-  const ThreadNames::Firsts& look_ahead(ThreadNames& names, u64 from, u64 until);
+  const ThreadNames::Firsts& look_ahead(ThreadNames& names, u64 from, u64 until, const std::function<bool()>& over);
   std::shared_ptr<const ThreadNames::Firsts> first_names{};
 
   // What is missing beside the gaps that were read. Call it after all is read.
