@@ -150,7 +150,8 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
                           " of the end are not both the same kind: text, floating number or whole number");
     start_keys_.push_back(std::move(start));
     end_keys_.push_back(std::move(end));
-    const auto is_one = [&](std::initializer_list<std::string_view> names, const EventPatterns& events, const std::string& name) {
+    const auto is_one = [&](std::initializer_list<std::string_view> names, const EventPatterns& events,
+                            const std::string& name) {
       return std::find(names.begin(), names.end(), name) != names.end() && !any_has(formats, events, name);
     };
     const auto is = [&](std::initializer_list<std::string_view> names) {

@@ -161,7 +161,8 @@ class Pairs {
     const u32 id = record.number();
     const Role& role = of(id);
     bool found = false;
-    if (record.late) [[unlikely]] counts_.late += role.is_start || role.is_end;
+    if (record.late) [[unlikely]]
+      counts_.late += role.is_start || role.is_end;
     if (role.is_end && (!end_if_ || end_if_->matches(record, ring)))
       found = one_key_ ? end<1>(record, ring) : end<most_keys>(record, ring);
     if (role.is_start && (!start_if_ || start_if_->matches(record, ring)))
@@ -281,13 +282,15 @@ class Pairs {
       if (columns.size() > 2) out[2] = word(columns[2], record, ring, has);
     }
     if (idle_keys_ != 0) {
-      if (out[0] == 0) [[unlikely]] tell_idle(0, ring, out[0]);
+      if (out[0] == 0) [[unlikely]]
+        tell_zero(0, ring, out[0]);
       if constexpr (keys > 1) {
-        if (out[1] == 0 && columns.size() > 1) tell_idle(1, ring, out[1]);
-        if (out[2] == 0 && columns.size() > 2) tell_idle(2, ring, out[2]);
+        if (out[1] == 0 && columns.size() > 1) tell_zero(1, ring, out[1]);
+        if (out[2] == 0 && columns.size() > 2) tell_zero(2, ring, out[2]);
       }
     }
-    if (track_) [[unlikely]] tell_track(record, ring, out[0]);
+    if (track_) [[unlikely]]
+      tell_track(record, ring, out[0]);
     if (of_several_machines_) [[unlikely]]
       out[0] ^= tasks_->machine(ring.numbering) * seed_of_machines;
     if (of_several_runs_ && ring.kernel) [[unlikely]]
@@ -295,9 +298,13 @@ class Pairs {
     return has;
   }
   void tell_track(const TraceRecord& record, const RingName& ring, u64& word);
-  // Each CPU has an idle thread of its own, and all of them have the number 0.
-  void tell_idle(u32 key, const RingName& ring, u64& word) const {
-    if ((idle_keys_ >> key & 1) != 0 && ring.kernel) word = ~u64{ring.ring};
+  // Each CPU has an idle thread of its own, and all of them have the number 0; so have the writers that tell no thread.
+  void tell_zero(u32 key, const RingName& ring, u64& word) const {
+    if ((idle_keys_ >> key & 1) == 0) return;
+    if (ring.kernel)
+      word = ~u64{ring.ring};
+    else if (ring.apart != 0)
+      word = u64{ring.numbering + ring.ids()} << 32 | 1;
   }
   template <size_t keys>
   void start(const TraceRecord& record, const RingName& ring);
@@ -349,7 +356,7 @@ class Pairs {
   bool one_key_ = true, nests_ = false, asks_ = false;  // asks_: there is a condition_
   bool by_start_ = false;
   std::optional<Column> track_{};  // spans nest on their track: track_name, which not all of them have
-  u32 idle_keys_ = 0;  // bits of keys that are the thread of the event's CPU
+  u32 idle_keys_ = 0;              // bits of keys that are the thread of the event's CPU
   bool by_ring_ = false, by_cpu_ = false, by_thread_ = false;  // the key has both events' ring, CPU, thread
   u64 seed_ = 0;                             // for hashing texts
   IdTable<Role> roles_;
