@@ -8,13 +8,14 @@
 #include "decode/print_steps.hpp"
 #include "export/json.hpp"
 #include "export/line_exporter.hpp"
+#include "export/text.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {
 namespace {
 
-constexpr std::array<std::string_view, 12> of_all{"ts_ns", "ts_ticks", "buffer", "cpu",  "ring", "pid", "tid",
-                                                  "task",  "event",  "lost", "more", "wall"};
+constexpr std::array<std::string_view, 12> of_all{"ts_ns", "ts_ticks", "buffer", "cpu",  "ring", "pid",
+                                                  "tid",   "task",     "event",  "lost", "more", "wall"};
 
 std::string column_name(const std::string& field) {
   return (std::find(of_all.begin(), of_all.end(), field) != of_all.end() ? "fields." : "") + field;
@@ -131,10 +132,13 @@ void CsvLines::print(const TraceRecord& record, const RingName& ring, fmt::memor
   commas(columns_.size() - at, out);
   if (event.type == nullptr || event.rest) {
     text_.clear();
-    if (event.type != nullptr)
+    if (TextLines::is_stack(event.type))
+      TextLines::append_addresses(formats_, *event.type, record, text_);
+    else if (event.type != nullptr)
       formats_.print(*event.type, record.payload, text_);
     else
       append_hex(record.payload, " ", text_);
+    if (text_.size() != 0 && text_[text_.size() - 1] == '\n') text_.resize(text_.size() - 1);
     cell({text_.data(), text_.size()}, out);
   }
   append(out, "\r\n");
@@ -151,7 +155,8 @@ void CsvLines::print_missing(u64 time, const Account& account, fmt::memory_buffe
 namespace {
 class CsvExporter final : public LineExporter {
  public:
-  CsvExporter(const Exported& of, Put put) : LineExporter(std::move(put)), only_(of.only), lines_(of.formats, of.tasks, of.raw_times) {
+  CsvExporter(const Exported& of, Put put)
+      : LineExporter(std::move(put)), only_(of.only), lines_(of.formats, of.tasks, of.raw_times) {
     lines_.show_wall(of.shown_wall());
   }
   // What the recorder says of itself (stacks, maps, names) has no columns, unless it is asked for.

@@ -75,11 +75,17 @@ bool TextLines::print_marker(const EventType& type, Bytes payload, fmt::memory_b
 
 // kernel_stack, user_stack: the rest of the line, and the lines under it.
 void TextLines::print_stack(const EventType& type, const TraceRecord& record, fmt::memory_buffer& out) const {
-  constexpr u64 trampoline = 0x7FFFFFFF;  // the kernel's mark of a trampoline of ftrace
   const bool of_kernel = type.name == "kernel_stack";
   append(out, of_kernel ? "<stack trace>\n" : "<user stack trace>\n");
   if (!of_kernel && record.stack != 0 && formats_.stacks() != nullptr)
     return formats_.stacks()->append_lines(record.stack, out);
+  append_addresses(formats_, type, record, out);
+}
+
+void TextLines::append_addresses(const Formats& formats, const EventType& type, const TraceRecord& record,
+                                 fmt::memory_buffer& out) {
+  constexpr u64 trampoline = 0x7FFFFFFF;  // the kernel's mark of a trampoline of ftrace
+  const bool of_kernel = type.name == "kernel_stack";
   const Bytes payload = record.payload;
   i32 size = 0;
   if (payload.size >= 12) __builtin_memcpy(&size, payload.data + 8, sizeof size);
@@ -89,7 +95,7 @@ void TextLines::print_stack(const EventType& type, const TraceRecord& record, fm
     __builtin_memcpy(&address, payload.data + at, sizeof address);
     if (address == ~u64{0} || (!of_kernel && address == 0)) break;
     append(out, " => ");
-    const Symbols& symbols = formats_.symbols(record.number());
+    const Symbols& symbols = formats.symbols(record.number());
     const Symbols::Symbol* const symbol = of_kernel ? symbols.find_first(address) : nullptr;
     if (of_kernel && address == trampoline) {
       append(out, "[FTRACE TRAMPOLINE]");

@@ -39,6 +39,9 @@ class TextLines {
   static bool is_stack(const EventType* type) {
     return type != nullptr && type->of_ftrace && (type->name == "kernel_stack" || type->name == "user_stack");
   }
+  // All its addresses, by name where that is known, a line each.
+  static void append_addresses(const Formats& formats, const EventType& type, const TraceRecord& record,
+                               fmt::memory_buffer& out);
   // A column of process IDs, as the kernel's option record-tgid adds it. Before the first line.
   void show_processes(bool show) { processes_ = show; }
   // The time of day in front of each line, instead of the clock's. Before the first line.
