@@ -25,7 +25,8 @@ class ForeignDat {
     std::string system, text;
   };
   std::vector<Format> formats{}, ftrace{};
-  std::vector<std::string> pages{};  // of CPU 0
+  std::vector<std::string> pages{};       // of CPU 0
+  std::vector<std::string> pages_of_1{};  // of CPU 1; none: there is no such CPU
 
   template <class T>
   std::string number(T value) const {
@@ -77,17 +78,19 @@ class ForeignDat {
     out += number(static_cast<u32>(formats.size()));
     for (const Format& f : formats) out += f.system + '\0' + number(u32{1}) + text(f.text);
     out += number(static_cast<u32>(kallsyms.size())) + kallsyms + number(static_cast<u32>(printk.size())) + printk +
-           text(cmdlines) + number(u32{1}) + std::string("options  \0", 10);
+           text(cmdlines) + number(u32{pages_of_1.empty() ? 1u : 2u}) + std::string("options  \0", 10);
     if (!uname.empty()) out += number(u16{option_uname}) + number(static_cast<u32>(uname.size() + 1)) + uname + '\0';
     const std::string date = std::to_string(date_us);
     if (date_us != 0) out += number(u16{option_date}) + number(static_cast<u32>(date.size() + 1)) + date + '\0';
     const std::string clocks = "local global [" + clock + "]";
     if (!clock.empty()) out += number(u16{option_trace_clock}) + number(static_cast<u32>(clocks.size() + 1)) + clocks + '\0';
     out += number(u16{option_done}) + std::string("flyrecord\0", 10);
-    const u64 at = (out.size() + 16 + page - 1) / page * page;
-    out += number(at) + number(u64{pages.size()} * page);
+    const u64 at = (out.size() + 32 + page - 1) / page * page, size = u64{pages.size()} * page;
+    out += number(at) + number(size);
+    if (!pages_of_1.empty()) out += number(at + size) + number(u64{pages_of_1.size()} * page);
     out.resize(at, '\0');
     for (const std::string& p : pages) out += p;
+    for (const std::string& p : pages_of_1) out += p;
     return out;
   }
 

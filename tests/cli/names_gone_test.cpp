@@ -67,6 +67,19 @@ TEST_F(NamesGone, AChangedFileWithoutABuildIdIsNotBelieved) {
   EXPECT_THAT(ringside("flame --folded -e libc:malloc").err, HasSubstr("has changed since"));
 }
 
+TEST_F(NamesGone, TheRecorderSaysWhichFileNamesNothing) {
+  const std::string place = "$((0x$(readelf -SW b | sed 's,\\[ *,[,' | awk '$2 == \".debug_info\" { print $5 }') + 40))";
+  if (run("objcopy --compress-debug-sections=zlib " + program +
+          " b && readelf -SW b | grep -q ' [.]debug_info ' && printf %0100d 0 | "
+          "dd of=b bs=1 conv=notrunc seek=" +
+          place)
+          .code != 0)
+    GTEST_SKIP() << "wants objcopy and readelf, and a program with debugging information";
+  const auto recorded = run(record + "./b 4321");
+  EXPECT_THAT(recorded.err, HasSubstr("/b: its debugging information is compressed, and is damaged"));
+  EXPECT_THAT(folded("4321"), HasSubstr("inside"));
+}
+
 // Each part alone has the names of its stacks, whatever becomes of the file.
 TEST_F(NamesGone, PartsOfARecording) {
   const auto recorded = run("cp " + program +

@@ -333,6 +333,9 @@ TEST_F(World, NumbersOfSeveralMachinesAreApart) {
   for (const json& row : table.at("rows")) names.insert(row.at("syscall"));
   EXPECT_TRUE(names.count("read") == 1 && names.count("nanosleep") == 1 && names.count("syscall_63") == 1);
   EXPECT_EQ(table.at("all").at("calls"), 3 * calls.size());
+  // Their times have nothing in common, and each command says so.
+  for (const char* command : {"report", "hist event", "latency syscalls", "latency syscalls --json", "export -o all.csv"})
+    EXPECT_THAT(ringside(command + all).err, HasSubstr("a.dat is of one, 6.1.0, and b.dat of two, 6.1.0: ")) << command;
   // Those of one machine are its threads.
   file("d.dat", ForeignDat::of_calls("Linux one 6.1.0 aarch64", calls), "first", "of_d");
   file("e.dat", ForeignDat::of_calls("Linux one 6.1.0 x86_64", calls), "fifth", "of_e");

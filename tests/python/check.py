@@ -209,6 +209,11 @@ def mixed():
     expect(trace.hist("app:stat/count")["app:stat/count"].tolist(), [2000, 2001, 2002])
     expect("a column of the answer" in said(lambda: trace.latency("app:stat", "app:text", by="ns")), True)
     expect(len(trace.latency("app:stat", "app:text", by="app:stat/ns")), 3)
+    # Which file an event is of.
+    expect({e.source for e in trace}, {"program"})
+    two = ringside.open(["mixed", "kinds"])
+    expect([e.source for e in two], [line["buffer"] for line in report("mixed", "kinds")])
+    expect(two.columns(names=["source"])["source"].texts().tolist(), [e.source for e in two if not e.lost])
     # Keys.
     large = trace.hist("app:large/x")["app:large/x"]
     expect((large.dtype, sorted(large.tolist())), (numpy.dtype("uint64"), [2**63, 2**63 + 1, 2**63 + 2]))
