@@ -174,8 +174,10 @@ std::string Column::show_task(Tasks::Key key) const {
 // NAME-TID, and after a NUL what sets apart the threads that are shown alike: of two machines, or one after the other.
 std::string_view Column::task_text(const Access& access, const TraceRecord& record, const RingName& ring) {
   i64 key = 0;
-  if (access.field != nullptr) key = tasks_->key(static_cast<i32>(access.integer(record.payload)), ring);
-  else (void)whole(access, record, ring, key);
+  if (access.field != nullptr)
+    key = tasks_->key(static_cast<i32>(access.integer(record.payload)), ring);
+  else
+    (void)whole(access, record, ring, key);
   const Task* const task = tasks_->find(key);
   const std::string_view name = task == nullptr          ? std::string_view("<...>")
                                 : show_ == Show::process ? std::string_view(task->process)

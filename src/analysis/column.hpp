@@ -48,8 +48,8 @@ class Column {
   // array, a modifier that is unknown or not for this kind.
   static result<Column> compile(std::string_view text, const Formats& formats, const Tasks& tasks);
   // For keys: where events name the values of this enum differently, the value becomes the name, a text. A value without a
-  // name stays a number in json() and before(). A thread, a process or an .execname becomes a text with the name of that moment: a
-  // number that another thread has later is another key.
+  // name stays a number in json() and before(). A thread, a process or an .execname becomes a text with the name of that
+  // moment: a number that another thread has later is another key.
   void use_names();
 
   const std::string& name() const { return text_; }
@@ -192,7 +192,7 @@ class Column {
   result<void> take_modifier(const std::string& modifier);
   bool names_differ() const;
   tl::unexpected<Error> wrong(const std::string& why) const;
-  bool is_address(u64 key) const;  // shown as one
+  bool is_address(u64 key) const;            // shown as one
   std::string show_modified(u64 key) const;  // by a modifier that says how
   std::string show_plain(u64 key) const;
   static std::string show_number(i64 value, bool is_signed);

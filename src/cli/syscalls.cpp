@@ -305,7 +305,8 @@ class SyscallTable {
       out +=
           " " + counted(c.repeated, "call has", "calls have") + " no return before the next call, and no place in the table;";
     if (c.late != 0)
-      out += " " + counted(c.late, "call or return", "calls or returns") + " came after later events, and may be wrong or missing;";
+      out += " " + counted(c.late, "call or return", "calls or returns") +
+             " came after later events, and may be wrong or missing;";
     out.pop_back();
     return out + "\n";
   }

@@ -138,7 +138,8 @@ Bytes read_array(Bytes payload, const Field& field) {
   if (field.kind == FieldKind::loc_array)
     bytes = located(payload, field);
   else if (field.is_rest)
-    bytes = {payload.data + std::min<size_t>(field.offset, payload.size), payload.size - std::min<size_t>(field.offset, payload.size)};
+    bytes = {payload.data + std::min<size_t>(field.offset, payload.size),
+             payload.size - std::min<size_t>(field.offset, payload.size)};
   else if (u64{field.offset} + field.size <= payload.size)
     bytes = {payload.data + field.offset, field.size};
   if (field.element != 0) bytes.size -= bytes.size % field.element;

@@ -55,7 +55,7 @@ struct Field {
   bool is_char = false;   // one character
   bool is_bool = false;
   bool is_stack = false;  // of the C type ringside_stack: the id of a stack
-  bool is_rest = false;   // an array to the end of its event: the kernel's stacks have fewer addresses than their format says, or more
+  bool is_rest = false;   // an array to the event's end, whatever its format says: the kernel's stacks
   bool is_level = false;  // of the C type ringside_level: how important a message is; `symbols` has the words
   bool relative = false;                             // __rel_loc: the offset counts from the field's end
   std::vector<std::pair<i64, std::string>> symbols;  // enums: value and name

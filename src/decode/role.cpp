@@ -18,9 +18,8 @@ namespace {
 bool shows(const EventFormat& format, const PrintStep& step, std::string_view field) {
   const auto& code = step.code;
   const bool plain =
-      code.empty() || (code[0].op == ValueOp::Op::field && std::all_of(code.begin() + 1, code.end(), [](const ValueOp& op) {
-                         return op.op == ValueOp::Op::cast;
-                       }));
+      code.empty() || (code[0].op == ValueOp::Op::field &&
+                       std::all_of(code.begin() + 1, code.end(), [](const ValueOp& op) { return op.op == ValueOp::Op::cast; }));
   const u32 at = code.empty() ? step.field : code[0].field;
   return plain && at < format.fields.size() && format.fields[at].name == field;
 }
