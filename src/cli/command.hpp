@@ -56,6 +56,7 @@ Command add_export(CLI::App& app);
 Command add_remote(CLI::App& app);
 Command add_recover(CLI::App& app);
 Command add_guest(CLI::App& app);
+Command add_collect(CLI::App& app);
 Command add_stream(CLI::App& app);
 Command add_ship(CLI::App& app);
 Command add_doctor(CLI::App& app);

@@ -74,7 +74,7 @@ constexpr struct {
                     {"crash", add_crash},   {"enable", add_enable},   {"disable", add_disable},   {"rm", add_rm},
                     {"serve", add_serve},   {"mount", add_mount},     {"plot", add_plot},         {"flame", add_flame},
                     {"export", add_export}, {"remote", add_remote},   {"recover", add_recover},   {"guest", add_guest},
-                    {"stream", add_stream}, {"ship", add_ship},       {"doctor", add_doctor}};
+                    {"stream", add_stream}, {"collect", add_collect}, {"ship", add_ship},         {"doctor", add_doctor}};
 
 // The command that the first word names, or that `help` is asked about, alone: to register the options of all is a fifth of the
 // time that a start takes. All of them where none is named, and for `manual` and `complete`, which print them.

@@ -1,4 +1,5 @@
 // ringside record: an instance of its own (or one that exists), a command traced into it, all rings consumed live into DIR.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -21,15 +22,17 @@
 #include "cli/record_names.hpp"
 #include "cli/record_options.hpp"
 #include "cli/record_remarks.hpp"
+#include "cli/tcp.hpp"
 #include "export/exporter.hpp"
 #include "export/recording_as_dat.hpp"
-#include "text/units.hpp"
 #include "instance/borrowed.hpp"
 #include "record/instance_feed.hpp"
 #include "record/loss_watch.hpp"
+#include "source/recording_sender.hpp"
 #include "sys/beneath.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
+#include "text/units.hpp"
 #include "watch/signals.hpp"
 
 namespace ringside::cli {
@@ -237,11 +240,30 @@ void observe(std::optional<Child>& child) {
   for (; child && !child->ended(); std::this_thread::sleep_for(tick)) child->pass_on_stop();
 }
 
+// The line to the process that keeps the recording. Standard output, if that is the line, is standard error from here on: the
+// command's output is no part of the recording.
+result<std::shared_ptr<RecordingSender>> sender_to(const RecordOptions& options) {
+  RecordingSender::Options how;
+  how.to = options.to == "-" ? "standard output" : options.to;
+  how.host = World::own().host;
+  how.hurried = asked_to_stop;
+  how.answers = options.to != "-";
+  if (how.answers) {
+    auto connection = RS_TRY(connect_tcp(*TcpAddress::parse(options.to.substr(tcp_prefix.size()))));
+    return RecordingSender::begin(std::move(connection), std::move(how));
+  }
+  sys::survive_broken_pipes();
+  sys::Fd line(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (!line || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) return fail(errno, "cannot use standard output as a line");
+  return RecordingSender::begin(std::move(line), std::move(how));
+}
+
 // The parts of a recording, one behind the other; without --rotate there is one.
 struct Parts {
   RecordOptions& options;
   Instance& instance;
   Others others;
+  std::shared_ptr<RecordingSender> line{};  // null: into a directory
   std::unique_ptr<InstanceFeed> program = std::make_unique<InstanceFeed>(instance);
   std::unique_ptr<RecordingRun> run{};
   std::string earlier{};                 // the part before this one
@@ -253,7 +275,9 @@ struct Parts {
 
   // kernel_on: the kernel's events are recorded from here on.
   result<void> begin(bool kernel_on) {
-    run = RS_TRY(RecordingRun::create(options.out, instance.clock(), options.max_size, options.compress));
+    auto writer = line != nullptr ? RecordingWriter::create(line, instance.clock())
+                                  : RecordingWriter::create(options.out, instance.clock(), options.max_size, options.compress);
+    run = RecordingRun::of(RS_TRY(std::move(writer)));
     if (grows(options)) run->writer().will_be_followed();
     run->goes_on_after(earlier);
     run->meta().command = options.command;
@@ -356,9 +380,12 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, int c
   for (const auto& remote : parts.others.kernel_remotes)
     for (const std::string& doubt : remote->doubts()) run.faults().problem(doubt);
   const auto finished = run.finish();
-  if (finished && has_stacks(run)) keep_stack_names(options.out, parts.files.get(), options.quiet);
+  if (finished && parts.line)
+    send_stack_names(*parts.line, parts.files.get(), options.quiet);
+  else if (finished && has_stacks(run))
+    keep_stack_names(options.out, parts.files.get(), options.quiet);
   say_names_of_parts(parts.names, options.quiet);
-  const auto assembled = options.to.empty() ? result<void>() : assemble(options, file, run.meta());
+  const auto assembled = options.to.empty() || parts.line ? result<void>() : assemble(options, file, run.meta());
   if (!assembled) options.to.clear();  // only the parts exist
   Told().doubts(run);
   std::vector<EventInfo> of_writers;
@@ -416,7 +443,10 @@ result<int> run_record(RecordOptions options) {
   }
   Parts parts{options, instance, std::move(others)};
   if (!options.stacks.empty() || own_samples != 0) parts.files = HandedFiles::listen(instance);
-  RS_TRY(set_aside(options.out));
+  if (goes_elsewhere(options))
+    parts.line = RS_TRY(sender_to(options));
+  else
+    RS_TRY(set_aside(options.out));
   RS_TRY(parts.begin(!begins_with_command(options)));
   if (!ours) parts.waited = parts.program->unread_at_begin();
   std::unique_ptr<GrowingExport> file;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/command.hpp"
+#include "source/recording_sender.hpp"
 #include "text/units.hpp"
 #include "sys/thread.hpp"
 
@@ -27,6 +28,15 @@ void keep_stack_names(const std::string& dir, HandedFiles* files, bool quiet) {
   const auto kept = keep_names(dir, NamesToKeep::of(files));
   if (!kept) return say("the names of its stacks are not kept: " + kept.error().sentence);
   say_kept(*kept, "its stacks", quiet);
+}
+
+void send_stack_names(RecordingSender& line, HandedFiles* files, bool quiet) {
+  if (line.asked().empty()) return;
+  std::string names;
+  const NamesKept kept = answer_names(line.asked(), NamesToKeep::of(files), names);
+  if (const auto sent = line.replace(kept_names, names); !sent)
+    return say("the names of its stacks are not kept: " + sent.error().sentence);
+  say_kept(kept, "its stacks", quiet);
 }
 
 void NamesOfParts::add(const std::string& dir, HandedFiles* files) {

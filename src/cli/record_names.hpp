@@ -10,6 +10,10 @@
 #include "record/handed_files.hpp"
 #include "record/recording_run.hpp"
 
+namespace ringside {
+class RecordingSender;
+}
+
 namespace ringside::cli {
 
 bool has_stacks(RecordingRun& run);
@@ -17,6 +21,9 @@ bool has_stacks(RecordingRun& run);
 // Of a finished recording that has stacks: the names of their addresses, as long as the files can be found. files: null: none
 // was handed over. Says what was kept.
 void keep_stack_names(const std::string& dir, HandedFiles* files, bool quiet);
+
+// The same for one that a collector keeps.
+void send_stack_names(RecordingSender& line, HandedFiles* files, bool quiet);
 
 // The same for finished parts, in a thread: what is recorded meanwhile does not wait.
 class NamesOfParts {

@@ -6,16 +6,19 @@
 #include <charconv>
 #include <csignal>
 #include <filesystem>
+#include <sstream>
 #include <utility>
 
 #include "analysis/names.hpp"
 #include "cli/arguments.hpp"
 #include "cli/command_file.hpp"
-#include "export/exporter.hpp"
 #include "cli/program.hpp"
+#include "cli/tcp.hpp"
 #include "cli/writers.hpp"
-#include "text/units.hpp"
+#include "export/exporter.hpp"
+#include "sys/sys.hpp"
 #include "sys/try.hpp"
+#include "text/units.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -51,6 +54,26 @@ result<void> find_probes(RecordOptions& options) {
   std::erase_if(options.kernel_events, [](const std::string& text) { return Probe::is(text); });
   for (const std::string& notice : notices) say(notice);
   return {};
+}
+
+// What --libc cannot do of a process that runs already, the kernel can: its words, with the path of the process's C library as
+// this process finds it, also in a container.
+std::string probes_instead(i32 pid) {
+  const std::string number = std::to_string(pid), root = "/proc/" + number + "/root";
+  const auto maps = sys::read_file("/proc/" + number + "/maps");
+  if (!maps) return "; " + maps.error().sentence;
+  std::istringstream lines(*maps);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t path = line.find('/'), name = line.rfind('/') + 1;
+    if (path == std::string::npos) continue;
+    const bool musl = line.compare(name, 8, "ld-musl-") == 0;
+    if (!musl && line.compare(name, 8, "libc.so.") != 0 && line.compare(name, 7, "libc-2.") != 0) continue;
+    const std::string probe = "uprobe:" + root + line.substr(path) + ":malloc";
+    return ", and process " + number +
+           " runs already: the kernel can probe calls of its C library, which takes a microsecond or " + "two each: -p " +
+           number + " -e '" + probe + "($arg1)' -e " + probe + "%return";
+  }
+  return ", and process " + number + " runs already, without a C library of its own (a static program?) that could be probed";
 }
 
 }  // namespace
@@ -89,12 +112,13 @@ result<void> check(RecordOptions& options) {
         "--stack is about events of a program: give a command, or an instance with -i; --kstack is for those of the kernel"};
   if (!options.kernel_stacks.empty() && options.kernel_events.empty())
     throw UsageError{"--kstack is about events of the kernel: name them with -e"};
-  if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into"};
   for (const i32 pid : options.pids) {
     if (pid <= 0) throw UsageError{"--pid takes the number of a process, not " + std::to_string(pid)};
     if (kill(pid, 0) != 0 && errno == ESRCH)
       return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid) + " here; nothing was recorded");
   }
+  if (!options.libc.empty() && options.command.empty())
+    throw UsageError{"--libc needs a command to preload into" + (options.pids.empty() ? "" : probes_instead(options.pids[0]))};
   if (options.wants_nothing() && !options.names_kernel() && !options.kernel_samples() && !options.pids.empty())
     throw UsageError{"nothing to record of process " + std::to_string(options.pids.front()) +
                      ": name events of the kernel with -e, or take --sample 999 for its calls"};
@@ -116,6 +140,19 @@ result<void> check(RecordOptions& options) {
     throw UsageError{"--max-size takes at least " + format_size(smallest_recording)};
   if (options.rotation.wanted() && options.max_size != 0)
     throw UsageError{"--rotate and --max-size contradict each other: --rotate 64M --keep 15 bounds the parts"};
+  if (goes_elsewhere(options)) {
+    if (options.to != "-" && !TcpAddress::parse(options.to.substr(tcp_prefix.size())))
+      throw UsageError{"--to takes tcp:HOST:PORT, where ringside collect listens, not " + options.to};
+    const char* const without = options.rotation.wanted() ? "--rotate"
+                                : options.max_size != 0   ? "--max-size"
+                                : options.compress        ? "--compress"
+                                                          : nullptr;
+    if (without != nullptr)
+      throw UsageError{std::string(without) + " is about files here, and --to " + options.to +
+                       " makes none: the collector keeps all that comes"};
+    if (options.to == "-" && isatty(STDOUT_FILENO) != 0)
+      throw UsageError{"--to - writes to standard output, which is a terminal: pipe it into ringside collect -"};
+  }
   if (options.rotation.wanted() && !options.to.empty())
     throw UsageError{"--rotate makes recordings, --to one trace.dat; ringside export makes one of each part"};
   if (options.compress && options.max_size != 0)
@@ -137,7 +174,9 @@ result<void> check(RecordOptions& options) {
   if (!options.wants_kernel() && (!options.filter.empty() || (!options.kernel_samples() && of_processes)))
     throw UsageError{
         "--filter, --pid and --all are about events of the kernel: name them with -e; --pid and --all also about --sample"};
-  if (!options.to.empty()) {
+  if (goes_elsewhere(options)) {
+    options.out = options.to;
+  } else if (!options.to.empty()) {
     std::error_code none;
     if (std::filesystem::is_directory(options.to, none))
       throw UsageError{"--to takes a file, and " + options.to + " is a directory"};
@@ -242,7 +281,10 @@ void add_options(CLI::App& app, RecordOptions& options) {
          "--to", options.to,
          "record into one file instead: a .tar of the recording, with its names; a trace.dat for trace-cmd, KernelShark and "
          "ringside report; or a file that grows meanwhile: " +
-             export_format_endings([](const ExportFormat& format) { return format.grows(); }))
+             export_format_endings([](const ExportFormat& format) { return format.grows(); }) +
+             ". Or to another machine, without a disk here: tcp:HOST:PORT, where ringside collect listens, or - for a pipe "
+             "into "
+             "ringside collect - (the command's own output then goes to standard error)")
       ->type_name("FILE")
       ->excludes("--output");
   add_size(app, "--max-size", options.max_size,
@@ -278,6 +320,8 @@ void add_options(CLI::App& app, RecordOptions& options) {
       "  ringside record -e sched --to make.pftrace make    for https://ui.perfetto.dev\n"
       "  ringside record -i web --to web.json & tail -F web.json     events as lines, half a second later\n"
       "  ringside record -i web --max-size 1G               the last 1 GiB, for days; ringside report reads it meanwhile\n"
+      "  ringside record --to tcp:desk:5555 -e sched ./server     on a board without a disk; on desk: ringside collect "
+      "0.0.0.0:5555\n"
       "  ringside record -e sched --compress --duration 60s   in a fifth of the space, or less\n"
       "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
       "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those "

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/options.hpp"
@@ -46,6 +47,10 @@ struct RecordOptions {
 void add_options(CLI::App& app, RecordOptions& options);
 // Everything that can be known before anything is made, run or replaced; fills what follows from the texts. Throws UsageError.
 result<void> check(RecordOptions& options);
+
+// `record --to tcp:HOST:PORT` and `--to -`: another process keeps the recording.
+inline constexpr std::string_view tcp_prefix = "tcp:";
+inline bool goes_elsewhere(const RecordOptions& options) { return options.to == "-" || options.to.starts_with(tcp_prefix); }
 
 // The parts of `record --to FILE`, beside it: a complete recording, in case this process is killed.
 inline std::string parts_of(const std::string& file) { return file + ".parts"; }

@@ -29,4 +29,9 @@ struct NamesKept {
 // Reads the recording and writes its file `names`. Nothing to name: no file.
 result<NamesKept> keep_names(const std::string& dir, const NamesToKeep& how);
 
+// Where the recording is on another machine than the files: there this makes the list of the addresses that its stacks have, as
+// a text of at most `most_bytes`; here answer_names() gives each its name, in the text of the file `names`.
+result<std::string> ask_names(const std::string& dir, const NamesToKeep& how);
+NamesKept answer_names(const std::string& asked, const NamesToKeep& how, std::string& names);
+
 }  // namespace ringside

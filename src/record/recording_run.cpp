@@ -58,7 +58,10 @@ RecordingRun::~RecordingRun() {
 
 result<std::unique_ptr<RecordingRun>> RecordingRun::create(const std::string& dir, const ClockInfo& clock, u64 max_size,
                                                            bool compress) {
-  auto writer = RS_TRY(RecordingWriter::create(dir, clock, max_size, compress));
+  return of(RS_TRY(RecordingWriter::create(dir, clock, max_size, compress)));
+}
+
+std::unique_ptr<RecordingRun> RecordingRun::of(RecordingWriter writer) {
   return std::unique_ptr<RecordingRun>(new RecordingRun(std::move(writer)));
 }
 
@@ -117,7 +120,7 @@ void RecordingRun::save_now_and_then() {
   if (!unsaved_ || start < save_again_ns_) return;
   know_events();
   const u64 end = sys::now_ns();
-  save_again_ns_ = end + 20 * (end - start);
+  save_again_ns_ = end + std::max(20 * (end - start), writer_.least_pause_ns());
   unsaved_ = false;
 }
 

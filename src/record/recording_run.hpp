@@ -78,6 +78,7 @@ class RecordingRun {
  public:
   static result<std::unique_ptr<RecordingRun>> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0,
                                                       bool compress = false);
+  static std::unique_ptr<RecordingRun> of(RecordingWriter writer);
   RecordingRun(const RecordingRun&) = delete;
   RecordingRun& operator=(const RecordingRun&) = delete;
   // Finishes an unfinished run, if there is memory for that; takes nothing more if nothing was ever taken.

@@ -14,6 +14,7 @@
 #include <ringside/abi/sub_buffer.hpp>
 #include <ringside/base/check.hpp>
 
+#include "source/recording_sender.hpp"
 #include "source/sub_buffer_copy.hpp"
 #include "source/walk.hpp"
 #include "sys/beneath.hpp"
@@ -222,23 +223,38 @@ result<void> set_aside(const std::string& dir) {
   return {};
 }
 
-result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock, u64 max_size, bool compress) {
+result<sys::Fd> make_recording_directory(const std::string& dir) {
   auto at = RS_TRY(sys::open_parent(dir));
   const bool fresh = mkdirat(at.dir.get(), at.name.c_str(), 0700) == 0;
   if (!fresh && errno != EEXIST) return fail(errno, "cannot make the directory " + dir + " for the recording");
   auto opened = fresh ? result<sys::Fd>(sys::open_beneath(at.dir.get(), at.name.c_str(), O_PATH | O_DIRECTORY))
                       : sys::open_trusted(dir, sys::Role::other);
   if (opened && !*opened) return fail(errno, "cannot open " + dir);
-  if (!opened) return tl::unexpected<Error>(opened.error());
+  if (!opened) return opened;
   if (auto own = RS_TRY(lock(opened->get(), dir)); own) *opened = std::move(own);
-  if (!fresh)
-    RS_TRY(clear_directory(opened->get(), dir));
-  RecordingWriter writer(dir);
-  writer.folder_ = std::make_shared<sys::Fd>(std::move(*opened));
-  writer.meta_.clock = clock;
-  writer.meta_.boot = sys::boot_id();
-  writer.meta_.world = World::own();
-  writer.meta_.start_ns = wall_clock_ns();
+  if (!fresh) RS_TRY(clear_directory(opened->get(), dir));
+  return opened;
+}
+
+RecordingWriter::RecordingWriter(std::string dir, const ClockInfo& clock) : dir_(std::move(dir)) {
+  meta_.clock = clock;
+  meta_.boot = sys::boot_id();
+  meta_.world = World::own();
+  meta_.start_ns = wall_clock_ns();
+}
+
+result<RecordingWriter> RecordingWriter::create(std::shared_ptr<RecordingSender> sender, const ClockInfo& clock) {
+  RecordingWriter writer(sender->to(), clock);
+  writer.sender_ = std::move(sender);
+  RS_TRY(writer.save());
+  writer.reserved_ = true;
+  return writer;
+}
+
+result<RecordingWriter> RecordingWriter::create(const std::string& dir, const ClockInfo& clock, u64 max_size, bool compress) {
+  auto opened = RS_TRY(make_recording_directory(dir));
+  RecordingWriter writer(dir, clock);
+  writer.folder_ = std::make_shared<sys::Fd>(std::move(opened));
   RINGSIDE_CHECK(max_size == 0 || !compress, "what is compressed has no place that could be freed");
   writer.meta_.max_size = max_size;
   writer.meta_.compressed = compress;
@@ -257,8 +273,9 @@ result<RecordingWriter> RecordingWriter::create(const std::string& dir, const Cl
 }
 
 RecordingWriter RecordingWriter::beside(const RecordingWriter& first) {
-  RecordingWriter writer(first.dir_);
+  RecordingWriter writer(first.dir_, {});
   writer.folder_ = first.folder_;
+  writer.sender_ = first.sender_;
   writer.limit_ = first.limit_;
   writer.followed_ = first.followed_;
   writer.compressor_ = first.compressor_;
@@ -269,6 +286,7 @@ RecordingWriter RecordingWriter::beside(const RecordingWriter& first) {
 RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
     : dir_(std::move(other.dir_)),
       folder_(std::move(other.folder_)),
+      sender_(std::move(other.sender_)),
       meta_(std::move(other.meta_)),
       files_(std::exchange(other.files_, {})),
       open_(std::exchange(other.open_, {})),
@@ -279,7 +297,7 @@ RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
       unlisted_(other.unlisted_) {}
 
 RecordingWriter::~RecordingWriter() {
-  if (reserved_) unlinkat(folder_->get(), "meta.json.new", 0);
+  if (reserved_ && folder_) unlinkat(folder_->get(), "meta.json.new", 0);
 }
 
 void RecordingWriter::count_removed() {
@@ -291,7 +309,7 @@ void RecordingWriter::count_removed() {
 result<void> RecordingWriter::save() {
   unlisted_ = false;
   count_removed();
-  return meta_.write(folder_->get(), dir_, !reserved_);
+  return sender_ ? meta_.send(*sender_) : meta_.write(folder_->get(), dir_, !reserved_);
 }
 
 // The directory may have a new name by now, and others may write there: the file is made anew, and opened in no other way.
@@ -304,6 +322,7 @@ result<sys::Fd> RecordingWriter::make_file(const std::string& name) const {
 }
 
 result<void> RecordingWriter::keep(const std::string& name, const std::string& text) const {
+  if (sender_) return sender_->replace(name, text);
   auto fd = RS_TRY(make_file(name));
   auto written = sys::write_text(fd.get(), dir_ + "/" + name, text);
   if (!written) unlinkat(folder_->get(), name.c_str(), 0);  // the disk may be full of this half
@@ -311,6 +330,7 @@ result<void> RecordingWriter::keep(const std::string& name, const std::string& t
 }
 
 bool RecordingWriter::keep_as_in(const std::string& dir, const std::string& name) const {
+  if (sender_) return false;
   const sys::Fd other(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   return other && linkat(other.get(), name.c_str(), folder_->get(), name.c_str(), 0) == 0;
 }
@@ -331,7 +351,7 @@ void RecordingWriter::make_room() {
 }
 
 result<void> RecordingWriter::reopen(u32 ring, RingFile& file) {
-  if (file.fd) return {};
+  if (file.fd || sender_) return {};
   make_room();
   const std::string name = ring_file(meta_.rings[file.index].name);
   sys::Fd fd = sys::open_beneath(folder_->get(), name.c_str(), O_RDWR);
@@ -354,13 +374,16 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
     meta_.subbuf_size = subbuf_size;
     RS_TRY(save());
   }
-  make_room();
-  if (compressor_) RS_TRY(make_file(packed_file(name)));  // a reader that finds the other one finds this, too
-  auto fd = RS_TRY(make_file(ring_file(name)));
-  struct stat st {};
-  if (fstat(fd.get(), &st) != 0) return fail(errno, "cannot look at " + ring_path(dir_, name));
   RingFile file;
-  file.fd = std::move(fd);
+  struct stat st {};
+  if (sender_) {
+    file.sent = RS_TRY(sender_->add_ring(ring_file(name)));
+  } else {
+    make_room();
+    if (compressor_) RS_TRY(make_file(packed_file(name)));  // a reader that finds the other one finds this, too
+    file.fd = RS_TRY(make_file(ring_file(name)));
+    if (fstat(file.fd.get(), &st) != 0) return fail(errno, "cannot look at " + ring_path(dir_, name));
+  }
   file.device = st.st_dev;
   file.inode = st.st_ino;
   file.index = meta_.rings.size();
@@ -371,8 +394,8 @@ result<void> RecordingWriter::add_ring(const RingName& name, u32 subbuf_size) {
   unlisted_ = unlisted_ || (reserved_ && subbuf_size != meta_.subbuf_size);
   const u32 number = number_of(name);
   RINGSIDE_CHECK(!has_ring(number), "a ring is added to a recording once");
+  if (file.fd) open_.push_back(number);
   files_[number] = std::move(file);
-  open_.push_back(number);
   if (limit_) {
     const auto lock = limit_->lock();
     limit_->add_ring(number, ring_file(name), st.st_dev, st.st_ino, subbuf_size);
@@ -411,7 +434,7 @@ result<void> RecordingWriter::append(u32 ring, const SubBufferView& view) {
       ~Whole() {
         if (done) return;
         static_cast<Written&>(file) = before;
-        (void)!ftruncate(file.fd.get(), static_cast<off_t>(file.offset));
+        if (file.fd) (void)!ftruncate(file.fd.get(), static_cast<off_t>(file.offset));
       }
     } whole{file, file};
     RS_TRY(put(file, entry, kept, w));
@@ -446,6 +469,11 @@ result<void> RecordingWriter::put(RingFile& file, RecordedRing& entry, const Sub
   return append_piece(file, entry, kept, w.events);
 }
 
+result<void> RecordingWriter::write(const RingFile& file, iovec* parts, int count, u64 offset) const {
+  if (sender_) return sender_->write(file.sent, offset, parts, count);
+  return write_all(file.fd.get(), parts, count, offset, ring_path(dir_, meta_.rings[file.index].name));
+}
+
 result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view, u64 events) {
   const u32 size = view.end - view.begin;
   RINGSIDE_CHECK(size <= ring.subbuf_size - abi::header_size, "the data of a piece fits in its sub-buffer");
@@ -455,12 +483,11 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
   iovec parts[3] = {
       {&header, sizeof header}, {const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size}, {&lost, sizeof lost}};
   const int count = abi::commit_stored(header.commit) ? 3 : 2;
-  const std::string path = ring_path(dir_, ring.name);
   if (followed_) {
-    RS_TRY(write_all(file.fd.get(), parts + 1, count - 1, file.offset + sizeof header, path));
-    RS_TRY(write_all(file.fd.get(), parts, 1, file.offset, path));
+    RS_TRY(write(file, parts + 1, count - 1, file.offset + sizeof header));
+    RS_TRY(write(file, parts, 1, file.offset));
   } else {
-    RS_TRY(write_all(file.fd.get(), parts, count, file.offset, path));
+    RS_TRY(write(file, parts, count, file.offset));
   }
   if (compressor_) compressor_->ready(number_of(ring.name), file.offset);  // the last one grows no more
   if (limit_) limit_->wrote(number_of(ring.name), file.offset, size, events);
@@ -476,13 +503,12 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
 result<void> RecordingWriter::grow(RingFile& file, const SubBufferView& view, u64 events) {
   const u32 size = view.end - view.begin;
   RINGSIDE_CHECK(file.shift + file.commit == view.begin, "what a sub-buffer grows by begins where its data ends");
-  const std::string path = ring_path(dir_, meta_.rings[file.index].name);
   iovec data{const_cast<u8*>(view.sub_buffer) + abi::header_size + view.begin, size};
   const u64 at = file.last_offset + abi::header_size + view.begin - file.shift;
-  RS_TRY(write_all(file.fd.get(), &data, 1, at, path));
+  RS_TRY(write(file, &data, 1, at));
   SubBufferHeader header{file.time_stamp, file.commit + size};
   iovec head{&header, sizeof header};
-  RS_TRY(write_all(file.fd.get(), &head, 1, file.last_offset, path));
+  RS_TRY(write(file, &head, 1, file.last_offset));
   if (limit_) limit_->grew(number_of(meta_.rings[file.index].name), size, events);
   file.commit += size;
   file.last_end = view.end;
@@ -493,7 +519,9 @@ result<void> RecordingWriter::close_files() {
   for (auto& [ring, file] : files_) {
     const bool idle = !file.fd;
     RS_TRY(reopen(ring, file));
-    if (ftruncate(file.fd.get(), static_cast<off_t>(file.offset)) != 0)
+    if (sender_)
+      RS_TRY(sender_->set_size(file.sent, file.offset));
+    else if (ftruncate(file.fd.get(), static_cast<off_t>(file.offset)) != 0)
       return fail(errno, "cannot close " + ring_path(dir_, meta_.rings[file.index].name));
     file.last_end = 0;  // it grows no more
     meta_.rings[file.index].file_size = compressor_ ? 0 : file.offset;
@@ -510,7 +538,9 @@ result<void> RecordingWriter::finish(u64 duration_ns) {
   meta_.duration_ns = duration_ns;
   meta_.complete = true;
   count_removed();
-  auto saved = meta_.write(folder_->get(), dir_);
+  auto saved = sender_ ? meta_.send(*sender_) : meta_.write(folder_->get(), dir_);
+  const auto has_code = [](const EventInfo& event) { return event.name == "code_map"; };
+  if (saved && sender_) saved = sender_->end(std::any_of(meta_.events.begin(), meta_.events.end(), has_code));
   if (!saved) return saved;
   reserved_ = false;
   return ended;

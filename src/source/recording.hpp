@@ -21,6 +21,7 @@
 // file but no entry yet are added with the general `subbuf_size`, without a name.
 #pragma once
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include <deque>
 #include <map>
@@ -39,6 +40,8 @@
 #include "sys/sys.hpp"
 
 namespace ringside {
+
+class RecordingSender;
 
 struct RecordedRing {
   RingName name;
@@ -94,6 +97,7 @@ struct RecordingMeta {
   // a full disk takes no more events, but it takes the names of the recorded ones. last: gives that room back.
   result<void> write(int open, const std::string& dir, bool last = true) const;
   static result<void> keep_room(int open, const std::string& dir, u64 size = 0);
+  result<void> send(RecordingSender& sender) const;
 };
 
 // "ring7.raw", "cpu1.raw"; and back.
@@ -111,6 +115,10 @@ result<void> set_aside(const std::string& dir);
 result<void> can_set_aside(const std::string& dir);  // the same errors; changes nothing
 result<std::string> read_kept(const std::string& recording, const std::string& name);  // printk_formats, kallsyms
 
+// Makes the directory for a new recording, or empties one that holds a recording; refuses one that holds anything else. The
+// descriptor holds the recorder's lock, where the file system has locks.
+result<sys::Fd> make_recording_directory(const std::string& dir);
+
 struct Walk;  // a walk over a sub-buffer
 
 class RecordingWriter {
@@ -119,6 +127,8 @@ class RecordingWriter {
   // max_size: of its rings' files; 0: any. compress: that is not possible with a max_size.
   static result<RecordingWriter> create(const std::string& dir, const ClockInfo& clock, u64 max_size = 0,
                                         bool compress = false);
+  // One that another machine keeps.
+  static result<RecordingWriter> create(std::shared_ptr<RecordingSender> sender, const ClockInfo& clock);
   // A second one for other rings of the same recording, perhaps in another thread. It never writes meta.json: the first one
   // takes over its rings from its meta().
   static RecordingWriter beside(const RecordingWriter& first);
@@ -149,6 +159,7 @@ class RecordingWriter {
   // From now on a sub-buffer's data is in the file before its header says so.
   void will_be_followed() { followed_ = true; }
   result<void> finish(u64 duration_ns);
+  u64 least_pause_ns() const { return sender_ ? 1'000'000'000 : 0; }  // between two saves that nothing waits for
   u64 compressed_bytes() const { return compressor_ ? compressor_->bytes() : 0; }
 
  private:
@@ -162,6 +173,7 @@ class RecordingWriter {
   };
   struct RingFile : Written {
     sys::Fd fd;
+    u32 sent = 0;      // its number on the line
     dev_t device = 0;  // identifies the file when it is opened again
     ino_t inode = 0;
     size_t index = 0;  // in meta_.rings
@@ -170,7 +182,8 @@ class RecordingWriter {
   result<sys::Fd> make_file(const std::string& name) const;
   result<void> reopen(u32 ring, RingFile& file);
   void make_room();  // for one more open file
-  explicit RecordingWriter(std::string dir) : dir_(std::move(dir)) {}
+  RecordingWriter(std::string dir, const ClockInfo& clock);
+  result<void> write(const RingFile& file, iovec* parts, int count, u64 offset) const;
   result<void> put(RingFile& file, RecordedRing& ring, const SubBufferView& kept, const Walk& walk);
   result<void> append_piece(RingFile& file, RecordedRing& ring, const SubBufferView& view, u64 events);
   result<void> grow(RingFile& file, const SubBufferView& view, u64 events);
@@ -178,6 +191,7 @@ class RecordingWriter {
 
   std::string dir_;
   std::shared_ptr<const sys::Fd> folder_;  // the directory, even if another one takes its name; locked
+  std::shared_ptr<RecordingSender> sender_;  // to where it goes instead; null: into the directory
   RecordingMeta meta_;
   std::map<u32, RingFile> files_;
   std::deque<u32> open_;  // the rings with open files, the longest open first: thousands cannot all be open

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "source/recording.hpp"
+#include "source/recording_sender.hpp"
 #include "sys/beneath.hpp"
 #include "sys/json.hpp"
 #include "sys/text.hpp"
@@ -382,6 +383,11 @@ std::string RecordingMeta::text(int indent) const {
   for (const NameChange& change : names) j["names"].push_back(change_json(change));
   // Thread names are arbitrary bytes; invalid UTF-8 is replaced.
   return j.dump(indent, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+result<void> RecordingMeta::send(RecordingSender& sender) const {
+  if (!memory_for_tree(tree_size(*this))) return fail(ENOMEM, "cannot send the meta.json of the recording to " + sender.to());
+  return sender.replace("meta.json", text(1));
 }
 
 result<void> RecordingMeta::write(int open, const std::string& dir, bool last) const {

@@ -57,6 +57,24 @@ void KeptNames::add_unnamed(const std::string& path, const std::string& build_id
   addresses_ += file->second.at.try_emplace(offset).second;
 }
 
+std::string KeptNames::head(const std::string& path, const std::string& build_id) {
+  return fmt::format("F\t{}\t0\t0\t{}\n", build_id, one_line(path));
+}
+
+std::string KeptNames::asking(u64 offset) { return fmt::format("A\t{:x}\n", offset); }
+
+void KeptNames::answer(const LookUp& look_up) {
+  addresses_ = 0;
+  for (auto& [key, file] : files_) {
+    if (key.first.empty()) std::tie(file.size, file.mtime) = size_and_mtime(key.second);
+    for (auto at = file.at.begin(); at != file.at.end();) {
+      const bool left_out = at->second.empty() && !look_up(key.second, key.first, at->first, at->second);
+      at = left_out ? file.at.erase(at) : std::next(at);
+    }
+    addresses_ += file.at.size();
+  }
+}
+
 std::string KeptNames::text() const {
   std::string out;
   for (const auto& [key, file] : files_) {

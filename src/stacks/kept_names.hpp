@@ -6,6 +6,7 @@
 //
 // The text is hostile: what it takes is taken from a budget, and names have a most length.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,6 +21,13 @@ class KeptNames {
   void add(const std::string& path, const std::string& build_id, u64 offset, ElfPlace place);
   void add_unnamed(const std::string& path, const std::string& build_id, u64 offset);
   std::string text() const;
+  // Lines of the text that ask: a file, and after it an address in it.
+  static std::string head(const std::string& path, const std::string& build_id);
+  static std::string asking(u64 offset);
+  // Looks up all that has no name. False from it: nothing could be looked at; the address is left out.
+  using LookUp =
+      std::function<bool(const std::string& path, const std::string& build_id, u64 offset, std::vector<ElfPlace>& found)>;
+  void answer(const LookUp& look_up);
   // Empty: none is known.
   std::vector<ElfPlace> at(const std::string& path, const std::string& build_id, u64 offset) const;
   bool knows_no_name(const std::string& path, const std::string& build_id, u64 offset) const;

@@ -292,7 +292,24 @@ std::string Names::kept() const {
   return out.text();
 }
 
+std::string Names::asked(u64 most_bytes) const {
+  std::map<std::pair<std::string, std::string>, std::string> files;  // by build id and path
+  u64 bytes = 0;
+  for (const auto& [key, span] : in_files_) {
+    const CodeFile& code = maps_.file(static_cast<u32>(key.first));
+    const auto [at, fresh] = files.try_emplace({code.build_id, code.path});
+    const std::string line = KeptNames::asking(key.second), head = fresh ? KeptNames::head(code.path, code.build_id) : "";
+    bytes += line.size() + head.size();
+    if (bytes > most_bytes) break;
+    at->second += head + line;
+  }
+  std::string text;
+  for (const auto& [key, lines] : files) text += lines;
+  return text;
+}
+
 ElfNames* Names::elf_of(u32 file, i32 pid) {
+  if (only_asks_) return nullptr;
   const auto [at, fresh] = elves_.try_emplace(file);
   if (fresh) {
     const CodeFile& code = maps_.file(file);
@@ -322,7 +339,7 @@ Names::Span Names::in_file(u32 file, u64 offset, i32 pid) {
   std::vector<ElfPlace> found = kept != nullptr ? kept->at(code.path, code.build_id, offset) : std::vector<ElfPlace>();
   if (ElfNames* const names = found.empty() ? elf_of(file, pid) : nullptr; names != nullptr)
     found = names->at(offset);
-  else if (found.empty() && (kept == nullptr || !kept->knows_no_name(code.path, code.build_id, offset)))
+  else if (!only_asks_ && found.empty() && (kept == nullptr || !kept->knows_no_name(code.path, code.build_id, offset)))
     add_problem(std::exchange(unopened_[file], ""));  // else the recorder found no name in the file, either
   for (ElfPlace& p : found) {
     const u32 source = source_number(p.file);

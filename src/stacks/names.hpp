@@ -64,6 +64,10 @@ class Names {
   // A file of a process before it is looked for by its path. Empty: there is none.
   void find_files(std::function<sys::Fd(const std::string& path, i32 pid)> find) { find_file_ = std::move(find); }
 
+  // Looks for no file from here on; what it would look up is in asked(), as text for KeptNames, without names.
+  void only_ask() { only_asks_ = true; }
+  std::string asked(u64 most_bytes) const;
+
   u64 addresses() const { return in_files_.size() + compiled_.size(); }  // different ones in files and perf maps
 
   u64 unnamed() const { return unnamed_; }    // different addresses
@@ -120,6 +124,7 @@ class Names {
   std::function<sys::Fd(const std::string&, i32)> find_file_;
   std::vector<std::string> problems_;
   u64 unnamed_ = 0, beyond_ = 0;
+  bool only_asks_ = false;
 };
 
 }  // namespace ringside
