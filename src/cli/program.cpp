@@ -18,15 +18,18 @@
 
 namespace ringside::cli {
 
-void check_libc(const std::string& list) {
+std::vector<std::string> libc_groups(const std::string& list) {
+  std::vector<std::string> groups;
   static const std::set<std::string> known{"malloc", "io", "mutex", "lock"};
   for (size_t at = 0; at <= list.size();) {
     const size_t end = std::min(list.find(',', at), list.size());
     const std::string word = list.substr(at, end - at);
     if (known.count(word) == 0)
       throw UsageError{"--libc does not know \"" + word + "\"; it takes malloc, io, mutex, lock, with commas"};
+    groups.push_back(word);
     at = end + 1;
   }
+  return groups;
 }
 
 namespace {

@@ -2,14 +2,15 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "cli/child.hpp"
 #include "instance/instance.hpp"
 
 namespace ringside::cli {
 
-// A UsageError unless it is a list of values that --libc takes.
-void check_libc(const std::string& list);
+// The groups of a list that --libc takes; any other is a UsageError.
+std::vector<std::string> libc_groups(const std::string& list);
 
 // An instance for this process, "PREFIX-PID". Removes those of the same prefix that dead processes left behind (SIGKILL),
 // unless they have unread events, or a process has them open.

@@ -288,11 +288,13 @@ struct Parts {
     if (others.kernel != nullptr && kernel_on) RS_TRY(others.kernel->on());
     for (const auto& remote : others.remotes) RS_TRY(remote->attach(*run));
     for (const auto& remote : others.kernel_remotes) RS_TRY(remote->on());
+    if (others.libc != nullptr) RS_TRY(others.libc->on());
     return {};
   }
 
   // Finishes a part, gives it its name, and begins the next one. What is written meanwhile waits in the rings.
   result<void> next() {
+    if (others.libc != nullptr) others.of_libc->know(others.libc->threads());
     program->hand_over();
     for (Feed* const feed : others.all()) feed->hand_over();
     const auto finished = run->finish();
@@ -376,7 +378,11 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, int c
   const Instance& instance = parts.instance;
   RecordingRun& run = *parts.run;
   for (const auto& remote : parts.others.kernel_remotes) remote->off();
+  if (parts.others.libc != nullptr) parts.others.libc->off();
   run.poll();
+  if (parts.others.libc != nullptr) parts.others.of_libc->know(parts.others.libc->threads());
+  if (parts.others.libc != nullptr)
+    for (const std::string& problem : parts.others.libc->problems()) run.faults().problem(problem);
   for (const auto& remote : parts.others.kernel_remotes)
     for (const std::string& doubt : remote->doubts()) run.faults().problem(doubt);
   const auto finished = run.finish();
@@ -421,7 +427,7 @@ result<int> run_record(RecordOptions options) {
   Watched watched(options.pids);
   std::string preload;
   const u64 own_samples = options.kernel_samples() ? 0 : options.sample_hz;  // by the command's own timers
-  if (!options.libc.empty() || own_samples != 0) preload = RS_TRY(find_preload());
+  if ((!options.libc.empty() && !options.probes_libc()) || own_samples != 0) preload = RS_TRY(find_preload());
   bool ours = false;
   const auto opened = RS_TRY(make_instance(options, ours));
   Instance& instance = *opened;

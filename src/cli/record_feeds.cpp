@@ -54,6 +54,23 @@ result<void> add_kernel_remotes(Others& others, const RecordOptions& options, co
   return {};
 }
 
+// Calls of the C library in processes that run already.
+result<void> add_libc(Others& others, const RecordOptions& options, const ClockInfo& clock) {
+  LibcCalls::Options make;
+  make.pids = options.pids;
+  make.groups = libc_groups(options.libc);
+  make.buffer_size = options.buffer_size;
+  make.subbuf_size = static_cast<u32>(options.subbuf_size);
+  if (!options.quiet) make.notice = say;
+  others.libc = RS_TRY(LibcCalls::open(make, clock));
+  others.of_libc = std::make_unique<SourceFeed>(others.libc->events(), others.libc->threads());
+  for (auto& source : others.libc->take_sources()) {
+    RingName name = source->name();
+    others.of_libc->add({std::move(source), std::move(name)});
+  }
+  return {};
+}
+
 }  // namespace
 
 result<std::unique_ptr<SampleFeed>> make_samples(const RecordOptions& options, const ClockInfo& clock,
@@ -80,6 +97,7 @@ result<Others> make_others(const RecordOptions& options, const Instance& instanc
   others.remotes =
       RS_TRY(connect_writers(options.remotes, {options.buffer_size, options.subbuf_size, instance.clock(), options.user}));
   RS_TRY(add_kernel_remotes(others, options, instance.clock()));
+  if (options.probes_libc()) RS_TRY(add_libc(others, options, instance.clock()));
   if (options.kernel_samples() && !others.samples->sampler().sees_kernel())
     say("samples are of the program's functions alone: those of the kernel are taken " + sys::as_root() +
         ", or after sysctl kernel.perf_event_paranoid=1");

@@ -7,6 +7,7 @@
 #include "cli/record_options.hpp"
 #include "instance/instance.hpp"
 #include "kernel/kernel_remote.hpp"
+#include "probe/libc_calls.hpp"
 #include "record/kernel_feed.hpp"
 #include "record/remote_feed.hpp"
 #include "record/sample_feed.hpp"
@@ -20,6 +21,8 @@ struct Others {
   std::vector<std::unique_ptr<RemoteFeed>> remotes;
   std::vector<std::unique_ptr<KernelRemote>> kernel_remotes;
   std::unique_ptr<SourceFeed> of_kernel_remotes;  // null: there are none
+  std::unique_ptr<LibcCalls> libc;                // null: none are probed
+  std::unique_ptr<SourceFeed> of_libc;
 
   bool has_remotes() const { return !remotes.empty(); }
   bool remotes_ended() const {
@@ -29,6 +32,7 @@ struct Others {
     std::vector<Feed*> feeds{kernel.get(), samples.get()};
     for (const auto& remote : remotes) feeds.push_back(remote.get());
     feeds.push_back(of_kernel_remotes.get());
+    feeds.push_back(of_libc.get());
     std::erase(feeds, nullptr);
     return feeds;
   }

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <csignal>
 #include <filesystem>
-#include <sstream>
 #include <utility>
 
 #include "analysis/names.hpp"
@@ -56,31 +55,21 @@ result<void> find_probes(RecordOptions& options) {
   return {};
 }
 
-// What --libc cannot do of a process that runs already, the kernel can: its words, with the path of the process's C library as
-// this process finds it, also in a container.
-std::string probes_instead(i32 pid) {
-  const std::string number = std::to_string(pid), root = "/proc/" + number + "/root";
-  const auto maps = sys::read_file("/proc/" + number + "/maps");
-  if (!maps) return "; " + maps.error().sentence;
-  std::istringstream lines(*maps);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t path = line.find('/'), name = line.rfind('/') + 1;
-    if (path == std::string::npos) continue;
-    const bool musl = line.compare(name, 8, "ld-musl-") == 0;
-    if (!musl && line.compare(name, 8, "libc.so.") != 0 && line.compare(name, 7, "libc-2.") != 0) continue;
-    const std::string probe = "uprobe:" + root + line.substr(path) + ":malloc";
-    return ", and process " + number +
-           " runs already: the kernel can probe calls of its C library, which takes a microsecond or " + "two each: -p " +
-           number + " -e '" + probe + "($arg1)' -e " + probe + "%return";
-  }
-  return ", and process " + number + " runs already, without a C library of its own (a static program?) that could be probed";
+// The groups of --libc that the kernel can probe.
+void check_probed(const RecordOptions& options) {
+  for (const std::string& group : libc_groups(options.libc))
+    if (group != "malloc" && group != "io")
+      throw UsageError{"--libc " + group +
+                       " needs a command to preload into; of a process that runs already, -p, there are malloc and io"};
+  if (!options.user.empty() || !options.user_events.empty())
+    throw UsageError{"-u chooses among the events of a command or an instance, not among those of --libc with -p"};
 }
 
 }  // namespace
 
 result<void> check(RecordOptions& options) {
   RS_TRY(find_writers(options.instance, options.remotes));
-  if (!options.libc.empty()) check_libc(options.libc);
+  if (!options.libc.empty()) (void)libc_groups(options.libc);
   FunctionChoice& functions = options.functions;
   if (functions.functions.empty() && functions.tracer != FunctionChoice().tracer)
     throw UsageError{"--tracer belongs to --graph"};
@@ -117,12 +106,17 @@ result<void> check(RecordOptions& options) {
     if (kill(pid, 0) != 0 && errno == ESRCH)
       return refuse(std::errc::no_such_process, "there is no process " + std::to_string(pid) + " here; nothing was recorded");
   }
-  if (!options.libc.empty() && options.command.empty())
-    throw UsageError{"--libc needs a command to preload into" + (options.pids.empty() ? "" : probes_instead(options.pids[0]))};
-  if (options.wants_nothing() && !options.names_kernel() && !options.kernel_samples() && !options.pids.empty())
-    throw UsageError{"nothing to record of process " + std::to_string(options.pids.front()) +
-                     ": name events of the kernel with -e, or take --sample 999 for its calls"};
-  if (options.wants_nothing() && !options.names_kernel() && !options.kernel_samples())
+  if (!options.libc.empty() && options.command.empty() && options.pids.empty())
+    throw UsageError{"--libc needs a command to preload into, or -p PID, a process that runs already"};
+  if (options.probes_libc()) check_probed(options);
+  const bool nothing =
+      options.wants_nothing() && !options.names_kernel() && !options.kernel_samples() && !options.probes_libc();
+  if (nothing && !options.pids.empty())
+    throw UsageError{
+        "nothing to record of process " + std::to_string(options.pids.front()) +
+        ": name events of the kernel with -e, take --sample 999 for its calls, or --libc malloc,io for those of the C "
+        "library"};
+  if (nothing)
     throw UsageError{
         "nothing to record: give a command, an instance with -i, an external writer with --remote, or events of the kernel "
         "with "
@@ -170,7 +164,8 @@ result<void> check(RecordOptions& options) {
   if (!options.kernel.empty()) RS_TRY(check_kernel_events(options.kernel, true));
   options.kernel_remotes = options.kernel.of_remotes(true);
   options.kernel = options.kernel.of_remotes(false);
-  const bool of_processes = !options.pids.empty() || (options.all_processes && options.kernel_remotes.empty());
+  const bool of_processes =
+      (!options.pids.empty() && !options.probes_libc()) || (options.all_processes && options.kernel_remotes.empty());
   if (!options.wants_kernel() && (!options.filter.empty() || (!options.kernel_samples() && of_processes)))
     throw UsageError{
         "--filter, --pid and --all are about events of the kernel: name them with -e; --pid and --all also about --sample"};
@@ -231,7 +226,8 @@ void add_options(CLI::App& app, RecordOptions& options) {
   app.add_option(
          "--libc", options.libc,
          "trace calls of the C library in all processes: malloc, io, mutex, lock; none in static and Go programs, and none "
-         "that the library makes itself: fopen shows no open")
+         "that the library makes itself: fopen shows no open. Without a command, and with -p: malloc and io of a process that "
+         "runs already, by the kernel's probes (as root)")
       ->type_name("LIST");
   app.add_flag(
       "-g", options.calls,
@@ -306,6 +302,7 @@ void add_options(CLI::App& app, RecordOptions& options) {
       "ringside flame\n"
       "  ringside record -a --sample 199 --call-graph dwarf --duration 10s   the same, with the callers of code without frame "
       "pointers\n"
+      "  ringside record --libc malloc,io -p 4711 --duration 10s   the same of a process that runs already (as root)\n"
       "  ringside record -i web -u 'net:*' --duration 10s   some events of a program that is running\n"
       "  ringside record -e sched_switch,'syscalls:sys_enter_*' ls   with events of the kernel (as root)\n"
       "  ringside record -e 'irq:*' --duration 1s           the kernel alone, all processes\n"
@@ -357,6 +354,12 @@ void add_options(CLI::App& app, RecordOptions& options) {
       "latches and atomic waits are futexes alone, which ringside syscalls -e futex shows.\n"
       "--libc sees calls into the C library, not those inside it: fread shows no read, fopen no open. Static programs run "
       "unseen.\n"
+      "--libc with -p: the kernel stops each process that uses the file of this C library for a microsecond or two at each of "
+      "these\n"
+      "calls and returns, and -p chooses whose are recorded. Calls inside the library are seen, too; posix_memalign and those "
+      "of "
+      "io\n"
+      "with arrays (readv, recvmsg) are not. A call that began before is no event, and a loss counts twice for each call.\n"
       "A running instance's rings are read from their oldest events on: what nobody has read yet is recorded, too, and its "
       "number is said.\n"
       "The exit code is the command's, 128 + N after signal N. The first Ctrl-C finishes what exists, the second leaves at\n"

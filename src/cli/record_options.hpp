@@ -26,6 +26,7 @@ struct RecordOptions {
   bool names_kernel() const { return !kernel_events.empty() || !functions.functions.empty(); }
   bool wants_kernel() const { return !kernel.empty() || !probes.empty() || !functions.functions.empty(); }
   std::vector<i32> pids;
+  bool probes_libc() const { return !libc.empty() && command.empty() && !pids.empty(); }  // instead of preloading
   std::optional<KernelWay> source;
   bool all_processes = false;
   u64 buffer_size = 4 << 20, subbuf_size = 16384, duration_ns = 0, max_size = 0;

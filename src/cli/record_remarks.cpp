@@ -67,7 +67,9 @@ std::vector<std::string> unmatched_user(const RecordOptions& options, const Inst
 
 void say_why_empty(const RecordOptions& options, const Instance& instance, const std::string& command, bool nothing_at_all,
                    int code, u64 cpu_ns) {
-  const std::string name = options.command.empty() ? "" : options.command.front();
+  const std::string name = !options.command.empty() ? options.command.front()
+                           : options.probes_libc()  ? "process " + std::to_string(options.pids.front())
+                                                    : "";
   const auto events = instance.events();
   const bool enabled = std::any_of(events.begin(), events.end(), [](const EventInfo& e) { return e.enabled; });
   if (!instance.tracing_on()) {

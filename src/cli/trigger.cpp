@@ -336,7 +336,7 @@ result<std::vector<std::string>> events_to_watch(const Wanted& wanted, const Ker
 }
 
 result<void> check(const TriggerOptions& options) {
-  if (!options.libc.empty()) check_libc(options.libc);
+  if (!options.libc.empty()) (void)libc_groups(options.libc);
   if (!options.libc.empty() && options.command.empty()) throw UsageError{"--libc needs a command to preload into: -- CMD..."};
   check_subbuf_size(options.subbuf_size);
   if (options.buffer_size < 2 * options.subbuf_size)

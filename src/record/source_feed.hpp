@@ -19,6 +19,8 @@ class SourceFeed final : public Feed {
   // To be called before the run gets this feed.
   void add(Ring ring, std::vector<std::string> doubts = {});
 
+  void know(std::vector<RingName> threads) { threads_ = std::move(threads); }  // all of them, from now on
+
   bool ended() const { return ended_; }  // nothing more can come; known after poll()
   Counters counters() const;             // all its rings' at this moment
 
