@@ -64,11 +64,56 @@ class span(_writer.Span):
     ...     return amount
     >>> pay(3)
     3
+
+    A generator, also an asynchronous one, has a span for each time that it runs, from where it is resumed until it yields, returns or raises. So spans of
+    its caller, which runs in between, nest as they should.
     """
 
     def __call__(self, function):
         name, track = self.name, self.track
-        if _inspect.iscoroutinefunction(function):
+        if _inspect.isgeneratorfunction(function):
+
+            @_functools.wraps(function)
+            def traced(*values, **named):
+                generator = function(*values, **named)
+                resume, value = generator.send, None
+                while True:
+                    try:
+                        with _writer.Span(name, track):
+                            item = resume(value)
+                    except StopIteration as end:
+                        return end.value
+                    try:
+                        resume, value = generator.send, (yield item)
+                    except GeneratorExit:
+                        with _writer.Span(name, track):
+                            generator.close()
+                        raise
+                    except BaseException as error:
+                        resume, value = generator.throw, error
+
+        elif _inspect.isasyncgenfunction(function):
+
+            @_functools.wraps(function)
+            async def traced(*values, **named):
+                generator = function(*values, **named)
+                resume, value = generator.asend, None
+                while True:
+                    try:
+                        with _writer.Span(name, track):
+                            item = await resume(value)
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        resume, value = generator.asend, (yield item)
+                    except GeneratorExit:
+                        with _writer.Span(name, track):
+                            await generator.aclose()
+                        raise
+                    except BaseException as error:
+                        resume, value = generator.athrow, error
+
+        elif _inspect.iscoroutinefunction(function):
 
             @_functools.wraps(function)
             async def traced(*values, **named):

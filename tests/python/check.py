@@ -527,6 +527,49 @@ async def main():
     await asyncio.gather(*(asyncio.create_task(job(), name=f"job-{i}") for i in range(3)))
 
 asyncio.run(main())
+
+@ringside.span("steps", track="generators")
+def steps(first):
+    assert (yield first) == "sent"
+    try:
+        yield 2
+    except KeyError:
+        yield 3
+    return "done"
+
+def all_steps():
+    assert (yield from steps(7)) == "done"
+
+running = all_steps()
+assert next(running) == 7 and running.send("sent") == 2 and running.throw(KeyError()) == 3 and list(running) == []
+closed = steps(1)
+next(closed)
+closed.close()
+raising = steps(1)
+next(raising)
+try:
+    raising.send("other")
+except AssertionError:
+    pass
+else:
+    raise SystemExit("no AssertionError")
+
+@ringside.span("asteps", track="generators")
+async def asteps():
+    try:
+        for i in range(2):
+            await asyncio.sleep(0.001)
+            yield i
+    finally:
+        ringside.instant("last", track="generators")
+
+async def all_asteps():
+    assert [i async for i in asteps()] == [0, 1]
+    closed = asteps()
+    assert await closed.asend(None) == 0
+    await closed.aclose()
+
+asyncio.run(all_asteps())
 ringside.async_begin("request", 7)
 worker = threading.Thread(target=ringside.async_end, args=("request", 7))
 worker.start()
@@ -556,6 +599,11 @@ os.waitpid(child, 0)
     expect((orders[2]["customer"], orders[2]["total"], orders[5]["customer"]), ("None", 1e300, "child"))
     expect(len(orders[4]["customer"]) > 3800 and set(orders[4]["customer"]) == set("long"), True)
     spans = [(f["track_event_type"], f["slice_name"], f.get("track_name")) for name, f in rows if name in ("ringside:span", "ringside:track_span")]
+    generators = [span[:2] for span in spans if span[2] == "generators"]
+    spans = [span for span in spans if span[2] != "generators"]
+    expect(generators[:16], [("B", "steps"), ("E", "steps")] * 8)  # 4 of a whole one, 2 of one that is closed, 2 of one that raises
+    step, last = [("B", "asteps"), ("E", "asteps")], [("B", "asteps"), ("I", "last"), ("E", "asteps")]
+    expect(generators[16:], step * 2 + last + step + last)
     expect(spans[:7], [("B", "checkout", None), ("B", "pay", None), ("I", "paid", None), ("E", "pay", None), ("B", "card", "bank"), ("E", "card", "bank"), ("E", "checkout", None)])
     expect(sorted(spans[7:], key=str), sorted([(t, "job", f"job-{i}") for i in range(3) for t in "BE"] + [(t, "main", "Task-1") for t in "BE"], key=str))
     expect([f for name, f in rows if name == "ringside:counter"], [{"counter_value": 3, "track_name": "queue"}])
