@@ -218,7 +218,7 @@ void Recorder::add_members(const bt_field_class* structure, u8 scope, const std:
     } else if (is(of, BT_FIELD_CLASS_TYPE_REAL)) {
       m.kind = Member::Kind::real;
       m.size = is(of, BT_FIELD_CLASS_TYPE_SINGLE_PRECISION_REAL) ? 4 : 8;
-      type = m.size == 4 ? "float" : "double", show = "%f";
+      type = m.size == 4 ? "float" : "double", show = m.size == 4 ? "0x%x" : "0x%llx";  // all of its digits
     } else {
       m.kind = is(of, BT_FIELD_CLASS_TYPE_STRING) ? Member::Kind::text : Member::Kind::other;
       if (is(of, BT_FIELD_CLASS_TYPE_ARRAY)) {

@@ -185,7 +185,7 @@ class StepCompiler {
     step.kind = StepKind::floating;
     step.field = index(&field);
     if (conversion.letter == 'x') drop_hex_sign(steps);
-    if (!step.form.is_plain() && std::string_view("fFgGeE").find(conversion.letter) != std::string_view::npos)
+    if (std::string_view("fFgGeE").find(conversion.letter) != std::string_view::npos)
       step.text = std::string("%") + (step.form.left ? "-" : "") + (step.form.zeros ? "0" : "") + (step.form.plus ? "+" : "") +
                   (step.form.blank ? " " : "") + (step.form.sharp ? "#" : "") + "*.*" + conversion.letter;
     steps.push_back(std::move(step));

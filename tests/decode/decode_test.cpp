@@ -57,6 +57,20 @@ TEST(Formats, FloatsAreNumbersAlthoughTheFormatSaysBits) {
   EXPECT_EQ(read_number(Payload(1, 2).put(1.5).put(0.1F), *f.find(1)->field("d")), 1.5);
 }
 
+// As printf: six digits.
+TEST(Formats, AFloatWithALetterAndNoPrecisionHasThatOfPrintf) {
+  Formats f;
+  ASSERT_TRUE(
+      test::add(f, 1, "s", "f",
+                format(1, "f",
+                       "\tfield:double d;\toffset:8;\tsize:8;\tsigned:0;\n"
+                       "\tfield:double t;\toffset:16;\tsize:8;\tsigned:0;\n"
+                       "\tfield:float e;\toffset:24;\tsize:4;\tsigned:0;\n",
+                       R"("%f %e %E %F %g %G|%G|%f", REC->d, REC->d, REC->d, REC->d, REC->d, REC->d, REC->t, REC->e)")));
+  EXPECT_EQ(printed(f, 1, Payload(1, 2).put(123456789.125).put(1e-7).put(0.5F)),
+            "123456789.125000 1.234568e+08 1.234568E+08 123456789.125000 1.23457e+08 1.23457E+08|1E-07|0.500000");
+}
+
 TEST(Formats, TextsArraysAndCharacters) {
   Formats f;
   ASSERT_TRUE(test::add(f, 1, "s", "t",
