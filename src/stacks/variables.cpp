@@ -463,7 +463,15 @@ result<std::string> Variables::fetched(const Value& value, const std::string& as
     return is_array(bare) && its.where.in_memory ? with(its.where, type) : with(its.where.pointed(), type);
   }
   if (!asked.empty()) return with(its.where, asked);
-  if (its.bits.size != 0) return with(its.where, fmt::format("b{}@{}/{}", its.bits.size, its.bits.offset, its.bits.of));
+  if (its.bits.size != 0) {
+    Where where = its.where;
+    where.offset += static_cast<i64>(its.bits.offset / 8);
+    const bool whole = is_width(its.bits.size / 8) && its.bits.size % 8 == 0 && its.bits.offset % 8 == 0;
+    const std::string bits = fmt::format("b{}@{}/{}", its.bits.size, its.bits.offset, its.bits.of);
+    if (!is_signed(*bare)) return with(its.where, bits);
+    if (whole) return with(where, fmt::format("s{}", its.bits.size));
+    return no(shown + " is a signed bit-field, and the kernel reads bit-fields as unsigned; its bits: " + shown + ":" + bits);
+  }
   if (is_pointer(bare)) return with(its.where, "x64");
   const auto scalar = [&](const Type& type) -> std::string {
     const Type one = plain(type);

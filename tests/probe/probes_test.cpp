@@ -167,6 +167,7 @@ TEST(ProbeArguments, AreFetchedWhereTheDebuggingInformationSays) {
     EXPECT_EQ(fetch("handle(req->flag, req->kind, req->counts, second=req->counts[1], req->colour, req->ok, req->a)"),
               "flag=+48(%di):b1@0/32 kind=+48(%di):b5@1/32 counts=+56(%di):s64[4] second=+64(%di):s64 colour=+104(%di):u32 "
               "ok=+108(%di):u8 a=+112(%di):s32");
+    EXPECT_EQ(fetch("handle(req->whole, req->level:b4@0/32)"), "whole=+560(%di):s32 level=+552(%di):b4@0/32");
     EXPECT_EQ(fetch("handle(words[1]:string, *words:string, *req->next->path, len:x16, req->weight:x64)"),
               "words=+0(+8(%r8)):string words_2=+0(+0(%r8)):string path=+0(+8(+96(%di))):s8 len=%si:x16 weight=+88(%di):x64");
     EXPECT_EQ(fetch("handle(%di, n=$arg2:u32, $arg3:string, $comm, +16(%di):string)"),
@@ -196,6 +197,9 @@ TEST(ProbeArguments, WhatCannotBeFetchedIsSaidWithTheReason) {
     EXPECT_THAT(says("handle(req->from->name)"), HasSubstr("and no pointer"));
     EXPECT_THAT(says("handle(len.x)"), HasSubstr("has no members"));
     EXPECT_THAT(says("handle(req->weight)"), HasSubstr("its bits: req->weight:x64"));
+    EXPECT_THAT(says("handle(req->level)"),
+                HasSubstr("a signed bit-field, and the kernel reads bit-fields as unsigned; its bits: req->level:b4@0/32"));
+    EXPECT_THAT(says("handle(req->far)"), HasSubstr("its bits: req->far:b40@4/64"));
     EXPECT_THAT(says("handle(req->grid[1])"), HasSubstr("several dimensions"));
     EXPECT_THAT(says("handle(req->many)"), HasSubstr("1 to 64 elements"));
     EXPECT_THAT(says("handle(req->hidden->x)"), HasSubstr("defined in another file"));

@@ -25,6 +25,9 @@ struct request {
   int grid[2][3];
   int many[100];
   struct unseen *hidden;
+  int level : 4;
+  long long far : 40;
+  int whole : 32;
 };
 typedef struct request request_t;
 struct large {
