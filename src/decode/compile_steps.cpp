@@ -124,11 +124,31 @@ class StepCompiler {
       if (work_ > most_work) return false;
     }
     if (steps.empty()) steps.emplace_back();  // it prints nothing
+    show_faults(steps);
     type_.steps = std::move(steps);
     return true;
   }
 
  private:
+  // "%s" of a probe's text that the kernel could not read is (fault), without the quotes.
+  void show_faults(Steps& steps) const {
+    for (size_t i = 1; i + 1 < steps.size(); ++i) {
+      std::string &before = steps[i - 1].text, &behind = steps[i + 1].text;
+      const bool is_quoted = steps[i].kind == StepKind::text && steps[i - 1].kind == StepKind::literal &&
+                             steps[i + 1].kind == StepKind::literal && before.ends_with('"') && behind.starts_with('"');
+      if (!is_quoted || !steps[i].from.empty() || !type_.fields[steps[i].field].is_probed) continue;
+      before.pop_back();
+      behind.erase(0, 1);
+      PrintStep chosen;
+      chosen.kind = StepKind::choice;
+      chosen.code = {{ValueOp::Op::length, steps[i].field, 0}};
+      add_literal("\"", chosen.then);
+      chosen.then.push_back(std::move(steps[i]));
+      add_literal("\"", chosen.then);
+      add_literal(fault, chosen.otherwise);
+      steps[i] = std::move(chosen);
+    }
+  }
   void star(const Node* node, std::vector<ValueOp>& code) {
     if (node == nullptr || !code_of(node, code)) code = {{ValueOp::Op::constant, 0, 0}};
   }

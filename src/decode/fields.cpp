@@ -123,7 +123,10 @@ Bytes read_row(Bytes payload, const Field& field, size_t index) {
 std::string_view read_text(Bytes payload, const Field& field) {
   if (field.is_composed) [[unlikely]]
     return read_composed(payload, field);
-  return text_of(read_bytes(payload, field));
+  const Bytes bytes = read_bytes(payload, field);
+  if (field.is_probed && bytes.data != nullptr && bytes.size == 0) [[unlikely]]
+    return fault;
+  return text_of(bytes);
 }
 
 Bytes read_bytes(Bytes payload, const Field& field) {

@@ -76,6 +76,9 @@ class FormatReader {
     }
     if (!named) return failed("it has no name");
     if (shows_too_much()) return failed("its fields share the bytes of an event");
+    const bool of_probe = std::any_of(out_.fields.begin(), out_.fields.end(),
+                                      [](const Field& field) { return field.name.starts_with("__probe_"); });
+    for (Field& field : out_.fields) field.is_probed = of_probe && field.kind == FieldKind::loc_text && !field.is_composed;
     return std::move(out_);
   }
 

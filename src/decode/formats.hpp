@@ -56,6 +56,7 @@ struct Field {
   bool is_bool = false;
   bool is_stack = false;  // of the C type ringside_stack: the id of a stack
   bool is_rest = false;   // an array to the event's end, whatever its format says: the kernel's stacks
+  bool is_probed = false;  // a text that a probe read: one without bytes, even its NUL, could not be read
   bool is_level = false;  // of the C type ringside_level: how important a message is; `symbols` has the words
   bool relative = false;                             // __rel_loc: the offset counts from the field's end
   std::vector<std::pair<i64, std::string>> symbols;  // enums: value and name
@@ -302,6 +303,7 @@ inline i32 thread_of(const EventType* type, const Common& common) {
 
 // Fields by value. A field outside the payload reads as 0 or as an empty text.
 i64 read_integer(Bytes payload, const Field& field);
+constexpr std::string_view fault = "(fault)";  // the text of a probe that the kernel could not read, as in its own lines
 double read_floating(Bytes payload, const Field& field);
 // Several texts: with commas between them. A composed text is there until the next four are read in this thread.
 std::string_view read_text(Bytes payload, const Field& field);

@@ -71,6 +71,30 @@ TEST(Formats, AFloatWithALetterAndNoPrecisionHasThatOfPrintf) {
             "123456789.125000 1.234568e+08 1.234568E+08 123456789.125000 1.23457e+08 1.23457E+08|1E-07|0.500000");
 }
 
+// A probe's text that the kernel could not read has no bytes at all; an empty one has its NUL.
+TEST(Formats, AProbesTextThatCouldNotBeReadIsAFault) {
+  Formats f;
+  const std::string text = "\tfield:__data_loc char[] s;\toffset:16;\tsize:4;\tsigned:1;\n";
+  ASSERT_TRUE(test::add(f, 1, "probe_a", "f",
+                        format(1, "f", "\tfield:unsigned long __probe_ip;\toffset:8;\tsize:8;\tsigned:0;\n" + text,
+                               R"("(%lx) s=\"%s\" end", REC->__probe_ip, __get_str(s))")));
+  ASSERT_TRUE(test::add(f, 2, "app", "f",
+                        format(2, "f", "\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n" + text,
+                               R"("(%lx) s=\"%s\" end", REC->ip, __get_str(s))")));
+  const auto payload = [](u16 id, std::string_view bytes) {
+    return Payload(id, 2).put(u64{8}).put(static_cast<u32>(20 | bytes.size() << 16)).text(bytes);
+  };
+  const std::string_view empty("\0", 1), abc("abc\0", 4);
+  EXPECT_EQ(printed(f, 1, payload(1, "")), "(8) s=(fault) end");
+  EXPECT_EQ(printed(f, 1, payload(1, empty)), "(8) s=\"\" end");
+  EXPECT_EQ(printed(f, 1, payload(1, abc)), "(8) s=\"abc\" end");
+  EXPECT_EQ(printed(f, 2, payload(2, "")), "(8) s=\"\" end");
+  EXPECT_EQ(read_text(payload(1, ""), *f.find(1)->field("s")), "(fault)");
+  EXPECT_EQ(read_text(payload(1, empty), *f.find(1)->field("s")), "");
+  EXPECT_EQ(read_text(payload(2, ""), *f.find(2)->field("s")), "");
+  EXPECT_EQ(read_text(Payload(1, 2).put(u64{8}), *f.find(1)->field("s")), "");  // it ends too early
+}
+
 TEST(Formats, TextsArraysAndCharacters) {
   Formats f;
   ASSERT_TRUE(test::add(f, 1, "s", "t",
