@@ -1,5 +1,7 @@
 #include "analysis/lock_holders.hpp"
 
+#include <algorithm>
+
 namespace ringside {
 
 void LockHolders::find(u32 id, Event& event) const {
@@ -29,9 +31,9 @@ void LockHolders::find(u32 id, Event& event) const {
   }
 }
 
-void LockHolders::note(const Key& key, u32 stack) {
+void LockHolders::note(const Key& key, const TraceRecord& record) {
   if (last_.size() >= most_locks) last_.clear();
-  last_[key] = stack;
+  last_[key] = {record.stack, record.time};
 }
 
 std::optional<LockHolders::Wait> LockHolders::take(const TraceRecord& record, const RingName& ring) {
@@ -41,11 +43,16 @@ std::optional<LockHolders::Wait> LockHolders::take(const TraceRecord& record, co
   const auto value = [&](const Field* field) { return static_cast<u64>(read_integer(record.payload, *field)); };
   const auto process = tasks_.process(thread_of(event.type, read_common(record.payload)), ring);
   const Key key{process, value(event.at)};
-  if (event.does == Does::wake) return note(key, record.stack), std::nullopt;
-  const auto at = last_.find(key);
-  const Wait wait{value(event.wait), at != last_.end() ? at->second : 0, event.does == Does::wait};
-  if (event.does == Does::lock && value(event.ret) == 0) note(key, record.stack);  // else it did not get it
-  if (event.mutex != nullptr) note({process, value(event.mutex)}, record.stack);
+  if (event.does == Does::wake) return note(key, record), std::nullopt;
+  const bool got = value(event.ret) == 0;
+  Wait wait{value(event.wait), 0, event.does == Does::wait};
+  if (const auto at = last_.find(key); at != last_.end()) {
+    // A semaphore keeps a post for a later wait; a condition keeps no signal.
+    const bool before = event.mutex != nullptr && at->second.time < record.time - std::min(record.time, wait.ns);
+    if (!wait.woken || (got && !before)) wait.other = at->second.stack;
+  }
+  if (event.does == Does::lock && got) note(key, record);
+  if (event.mutex != nullptr) note({process, value(event.mutex)}, record);
   return wait;
 }
 

@@ -4,7 +4,8 @@
 //   if (const auto wait = holders.take(record, ring)) ...    // every event, in order
 //
 // The holder is the thread that locked it last before: the events of locks are in the order in which they got it. A wait for a
-// condition or a semaphore is ended by the last signal or post before, whose event is written in front of its call.
+// condition or a semaphore is ended by the last signal or post before, whose event is written in front of its call. Nothing
+// ended a wait that failed or timed out, and no signal from before a wait for a condition ended it.
 #pragma once
 #include <optional>
 #include <ringside/base/types.hpp>
@@ -42,12 +43,16 @@ class LockHolders {
   };
   using Key = ProcessAddress;
   void find(u32 id, Event& event) const;
-  void note(const Key& key, u32 stack);
+  void note(const Key& key, const TraceRecord& record);
 
   const Formats& formats_;
   const Tasks& tasks_;
   IdTable<Event> events_;
-  std::unordered_map<Key, u32, ProcessAddressHash> last_;  // which stack locked it, or woke its waiters, last
+  struct Last {
+    u32 stack = 0;
+    u64 time = 0;
+  };
+  std::unordered_map<Key, Last, ProcessAddressHash> last_;  // what locked it, or woke its waiters, last
 };
 
 }  // namespace ringside
