@@ -216,7 +216,12 @@ result<std::string> Column::parse(std::string_view text) {
 
 const Field* Column::field_of(const EventType& type) const {
   if (is_which_event()) return nullptr;
-  const Field* const field = type.field(name_);
+  const Field* field = nullptr;
+  for (std::string_view rest = name_; field == nullptr && !rest.empty();) {
+    const size_t end = std::min(rest.find('|'), rest.size());
+    field = type.field(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
   if (field != nullptr || name_ != "syscall" || !type.of_syscalls) return field;
   const auto of_call = syscall_fields(type);
   return of_call ? of_call->number : nullptr;

@@ -8,8 +8,9 @@
 //   text = [ EVENT "/" ] NAME { "." MODIFIER }
 //
 // EVENT is a glob over SYSTEM:EVENT or the event's name: records of other events have no such value. NAME is a field of the
-// event, else one of
-//   stack, stack[N] · ts · cpu, CPU · ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process · cgroup · common_type
+// event, several with | between them (the first that the event has counts), else one of
+//   stack, stack[N] · ts · cpu, CPU · ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process
+//   · cgroup · common_type
 // stack is the event's stack by its functions, stack[0] the innermost one, stack[1] its caller; events without one have no
 // value. cpu is absent where it is unknown: rings of threads without sched events. ring is N of per_cpu/cpuN. syscall: a call
 // by its name. tid and pid are the thread's number as the reader sees it, common_pid is the recorded one: in other PID

@@ -31,10 +31,11 @@ class PairMeaning {
     });
   }
   Side of_field(const std::string& name) const {
-    return which([&](const EventPatterns& side) {
-      return any(side,
-                 [&](const EventType& type) { return type.field(name) != nullptr || (name == "syscall" && type.of_syscalls); });
-    });
+    const auto has = [&](const EventType& type) {
+      return type.field(name) != nullptr || (name == "syscall" && type.of_syscalls);
+    };
+    const Side all = which([&](const EventPatterns& side) { return !any(side, [&](const auto& type) { return !has(type); }); });
+    return all == Side::start || all == Side::end ? all : which([&](const EventPatterns& side) { return any(side, has); });
   }
   // Both have it, and it is the same in both.
   bool is_same(const std::string& name, Side side) const {
@@ -183,7 +184,7 @@ class PairCondition::Compiler {
     if (name == "key") {
       if (sides_.keys.size() == 1) return Side::end;
       std::string all;
-      for (const Key& key : sides_.keys) all += (all.empty() ? "end/" : ", end/") + std::string(field_of(key.end));
+      for (const Key& key : sides_.keys) all += (all.empty() ? "start/" : ", start/") + std::string(field_of(key.start));
       return wrong(one, "these pairs have several keys: " + all);
     }
     const Side side = meaning_.of_field(name);

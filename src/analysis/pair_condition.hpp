@@ -5,7 +5,8 @@
 //   latency                    the time between them: latency > 5ms
 //   stack, stack[N]            the start's, which waited (end/stack: the end's)
 //   key                        what start and end have in common, if it is one field
-//   FIELD                      of the side that has it; of both, where the key makes it the same in both
+//   FIELD                      of the side that has it, in all of its events if both sides do; of both, where the key makes it
+//   the same in both
 //
 // A bare name that both sides have and that may differ is refused. What is about one side alone becomes one filter. The start
 // is asked when it comes, and its answers wait with it: bits. So no payload is kept.

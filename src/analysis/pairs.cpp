@@ -58,6 +58,11 @@ result<void> one_meaning(const Pairs::Key& key, const EventPatterns& starts, con
                                                    did_you_mean(fields));
 }
 
+bool all_have(const Formats& formats, const EventPatterns& events, std::string_view field) {
+  return std::all_of(formats.all().begin(), formats.all().end(),
+                     [&](const auto& type) { return !matches(events, *type) || type->field(field) != nullptr; });
+}
+
 bool any_matches(const Formats& formats, const EventPatterns& events) {
   return std::any_of(formats.all().begin(), formats.all().end(), [&](const auto& type) { return matches(events, *type); });
 }
@@ -84,10 +89,14 @@ std::pair<std::string, std::string> Pairs::split(std::string_view text) {
 
 result<Pairs> Pairs::make(const Options& options, const Formats& formats, const Tasks& tasks) {
   Pairs pairs(options);
-  const auto has = [&](const std::string& start, const std::string& end) {
-    return any_matches(formats, patterns_or_none(split(start).first)) &&
-           any_matches(formats, patterns_or_none(split(end).first));
+  // The events that a condition names belong to it.
+  const auto has_side = [&](const std::string& side) {
+    const auto [events, condition] = split(side);
+    std::vector<std::string> all = Filter::events_in(condition);
+    all.push_back(events);
+    return std::all_of(all.begin(), all.end(), [&](const auto& one) { return any_matches(formats, patterns_or_none(one)); });
   };
+  const auto has = [&](const std::string& start, const std::string& end) { return has_side(start) && has_side(end); };
   if (options.otherwise && !has(options.start, options.end) && has(options.otherwise->start, options.otherwise->end)) {
     pairs.options_.start = options.otherwise->start;
     pairs.options_.end = options.otherwise->end;
@@ -187,7 +196,8 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
   std::string name = slash == std::string::npos ? by : by.substr(slash + 1);
   const std::string field = name.substr(0, name.find('.'));
   if (event.empty())
-    by_start_ = field != "event" && !any_has(formats, ends_, field) && any_has(formats, starts_, field);
+    by_start_ = field != "event" && any_has(formats, starts_, field) &&
+                (!any_has(formats, ends_, field) || (all_have(formats, starts_, field) && !all_have(formats, ends_, field)));
   else if (event == "start" || event == "end")
     by_start_ = event == "start";
   else
@@ -415,7 +425,9 @@ void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting&
   slow.order = order_;
   for (size_t i = 0; i < end_keys_.size(); ++i) {
     Column& column = end_keys_[i];
-    slow.key += (i == 0 ? "" : " ") + options_.keys[i].end.substr(0, options_.keys[i].end.find('.')) + "=";
+    const std::string& end = options_.keys[i].end;
+    const std::string& name = end.find('|') == end.npos ? end : options_.keys[i].start;
+    slow.key += (i == 0 ? "" : " ") + name.substr(0, name.find('.')) + "=";
     bool has = true;
     std::string_view text;
     if (column.kind() == Column::Kind::text && column.text(record, ring, text))

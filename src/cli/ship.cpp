@@ -55,12 +55,9 @@ std::string parse_cluster(const std::string& text) {
 // NAME of a preset, or START->END:KEY.
 ship::Metrics::Latency parse_latency(const std::string& text) {
   ship::Metrics::Latency latency{text, {}};
-  latency.pair.slowest = 0;
   const size_t arrow = text.find("->"), colon = text.rfind(':');
-  if (const Preset* const preset = find_preset(text)) {
-    latency.pair.start = preset->start;
-    latency.pair.end = preset->end;
-    latency.pair.keys = parse_keys(preset->keys);
+  if (find_preset(text) != nullptr) {
+    latency.pair = pair_of({text}, "");
   } else if (arrow != std::string::npos) {
     // SYSTEM:EVENT has one colon, so a second one begins the keys.
     const bool keys = colon != std::string::npos && colon > arrow && text.find(':', arrow) != colon;
@@ -73,6 +70,7 @@ ship::Metrics::Latency parse_latency(const std::string& text) {
         "sched:sched_waking->sched:sched_switch:pid=next_pid, not \"" +
         text + "\""};
   }
+  latency.pair.slowest = 0;
   return latency;
 }
 

@@ -148,6 +148,41 @@ TEST_F(PairsCli, AddressesAndNumbersOfTwoProcessesAreTwo) {
   EXPECT_EQ(weights(flame.out), 210 * ms);
 }
 
+// A realloc frees what it was given, and allocates what it returns. One that fails does neither.
+TEST_F(PairsCli, AReallocEndsALifetimeAndBeginsOne) {
+  auto w = must(RecordingWriter::create(dir + "/ringside.data", calibrate(ClockKind::mono)));
+  const auto declare = [&](u16 id, const char* name, const std::string& fields) {
+    w.meta().events.push_back({id, "libc", name, format(id, name, fields, R"("x")")});
+  };
+  declare(0xF001, "malloc", field("u64 size", 8, 8) + field("u64 ptr", 16, 8));
+  declare(0xF002, "free", field("u64 ptr", 8, 8));
+  declare(0xF003, "realloc", field("u64 old", 8, 8) + field("u64 size", 16, 8) + field("u64 ptr", 24, 8));
+  const u64 t = 1000 * ms;
+  SubBuffer all(t, 4096);
+  const auto malloc = [](u64 size, u64 p) { return Payload(0xF001, 42).put(size).put(p); };
+  const auto free = [](u64 p) { return Payload(0xF002, 42).put(p); };
+  const auto realloc = [](u64 old, u64 size, u64 p) { return Payload(0xF003, 42).put(old).put(size).put(p); };
+  all.event(t, malloc(100, 0xA0)).event(t + 10 * ms, realloc(0xA0, 0, 0));                        // lives 10 ms
+  all.event(t + 11 * ms, realloc(0, 8, 0xB0)).event(t + 31 * ms, realloc(0xB0, 9, 0xB0));         // 20 ms, in place
+  all.event(t + 61 * ms, realloc(0xB0, 10, 0xC0)).event(t + 101 * ms, free(0xC0));                // 30 ms, then 40 ms
+  all.event(t + 102 * ms, malloc(50, 0xD0)).event(t + 103 * ms, realloc(0xD0, u64{1} << 60, 0));  // it leaks
+  all.event(t + 104 * ms, malloc(~u64{0}, 0)).event(t + 105 * ms, free(0));
+  must(w.add_ring({0, 42, 42, "prog", "prog", false, ""}, 4096));
+  must(w.append(0, all.view()));
+  must(w.finish(1));
+  const json memory = latency("malloc ringside.data");
+  EXPECT_EQ(memory.at("pairs"), 4);
+  EXPECT_EQ(memory.at("all").at("sum"), 100 * ms);
+  EXPECT_EQ(memory.at("all").at("max"), 40 * ms);
+  EXPECT_EQ(memory.at("starts"), 5);
+  EXPECT_EQ(memory.at("ends"), 4);
+  EXPECT_EQ(memory.at("waiting"), 1);
+  EXPECT_EQ(memory.at("exact"), true);
+  EXPECT_THAT(ringside("latency malloc ringside.data --slowest 1").out, HasSubstr("0xc0"));
+  const Outcome flame = ringside("flame --json ringside.data --latency malloc");
+  EXPECT_EQ(weights(flame.out), 100 * ms) << flame.err;
+}
+
 // Threads are woken and run later, on a machine made by hand.
 struct Conditions : PairsCli {
   static constexpr u16 waking = 0xF001, switching = 0xF003;
