@@ -16,6 +16,56 @@
 namespace ringside {
 namespace {
 
+// Where the name of "*f(int)" or "A::*f(int)" begins, which a function has that returns a pointer to a function or to an array,
+// or a reference; 0: the text is none of these.
+size_t begin_of_declared(std::string_view text) {
+  int depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (depth == 0 && (c == '*' || c == '&'))
+      return i == 0 || text.substr(0, i).ends_with("::") ? std::min(text.find_first_not_of("*& ", i), text.size()) : 0;
+    if (depth == 0 && (c == ' ' || c == '(' || c == ',')) return 0;
+    depth += c == '<' ? 1 : c == '>' ? -1 : 0;
+  }
+  return 0;
+}
+
+// "f(int) const" -> "f", "void (*f(int))()" -> "f(int)"; only the second may be shortened again: true.
+bool drop_parameters(std::string& name) {
+  const auto drop_suffixes = [&] {
+    for (bool again = true; again;) {
+      again = false;
+      for (const std::string_view suffix : {" const", " volatile", " &&", " &"}) {
+        if (!name.ends_with(suffix)) continue;
+        name.erase(name.size() - suffix.size());
+        again = true;
+      }
+    }
+  };
+  const auto opening = [&] {  // of the last bracket
+    size_t at = name.size(), depth = 0;
+    while (name.ends_with(")") && at-- != 0) {
+      if (name[at] == ')') ++depth;
+      if (name[at] == '(' && --depth == 0) break;
+    }
+    return at;
+  };
+  const auto unwrap = [&](size_t at) {
+    const size_t begin = at < name.size() ? begin_of_declared(std::string_view(name).substr(at + 1)) : 0;
+    if (begin != 0) name = name.substr(at + 1 + begin, name.size() - at - begin - 2);
+    return begin != 0;
+  };
+  drop_suffixes();
+  if (const size_t array = name.rfind(") ["); array != name.npos && name.ends_with("]")) {
+    name.erase(array + 1);
+    return unwrap(opening());
+  }
+  const size_t at = opening();
+  if (at == 0 || at >= name.size() || name.ends_with("(anonymous namespace)")) return at == 0 && unwrap(at);
+  name.erase(at);
+  return unwrap(opening());
+}
+
 // "int n::f<char>(int) const" -> "n::f<char>": without parameters and type, as debuggers and profilers show it.
 std::string short_name(std::string name) {
   std::string clone;
@@ -23,21 +73,7 @@ std::string short_name(std::string name) {
     clone = name.substr(at);
     name.erase(at);
   }
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::string_view suffix : {" const", " volatile", " &&", " &"}) {
-      if (!name.ends_with(suffix)) continue;
-      name.erase(name.size() - suffix.size());
-      again = true;
-    }
-  }
-  if (name.ends_with(")")) {
-    size_t at = name.size(), depth = 0;
-    while (at-- != 0) {
-      if (name[at] == ')') ++depth;
-      if (name[at] == '(' && --depth == 0) break;
-    }
-    if (at != 0 && at < name.size() && !name.ends_with("(anonymous namespace)")) name.erase(at);
+  while (drop_parameters(name)) {
   }
   size_t begin = 0;
   int depth = 0;
@@ -119,7 +155,8 @@ struct Part {
   }
 };
 
-// "S12_", "T_": the number behind the letter, and behind what it ends. "S_" has the number 0, "S0_" has 1.
+// "S12_", "T_": the number behind the letter, and behind what it ends. "S_" has the number 0, "S0_" has 1. Those of T are
+// decimal.
 bool read_reference(std::string_view name, size_t& at, u32 base, u64& number) {
   size_t end = at + 1;
   number = 0;
@@ -137,11 +174,34 @@ bool read_reference(std::string_view name, size_t& at, u32 base, u64& number) {
   return true;
 }
 
+// "T_", or "DpOT_" and "spT_", which repeat no more than that: each element of a pack once, with what is put around it. uses:
+// how often it is as long as the parameter.
+bool read_parameter(std::string_view name, size_t& at, u64& number, u64& uses) {
+  size_t end = at;
+  const std::string_view two = name.substr(at, 2);
+  if (two == "Dp" || two == "sp") {
+    end = std::min(name.find_first_not_of("ORPKV", at + 2), name.size());
+    uses = 2 + 2 * (end - at - 2);  // an element has a letter or more
+  }
+  if (end == name.size() || name[end] != 'T' || !read_reference(name, end, 10, number)) return false;
+  at = end;
+  return true;
+}
+
+// "Lm10E", a value of a built-in type; 0: it is none.
+size_t literal_size(std::string_view name) {
+  if (!name.starts_with('L')) return 0;
+  size_t at = name.substr(1, 1) == "D" ? 2 : 1;
+  if (at >= name.size() || name[at] < 'a' || name[at] > 'z') return 0;
+  at = name.find_first_not_of("0123456789abcdef", at + (name.substr(at + 1, 1) == "n" ? 2 : 1));
+  return at < name.size() && name[at] == 'E' ? at + 1 : 0;
+}
+
 }  // namespace
 
 // The grammar is not needed. "S<number>_" repeats a part that was complete when the number, or a larger one, was first used: it
 // is no longer than what stands in front of that. "T<number>_" is an argument, which is no longer than all of the name. What is
-// behind "Dp" or "sp" is repeated for each element of a pack, and a pack begins with "J".
+// behind "Dp" or "sp" is repeated for each element of a pack, which begins with "J"; of a parameter alone that is once.
 u64 demangled_size(std::string_view name) noexcept {
   constexpr u64 of_a_letter = 8;  // "Sa" is std::allocator
   Part all;
@@ -164,12 +224,15 @@ u64 demangled_size(std::string_view name) noexcept {
         all += Part(used->second);
       }
       at = behind;
-    } else if (behind = at; c == 'T' && read_reference(name, behind, 36, number)) {
+    } else if (u64 uses = 1; behind = at, read_parameter(name, behind, number, uses)) {
       if (number >= most_of_each) return ~u64{0};
-      all.parameters[number] = add(all.parameters[number], 1);
-      all.size = add(all.size, 1);
+      all.parameters[number] = add(all.parameters[number], uses);
+      all.size = add(all.size, uses * of_a_letter);
       at = behind;
-    } else if (c >= '0' && c <= '9' && (at == 0 || name[at - 1] != 'L')) {
+    } else if (const size_t literal = literal_size(name.substr(at)); literal != 0) {
+      all.size = add(all.size, 3 * of_a_letter + literal);  // "(unsigned long long)"
+      at += literal;
+    } else if (c >= '0' && c <= '9') {
       size_t length = 0;
       const auto [end, code] = std::from_chars(name.data() + at, name.data() + name.size(), length);
       const auto digits = static_cast<size_t>(end - (name.data() + at));
@@ -178,6 +241,7 @@ u64 demangled_size(std::string_view name) noexcept {
       at += digits + length;
     } else {
       const std::string_view two = name.substr(at, 2);
+      if (two == "TL") return ~u64{0};  // a parameter of an enclosing template
       in_pack = in_pack || c == 'J';
       expansions += two == "Dp" || two == "sp" ? 1 : 0;
       conversions += two == "cv" ? 1 : 0;

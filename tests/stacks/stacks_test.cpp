@@ -692,6 +692,13 @@ TEST(Elf, NamesAreShort) {
   EXPECT_EQ(demangled("_ZN1AcviEv"), "A::operator int");
   EXPECT_EQ(demangled("_ZN1AclEi"), "A::operator()");
   EXPECT_EQ(demangled("_Z1fPFivE"), "f");
+  EXPECT_EQ(demangled("_Z3fooIiEPFvvET_"), "foo<int>");
+  EXPECT_EQ(demangled("_Z3fooIiEPFPFvvEiET_"), "foo<int>");
+  EXPECT_EQ(demangled("_ZNK1A3fooIiEEPFvvET_"), "A::foo<int>");
+  EXPECT_EQ(demangled("_Z3fooIPFviEEvT_"), "foo<void (*)(int)>");
+  EXPECT_EQ(demangled("_Z3fooIiERA3_iT_"), "foo<int>");
+  EXPECT_EQ(demangled("_Z3fooIiEM1AFviET_"), "foo<int>");
+  EXPECT_EQ(demangled("_ZN1AcvPFvvEEv"), "A::operator void (*)()");
   EXPECT_EQ(demangled("_Z3foov.part.0"), "foo [clone .part.0]");
   EXPECT_EQ(demangled("_Zgarbage"), "_Zgarbage");
   EXPECT_EQ(demangled("_ZN3std2rt10lang_start17h0123456789abcdefE"), "std::rt::lang_start");
