@@ -22,12 +22,14 @@ const Field* field_of(const EventType& type, std::string_view name) {
   return of_call ? of_call->number : nullptr;
 }
 
+constexpr i64 most_calls = 1024;
+
 std::string no_such_call(std::string_view name, Architecture of) {
   if (of == Architecture::unknown)
     return "the trace does not say of which architecture its system calls are, so " + in_quotes(name) +
            " has no number; compare syscall with the number";
   std::vector<std::string> all;
-  for (i64 number = 0; number < 1024; ++number) {
+  for (i64 number = 0; number < most_calls; ++number) {
     if (const std::string_view call = syscall_name(number, of); !call.empty()) all.emplace_back(call);
   }
   return "there is no system call " + in_quotes(name) + did_you_mean(nearest(name, all));
@@ -138,6 +140,25 @@ Filter::Lowered Filter::lower_number(const Leaf& leaf, Step step, u32 bits, bool
   return out;
 }
 
+// The system calls whose names match; those whose numbers follow each other are one range.
+Filter::Lowered Filter::lower_calls(const Leaf& leaf, Step step, Architecture of) {
+  Lowered out;
+  for (i64 number = 0; number < most_calls; ++number) {
+    const std::string_view name = syscall_name(number, of);
+    if (name.empty() || !glob_matches(leaf.value.text, name)) continue;
+    if (!out.any_of.empty() && out.any_of.back().low + out.any_of.back().span + 1 == static_cast<u64>(number)) {
+      ++out.any_of.back().span;
+      continue;
+    }
+    step.low = static_cast<u64>(number);
+    step.span = 0;
+    out.any_of.push_back(step);
+  }
+  out.kind = out.any_of.empty() ? Lowered::Kind::refused : Lowered::Kind::steps;
+  if (out.any_of.empty()) out.why = "no system call matches " + in_quotes(leaf.value.text);
+  return out;
+}
+
 Filter::Lowered Filter::lower_text(const Leaf& leaf, Op op, const Field* field) {
   Lowered out;
   if (leaf.compare != Compare::equal && leaf.compare != Compare::unequal && leaf.compare != Compare::glob) {
@@ -234,6 +255,7 @@ Filter::Lowered Filter::lower(const Leaf& leaf, const EventType* type) {
       step.integer = IntegerAt(field->offset, field->size, field->is_signed);
       if (leaf.field == "syscall" && leaf.value.number == Value::Number::none && type->field(leaf.field) == nullptr) {
         const Architecture of = type->world.architecture;
+        if (leaf.compare == Compare::glob && of != Architecture::unknown) return lower_calls(leaf, step, of);
         const auto number = syscall_number(leaf.value.text, of);
         if (!number) {
           out.why = no_such_call(leaf.value.text, of);

@@ -155,6 +155,7 @@ class Filter {
   static std::optional<char> character_in(const Value& value);
   static std::string why_no_number(const Leaf& leaf, Op op, const Names* names);
   static Lowered lower_number(const Leaf& leaf, Step step, u32 bits, bool is_signed, const Names* names);
+  static Lowered lower_calls(const Leaf& leaf, Step step, Architecture of);
   static Lowered lower_text(const Leaf& leaf, Op op, const Field* field);
   static Lowered lower_builtin(const Leaf& leaf, const EventType* type);
   static bool text_matches(const Leaf& leaf, std::string_view text);

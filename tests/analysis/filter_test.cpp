@@ -69,6 +69,23 @@ struct Filters : testing::Test {
   }
 };
 
+TEST_F(Filters, SystemCallsAreChosenByAGlobOverTheirNames) {
+  World world;
+  world.architecture = Architecture::x86_64;
+  formats.add(kernel_ids + 5, "raw_syscalls", "sys_enter",
+              test::format(5, "sys_enter", "\tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n", R"("NR %ld", REC->id)"), world);
+  const auto called = [&](const std::string& text, i64 number) { return meets(text, Payload(5, 4711).put(number), true); };
+  const i64 read = 0, stat = 4, fstat = 5, newfstatat = 262, statx = 332;
+  for (const i64 call : {stat, fstat, newfstatat, statx}) EXPECT_TRUE(called("syscall ~ \"*stat*\"", call)) << call;
+  EXPECT_FALSE(called("syscall ~ \"*stat*\"", read));
+  EXPECT_FALSE(called("syscall ~ \"*stat*\"", -1));
+  EXPECT_FALSE(called("!(syscall ~ \"*stat*\")", fstat));
+  EXPECT_TRUE(called("!(syscall ~ \"*stat*\")", read));
+  EXPECT_TRUE(called("sys_enter/syscall ~ \"st?t\"", stat));
+  EXPECT_FALSE(called("syscall ~ \"st?t\"", fstat));
+  EXPECT_NE(error("syscall ~ \"*nope*\"").find("no system call matches \"*nope*\""), std::string::npos);
+}
+
 // As in columns: libc:malloc/size.
 TEST_F(Filters, AnEventInFrontOfAName) {
   for (const char* yes : {"libc:malloc/size == 32", "malloc/size > 31", "libc:*/size < 33", "libc:malloc/event == malloc",
