@@ -149,6 +149,7 @@ result<void> Unpacked::take_tar(ByteStream& from, const std::string& where, cons
     if (is_file) {
       std::error_code none;
       fs::create_directories(fs::path(path).parent_path(), none);
+      ::unlink(path.c_str());  // of files of one name the last one counts
       out = sys::Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
       if (!out) return fail(errno, "cannot unpack " + where + " into " + dir);
     }

@@ -107,7 +107,11 @@ class GzipStream final : public Unpacker {
  private:
   result<size_t> step(u8* to, size_t size) override {
     if (!good_) return fail(ENOMEM, "cannot unpack " + path_);
-    if (at_ == end_ && between_) return size_t{0};
+    if (between_) {  // zeros after it are padding, as gzip has it
+      for (; at_ != end_ && buffer_[at_] == 0; ++at_) padded_ = true;
+      if (at_ == end_) return size_t{0};
+      if (padded_) return damaged();
+    }
     stream_.next_in = buffer_.data() + at_;
     stream_.avail_in = static_cast<unsigned>(end_ - at_);
     stream_.next_out = to;
@@ -121,7 +125,7 @@ class GzipStream final : public Unpacker {
     return size_t{room - stream_.avail_out};
   }
   z_stream stream_{};
-  bool good_ = false;
+  bool good_ = false, padded_ = false;
 };
 
 class XzStream final : public Unpacker {

@@ -145,6 +145,29 @@ TEST_F(Packed, ATarOfSeveralRecordingsIsRefused) {
   EXPECT_TRUE(says(o, "parts.tar is a tar of 2 recordings") && says(o, "tar xf")) << o.err;
 }
 
+// As tapes have it.
+TEST_F(Packed, ZerosAfterWhatGzipPackedArePadding) {
+  const std::string packed = gzip(slurp(dir + "/run.dat"));
+  for (const size_t zeros : {1, 512, 200'000}) {
+    write_file(dir + "/padded", packed + std::string(zeros, 0));
+    EXPECT_TRUE(here("report padded").out == lines_of_dat) << zeros;
+  }
+  write_file(dir + "/more", packed + std::string(512, 0) + "garbage");
+  EXPECT_EQ(here("report more").code, 1);
+  write_file(dir + "/more", packed + std::string(512, 0) + packed);
+  EXPECT_EQ(here("report more").code, 1);
+}
+
+// tar -r appends newer versions of files.
+TEST_F(Packed, TheLastOfTwoFilesOfOneNameCounts) {
+  ASSERT_EQ(run("mkdir old && cp -r run.data old && echo old >old/run.data/meta.json && tar cf twice.tar -C old run.data && "
+                "tar rf twice.tar run.data")
+                .code,
+            0);
+  const Outcome o = here("report twice.tar");
+  EXPECT_TRUE(o.out == lines) << o.err;
+}
+
 TEST_F(Packed, ADamagedFileIsRefusedByAReason) {
   const std::string dat = slurp(dir + "/run.dat"), tar = slurp(dir + "/run.tar");
   const auto refused = [&](const std::string& bytes, const std::string& words) {
