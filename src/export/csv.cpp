@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "decode/print_steps.hpp"
 #include "export/json.hpp"
@@ -96,7 +97,10 @@ void CsvLines::value(Bytes payload, const Field& field, fmt::memory_buffer& out)
     if (field.is_char) return cell(c == 0 ? std::string_view() : std::string_view(&c, 1), out);
   }
   text_.clear();
-  append_json_value(payload, field, text_);
+  if (const double real = field.kind == FieldKind::floating ? read_floating(payload, field) : 0; !std::isfinite(real))
+    append(text_, std::isnan(real) ? "nan" : real > 0 ? "inf" : "-inf");
+  else
+    append_json_value(payload, field, text_);
   cell({text_.data(), text_.size()}, out);
 }
 

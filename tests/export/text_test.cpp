@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cli/hand_made.hpp"
+#include "export/csv.hpp"
 #include "export/json.hpp"
 #include "sys/json.hpp"
 
@@ -106,6 +107,24 @@ TEST_F(Fixture, JsonOfRealsThatJsonHasNot) {
   for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL})
     EXPECT_NE(json({7, 0, Payload(4, 4711).put(value), 0}).find(R"("fields":{"value":null})"), std::string::npos) << value;
   EXPECT_NE(json({7, 0, Payload(4, 4711).put(0.5), 0}).find(R"("fields":{"value":0.5})"), std::string::npos);
+}
+
+// As pandas, DuckDB and R read them.
+TEST_F(Fixture, CsvHasWordsForThem) {
+  formats.add(4, "app", "real",
+              "name: real\nID: 4\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
+              "\tfield:double value;\toffset:8;\tsize:8;\tsigned:1;\n\nprint fmt: \"value=%f\", REC->value\n");
+  CsvLines lines(formats, tasks);
+  fmt::memory_buffer head;
+  lines.begin([](const EventType& type) { return type.id == 4; }, head);
+  const auto line = [&](double value) {
+    fmt::memory_buffer out;
+    lines.print({7, 0, Payload(4, 4711).put(value), 0}, ring, out);
+    return std::string(out.data(), out.size());
+  };
+  for (const auto& [value, word] :
+       {std::pair{std::nan(""), "nan"}, {-std::nan(""), "nan"}, {HUGE_VAL, "inf"}, {-HUGE_VAL, "-inf"}, {0.5, "0.5"}})
+    EXPECT_NE(line(value).find(std::string(",app:real,,") + word + ","), std::string::npos) << line(value);
 }
 
 TEST_F(Fixture, JsonOfAGap) { EXPECT_EQ(json({5, 1234, {}, 0}), "{\"ts\":5,\"cpu\":null,\"ring\":3,\"lost\":1234}\n"); }
