@@ -102,6 +102,8 @@ NamesKept answer_names(const std::string& asked, const NamesToKeep& how, std::st
     if (open != std::pair(path, build_id)) {
       open = {path, build_id};
       auto opened = ElfNames::open(path, build_id, &budget, how.find_file ? how.find_file(path, 0) : sys::Fd());
+      const std::string problem = opened ? (*opened)->doubt() : opened.error().sentence + "; its functions have no names here";
+      if (!problem.empty()) kept.problems.push_back(problem);
       elf = opened ? std::move(*opened) : nullptr;
     }
     if (elf != nullptr) found = elf->at(offset);
