@@ -105,7 +105,9 @@ TEST_F(LibcCallsCli, OneGroupAlone) {
 // It ends with the process.
 TEST_F(LibcCallsCli, TheEndOfTheProcess) {
   const Outcome o =
-      run("(sleep 0.5; kill " + pid() + ") & " RINGSIDE_BUILD_DIR "/ringside record -q --libc malloc -p " + pid());
+      run(RINGSIDE_BUILD_DIR "/ringside record --libc malloc -p " + pid() +
+          " 2>log & R=$!; until grep -q 'is stopped for' log; do kill -0 $R || break; sleep 0.05; done; sleep 0.5; kill " +
+          pid() + "; wait $R || { cat log >&2; false; }");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_FALSE(events().empty());
 }
