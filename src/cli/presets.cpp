@@ -37,8 +37,7 @@ const std::vector<Preset> presets{
     {"functions", "calls of the kernel's functions (record --graph, trace-cmd record -p function_graph)",
      "ftrace:funcgraph_entry", "ftrace:funcgraph_exit", "common_pid,func", "start/func.sym"},
     {"malloc", "memory, from malloc to free (record --libc malloc)", "libc:malloc,libc:calloc,libc:realloc if ptr != 0",
-     "libc:free,libc:realloc if libc:free/ptr != 0 || libc:realloc/old != 0 && (libc:realloc/ptr != 0 || libc:realloc/size == "
-     "0)",
+     "libc:free,libc:realloc if libc:free/ptr != 0 || libc:realloc/old != 0 && (ptr != 0 || size == 0)",
      "ptr.hex=old|ptr.hex,process", "start/event", "libc:malloc,libc:calloc,libc:realloc if ptr != 0", "libc:free if ptr != 0"},
 };
 
