@@ -1,5 +1,9 @@
 #include "probe/libc_calls.hpp"
 
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -9,9 +13,10 @@
 #include <sstream>
 
 #include "kernel/kernel_source.hpp"
-#include "probe/probes.hpp"
+#include "probe/arguments.hpp"
 #include "schema/format_text.hpp"
 #include "source/sample_rings.hpp"
+#include "stacks/elf_names.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
 
@@ -176,7 +181,8 @@ result<std::string> LibcCalls::library_of(i32 pid) {
     if (line.ends_with(" (deleted)"))
       return refuse(std::errc::no_such_file_or_directory,
                     process + " uses a C library that was removed, as by an upgrade: nothing can probe it; start it anew");
-    return root + "/root" + line.substr(path);
+    // The file itself, whatever the mount namespace or the root of the process is.
+    return root + "/map_files/" + line.substr(0, line.find(' '));
   }
   return refuse(std::errc::not_supported,
                 process + " uses no C library that could be probed: it is a static program, or one without any, as Go's");
@@ -225,32 +231,41 @@ result<void> LibcCalls::probe(const Options& options) {
   std::vector<ProbePoint> points;
   std::vector<std::string> notices;
   std::set<u32> used;
+  std::string named;
+  std::set<std::pair<u64, u64>> files;
   for (const std::string& library : libraries) {
+    sys::Fd file = RS_TRY(sys::open_regular(library));
+    struct stat st {};
+    char name[256];
+    const ssize_t length = readlink(library.c_str(), name, sizeof name);
+    if (fstat(file.get(), &st) != 0 || length < 0) return fail(errno, "cannot look at " + library);
+    if (!files.emplace(st.st_dev, st.st_ino).second) continue;  // two processes use it
+    named += (named.empty() ? "" : ", ") + std::string(name, static_cast<size_t>(length));
+    const auto elf = RS_TRY(ElfNames::open(library, "", nullptr, std::move(file)));
     for (u32 n = 0; n < std::size(functions); ++n) {
       const auto& function = functions[n];
       if (std::count(options.groups.begin(), options.groups.end(), function.group) == 0) continue;
       const LibcEvent& event = libc_events()[function.event];
-      std::string arguments;
+      std::string list;
       for (size_t a = 0; a < event.arguments.size(); ++a)
-        arguments += (a == 0 ? "a" : ", a") + std::to_string(a) + "=$arg" + std::to_string(function.arguments[a]) +
-                     (event.arguments[a].kind == LibcField::text ? ":ustring" : ":u64");
-      const std::string probe = "uprobe:" + library + ":" + function.name;
-      auto entry = points_of(RS_TRY(Probe::parse(probe + "(" + arguments + ")")), notices);
-      if (!entry) return tl::unexpected<Error>(entry.error());
-      for (ProbePoint& point : *entry) {
+        list += (a == 0 ? "a" : ", a") + std::to_string(a) + "=$arg" + std::to_string(function.arguments[a]) +
+                (event.arguments[a].kind == LibcField::text ? ":ustring" : ":u64");
+      const auto arguments = RS_TRY(parse_arguments(list));
+      const std::string fetch = RS_TRY(fetch_of(arguments, nullptr, "", notices));
+      for (const auto& [begin, size] : elf->named(function.name)) {
+        ProbePoint point{"libc", "call_" + std::to_string(n), false, false, fmt::format("{}:{:#x}", library, begin), fetch};
         if (!places.insert(point.place).second) continue;  // two names of one function
-        point.system = "libc";
-        point.name = "call_" + std::to_string(n);
-        ProbePoint end = point;
-        end.name = "return_" + std::to_string(n);
-        end.at_return = true;
-        end.fetch = "a0=$retval:u64";
         points.push_back(point);
-        if (!event.results.empty()) points.push_back(std::move(end));
         used.insert(function.event);
+        if (event.results.empty()) continue;
+        point.name = "return_" + std::to_string(n);
+        point.at_return = true;
+        point.fetch = "a0=$retval:u64";
+        points.push_back(std::move(point));
       }
     }
   }
+  if (points.empty()) return refuse(std::errc::not_supported, named + " has none of the functions that --libc probes");
   probes_.emplace(RS_TRY(ProbeGroup::define(instance_, points, "")));
   for (const ProbeGroup::Event& event : probes_->events()) {
     Probed probed;
@@ -271,9 +286,7 @@ result<void> LibcCalls::probe(const Options& options) {
     events_.push_back(std::move(info));
   }
   if (!options.notice) return {};
-  std::string all;
-  for (const std::string& library : libraries) all += (all.empty() ? "" : ", ") + library;
-  options.notice("probing " + std::to_string(places.size()) + " functions of " + all +
+  options.notice("probing " + std::to_string(places.size()) + " functions of " + named +
                  ": each process that uses this file is stopped for a microsecond or two at each of their calls and returns, "
                  "whether its calls are recorded or not");
   return {};
@@ -317,12 +330,15 @@ void LibcCalls::off() {
 
 // The recorder's own calls are probed as well, so it reads seldom, and much at once.
 void LibcCalls::pump() {
-  constexpr u64 pause_ns = 10'000'000, learn_every_ns = 300'000'000;
+  constexpr u64 pause_ns = 10'000'000, most_ns = 50'000'000, learn_every_ns = 300'000'000;
   const u64 now = sys::now_ns();
   if (now < pump_again_ns_ && !over_) return;
-  pump_again_ns_ = now + pause_ns;
   TraceRecord record;
-  while (ready_ < most_ready * outs_.size() && timeline_.next(record)) take(record);
+  for (u32 n = 1; ready_ < most_ready * outs_.size() && timeline_.next(record); ++n) {
+    take(record);
+    if (n % 256 == 0 && sys::now_ns() - now > most_ns) break;  // events may come as fast as they are taken
+  }
+  pump_again_ns_ = sys::now_ns() + pause_ns;
   if (now < learn_again_ns_ && !over_) return;
   learn_again_ns_ = now + learn_every_ns;
   learn_names();
@@ -381,7 +397,6 @@ void LibcCalls::take(const TraceRecord& record) {
   if (calls.empty() || calls.back().function != n) return;  // it began before all of this
   const Call call = std::move(calls.back());
   calls.pop_back();
-  if (calls.empty()) open_.erase(of_thread);
   if (!call.nested) write(out, call, tid, number_at(record.payload, arguments[0], 8), record.time);
 }
 
