@@ -10,9 +10,9 @@
 #include <memory>
 
 #include "cli/command.hpp"
+#include "cli/keep_names.hpp"
 #include "cli/options.hpp"
 #include "cli/tcp.hpp"
-#include "consumer/keep_names.hpp"
 #include "consumer/where.hpp"
 #include "source/recording.hpp"
 #include "source/recording_receiver.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "consumer/keep_names.hpp"
+#include "cli/keep_names.hpp"
 #include "record/handed_files.hpp"
 #include "record/recording_run.hpp"
 

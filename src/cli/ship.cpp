@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "cli/json.hpp"
+#include "cli/keep_names.hpp"
 #include "cli/options.hpp"
 #include "cli/presets.hpp"
-#include "consumer/keep_names.hpp"
 #include "text/units.hpp"
 #include "ship/metrics.hpp"
 #include "ship/recorder.hpp"

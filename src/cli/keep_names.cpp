@@ -1,4 +1,4 @@
-#include "consumer/keep_names.hpp"
+#include "cli/keep_names.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
