@@ -142,7 +142,8 @@ TEST_F(Packed, ATarOfSeveralRecordingsIsRefused) {
   ASSERT_EQ(run("mkdir parts && cp -r rec parts/a && cp -r rec parts/b && tar -C parts -cf parts.tar a b").code, 0);
   const Outcome o = ringside("report parts.tar");
   EXPECT_EQ(o.code, 1);
-  EXPECT_TRUE(says(o, "parts.tar is a tar of 2 recordings") && says(o, "tar xf")) << o.err;
+  EXPECT_NE(o.err.find("parts.tar is a tar of 2 recordings"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("tar xf"), std::string::npos) << o.err;
 }
 
 // As tapes have it.
