@@ -175,6 +175,7 @@ struct Reference {
     if (plan.by_number) key += "n" + std::to_string(e.number);
     if (plan.by_text) key += "t" + e.text;
     if (plan.by_tid) key += "i" + std::to_string(e.tid);
+    if (plan.by_tid && e.tid == 0 && e.source == 2) key += "idle";  // the thread of the kernel's CPU
     if (plan.by_cpu) key += "c" + std::to_string(e.source);
     return key;
   }
