@@ -139,7 +139,7 @@ TEST_F(Packed, OtherTarsAreRead) {
 }
 
 TEST_F(Packed, ATarOfSeveralRecordingsIsRefused) {
-  ASSERT_EQ(run("mkdir parts && cp -r rec parts/a && cp -r rec parts/b && tar -C parts -cf parts.tar a b").code, 0);
+  ASSERT_EQ(run("mkdir parts && cp -r run.data parts/a && cp -r run.data parts/b && tar -C parts -cf parts.tar a b").code, 0);
   const Outcome o = ringside("report parts.tar");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("parts.tar is a tar of 2 recordings"), std::string::npos) << o.err;

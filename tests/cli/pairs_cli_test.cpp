@@ -176,7 +176,7 @@ TEST_F(PairsCli, AReallocEndsALifetimeAndBeginsOne) {
   EXPECT_EQ(memory.at("all").at("max"), 40 * ms);
   EXPECT_EQ(memory.at("starts"), 5);
   EXPECT_EQ(memory.at("ends"), 4);
-  EXPECT_EQ(memory.at("waiting"), 1);
+  EXPECT_EQ(memory.at("open"), 1);
   EXPECT_EQ(memory.at("exact"), true);
   EXPECT_THAT(ringside("latency malloc ringside.data --slowest 1").out, HasSubstr("0xc0"));
   const Outcome flame = ringside("flame --json ringside.data --latency malloc");

@@ -462,7 +462,7 @@ TEST_F(ExportTo, ATraceDatThatIsStoppedLeavesNothing) {
   EXPECT_EQ(run("ls -d out.dat*").out, "out.dat\n");
 }
 
-// A filter that no event passes does not keep it from looking at signals. Many names of one recording make it long.
+// A filter that no event passes does not keep it from looking at signals. Many recordings of the same files make it long.
 TEST_F(ExportTo, AnInterruptEndsItThoughNoEventIsWanted) {
   auto w = must(RecordingWriter::create(dir + "/data", ClockInfo{}));
   w.meta().events.push_back({1, "app", "malloc", test::malloc_format(1), true});
@@ -476,7 +476,9 @@ TEST_F(ExportTo, AnInterruptEndsItThoughNoEventIsWanted) {
   std::string names;
   for (u32 n = 0; n < 100; ++n) {
     const std::string name = "data" + std::to_string(n);
-    std::filesystem::create_directory_symlink("data", dir + "/" + name);
+    std::filesystem::create_directory(dir + "/" + name);
+    for (const auto& file : std::filesystem::directory_iterator(dir + "/data"))
+      std::filesystem::create_hard_link(file, dir + "/" + name + "/" + file.path().filename().string());
     names += name + " ";
   }
   const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside export " + names +

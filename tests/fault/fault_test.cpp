@@ -476,7 +476,7 @@ struct Left : FaultTest {
     ASSERT_EQ(o.out, "tried 250\n") << o.err;
   }
   bool until(pid_t child, const std::string& words) const {
-    for (int tries = 0; tries < 4000; ++tries) {
+    for (int tries = 0; tries < 30'000; ++tries) {
       if (slurp(err).find(words) != std::string::npos) return true;
       siginfo_t info{};
       if (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child)
