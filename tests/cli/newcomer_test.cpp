@@ -385,7 +385,7 @@ TEST_F(Newcomer, AWrongCommandLineSaysWhatToType) {
         {"record -R stacktrace ls", "did you mean --kstack?"},
         {"record -p function ls", "--pid takes the number of a process, not \"function\"; see"},
         {"record -p 1,x ls", "--pid takes the number of a process"},
-        {"record -p 1 --duration 1ms", "of process 1: name events of the kernel with -e, or take --sample"},
+        {"record -p 1 --duration 1ms", "of process 1: name events of the kernel with -e, take --sample 999"},
         {"report --comm sleep", "did you mean --filter 'task == NAME'?"},
         {"export --json", "did you mean --output FILE.json?"},
         {"list -e nope:nope", "no event matches nope:nope"},
