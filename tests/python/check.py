@@ -211,8 +211,8 @@ def mixed():
     expect(len(trace.latency("app:stat", "app:text", by="app:stat/ns")), 3)
     # Which file an event is of.
     expect({e.source for e in trace}, {"program"})
-    two = ringside.open(["mixed", "kinds"])
-    expect([e.source for e in two], [line["buffer"] for line in report("mixed", "kinds")])
+    two = ringside.open(["mixed", "states"])
+    expect([e.source for e in two], [line["buffer"] for line in report("mixed", "states")])
     expect(two.columns(names=["source"])["source"].texts().tolist(), [e.source for e in two if not e.lost])
     # Keys.
     large = trace.hist("app:large/x")["app:large/x"]
@@ -387,7 +387,13 @@ def interrupts():
     signal.signal(signal.SIGALRM, alarm)
     # The last event alone passes. How far the search has come when the signal arrives is chance, so it has some tries.
     last, event = report("states")[-1]["ts"], None
-    wheres = ["mixed"] + ["states"] * 200
+    wheres = ["mixed"] + [f"states{n}" for n in range(200)]  # the same files, as recordings of their own
+    for n, where in enumerate(wheres[1:]):
+        os.mkdir(where)
+        for file in os.listdir("states"): os.link(f"states/{file}", f"{where}/{file}")
+        meta = dict(json.loads(pathlib.Path("states/meta.json").read_text()), start_ns=1 + n)
+        os.remove(f"{where}/meta.json")
+        pathlib.Path(f"{where}/meta.json").write_text(json.dumps(meta))
     for n in range(20):
         found = iter(ringside.open(wheres, filter=f"ts == {last}"))
         try:
