@@ -279,6 +279,9 @@ result<Variables::Where> Variables::from_frame(i64 offset, bool is_fixed, const 
       dwarf_getlocation_addr(&base, place_.address, &code, &count, 1) != 1 || count != 1)
     return no("the frame of " + name + "'s function cannot be found");
   const u8 op = code[0].atom;
+  const auto is_far = [](i64 bytes) { return bytes > static_cast<i64>(farthest) || bytes < -static_cast<i64>(farthest); };
+  if (is_far(offset) || (op >= DW_OP_breg0 && op <= DW_OP_breg31 && is_far(static_cast<i64>(code[0].number))))
+    return no(name + " is farther away than any frame is large");
   const bool is_cfa = op == DW_OP_call_frame_cfa;
   const bool is_pointer = op == (machine_ == Machine::arm64 ? DW_OP_reg29 : DW_OP_reg6);
   const bool is_stack_pointer = op == (machine_ == Machine::arm64 ? DW_OP_reg31 : DW_OP_reg7);

@@ -304,8 +304,9 @@ TEST_F(ReadingTest, HowLongItSleeps) {
 // Notices go to the caller that asked for them, else they stay; problems are told once.
 TEST_F(ReadingTest, NoticesAndProblems) {
   test::random_recording(dir + "/r", ClockInfo{}, 1, 4096);
+  test::random_recording(dir + "/s", ClockInfo{}, 2, 4096);
   Reading::Options o = options(dir + "/r");
-  o.where.push_back(dir + "/r");
+  o.where.push_back(dir + "/s");
   o.verbose = true;
   const auto silent = must(Reading::open(o));
   EXPECT_FALSE(silent->trace().notices.empty());
