@@ -478,7 +478,11 @@ TEST_F(ExportTo, AnInterruptEndsItThoughNoEventIsWanted) {
     const std::string name = "data" + std::to_string(n);
     std::filesystem::create_directory(dir + "/" + name);
     for (const auto& file : std::filesystem::directory_iterator(dir + "/data"))
-      std::filesystem::create_hard_link(file, dir + "/" + name + "/" + file.path().filename().string());
+      if (file.path().filename() != "meta.json")
+        std::filesystem::create_hard_link(file, dir + "/" + name + "/" + file.path().filename().string());
+    nlohmann::json meta = nlohmann::json::parse(test::slurp(dir + "/data/meta.json"));
+    meta["start_ns"] = 1 + n;  // else they are copies
+    std::ofstream(dir + "/" + name + "/meta.json") << meta;
     names += name + " ";
   }
   const Outcome o = run(RINGSIDE_BUILD_DIR "/ringside export " + names +
