@@ -101,16 +101,8 @@ void ThreadNames::look_ahead(Source& source, const Timeline::Origin& origin, u64
   if (!ring.kernel) return;
   ring.numbering = origin.ids;
   const ClockInfo clock = origin.clock.value_or(source.clock());
-  const auto time_at = [&](u64 ticks) { return clock.to_ns(ticks); };
-  u64 low = 0;
-  for (u64 high = from == 0 ? 0 : source.sub_buffers(); low < high;) {
-    const u64 middle = low + (high - low) / 2;
-    if (time_at(source.time_stamp(middle)) < from)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  if (low > 1) source.seek(low - 1);  // that one may reach into the range
+  const u64 first = from == 0 ? 0 : first_sub_buffer(source, clock, from);
+  if (first > 1) source.seek(first - 1);  // that one may reach into the range
   TraceRecord record;
   record.ids = ring.ids() + origin.ids;
   u64 beyond = 0;
@@ -121,7 +113,7 @@ void ThreadNames::look_ahead(Source& source, const Timeline::Origin& origin, u64
       record.payload = cursor.payload();
       const Kind& kind = kind_of(record.number());
       if (kind.threads == 0) continue;
-      record.time = time_at(cursor.time());
+      record.time = clock.to_ns(cursor.time());
       if (record.time < from) continue;
       for (u8 i = 0; i < kind.threads; ++i) {
         const auto tid = static_cast<i32>(kind.tid[i](record.payload));
@@ -135,7 +127,7 @@ void ThreadNames::look_ahead(Source& source, const Timeline::Origin& origin, u64
         at->second = {record.time, before != nullptr ? std::string(read_text(record.payload, *before).substr(0, longest)) : ""};
       }
     }
-    if (time_at((*view)->time) > until && (beyond += (*view)->end - (*view)->begin) > most_beyond) return;
+    if (clock.to_ns((*view)->time) > until && (beyond += (*view)->end - (*view)->begin) > most_beyond) return;
   }
 }
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "consumer/reading.hpp"
@@ -15,10 +14,6 @@
 #include "sys/try.hpp"
 
 namespace ringside {
-
-bool has_stacks(const RecordingMeta& meta) {
-  return std::any_of(meta.events.begin(), meta.events.end(), [](const EventInfo& e) { return e.name == "code_map"; });
-}
 
 NamesToKeep NamesToKeep::of(HandedFiles* files) {
   NamesToKeep how;

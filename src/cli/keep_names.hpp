@@ -9,9 +9,6 @@
 namespace ringside {
 
 class HandedFiles;
-struct RecordingMeta;
-
-bool has_stacks(const RecordingMeta& meta);
 
 struct NamesToKeep {
   // By what programs have handed over, and by /proc/PID/root where nothing stands at the path. null: none was handed over.

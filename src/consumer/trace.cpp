@@ -66,8 +66,10 @@ void Trace::know_runs() {
   std::vector<u32> runs(inputs.size());
   for (size_t n = 0; n < inputs.size(); ++n) {
     runs[n] = static_cast<u32>(n);
-    for (size_t other = 0; other < n; ++other)
-      if (!inputs[n]->is_apart_from(*inputs[other])) std::replace(runs.begin(), runs.end(), runs[other], runs[n]);
+    for (size_t other = 0; other < n; ++other) {
+      const u32 its = runs[other];
+      if (!inputs[n]->is_apart_from(*inputs[other])) std::replace(runs.begin(), runs.end(), its, static_cast<u32>(n));
+    }
   }
   for (size_t n = 0; n < inputs.size(); ++n)
     if (runs[n] != runs[0]) tasks.is_of_run(inputs[n]->origin.ids, 1 + runs[n]);

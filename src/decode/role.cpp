@@ -10,10 +10,6 @@ namespace {
 bool is_integer(const Field* f) { return f != nullptr && f->kind == FieldKind::integer; }
 bool is_text(const Field* f) { return f != nullptr && (f->kind == FieldKind::text || f->kind == FieldKind::loc_text); }
 
-}  // namespace
-
-namespace {
-
 // The field alone, or behind a cast.
 bool shows(const EventFormat& format, const PrintStep& step, std::string_view field) {
   const auto& code = step.code;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <ringside/base/check.hpp>
 #include <set>
@@ -297,13 +296,8 @@ void LibcCalls::learn_names() {
   const std::string dir = instance_.dir() + "/../../";
   for (auto& [tid, task] : sys::cmdlines_of(sys::read_file(dir + "saved_cmdlines")))
     if (const auto at = threads_.find(tid); at != threads_.end()) at->second.task = std::move(task);
-  const auto tgids = sys::read_file(dir + "saved_tgids");
-  char* end = nullptr;
-  for (const char* line = tgids ? tgids->c_str() : ""; *line != 0; line = end) {  // "tid pid"
-    const auto tid = static_cast<i32>(std::strtol(line, &end, 10)), pid = static_cast<i32>(std::strtol(end, &end, 10));
-    if (end == line) break;
+  for (const auto& [tid, pid] : sys::tgids_of(sys::read_file(dir + "saved_tgids")))
     if (const auto at = threads_.find(tid); at != threads_.end()) at->second.pid = pid;
-  }
   for (auto& [tid, thread] : threads_) {
     if (thread.pid == 0) thread.pid = tid;
     const auto process = threads_.find(thread.pid);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 
 #include "kernel/kernel_numbers.hpp"
@@ -310,13 +309,8 @@ void KernelFeed::learn_names() {
     if (thread.process.empty()) thread.process = thread.task;
     if (thread.cgroup.empty() && numbers == nullptr) thread.cgroup = sys::cgroup_of(number);
   }
-  const auto tgids = sys::read_file(instance_.dir() + "/../../saved_tgids");
-  char* end = nullptr;
-  for (const char* line = tgids ? tgids->c_str() : ""; *line != 0; line = end) {  // "tid pid"
-    const auto tid = static_cast<i32>(std::strtol(line, &end, 10)), pid = static_cast<i32>(std::strtol(end, &end, 10));
-    if (end == line) break;
+  for (const auto& [tid, pid] : sys::tgids_of(sys::read_file(instance_.dir() + "/../../saved_tgids")))
     if (const auto at = threads_.find(tid); at != threads_.end()) at->second.pid = pid;
-  }
   for (auto& [number, thread] : threads_) {
     const auto process = threads_.find(thread.pid);
     if (process != threads_.end() && process->first != number) thread.process = process->second.task;

@@ -539,8 +539,7 @@ result<void> RecordingWriter::finish(u64 duration_ns) {
   meta_.complete = true;
   count_removed();
   auto saved = sender_ ? meta_.send(*sender_) : meta_.write(folder_->get(), dir_);
-  const auto has_code = [](const EventInfo& event) { return event.name == "code_map"; };
-  if (saved && sender_) saved = sender_->end(std::any_of(meta_.events.begin(), meta_.events.end(), has_code));
+  if (saved && sender_) saved = sender_->end(has_stacks(meta_));
   if (!saved) return saved;
   reserved_ = false;
   return ended;

@@ -99,6 +99,7 @@ struct RecordingMeta {
   static result<void> keep_room(int open, const std::string& dir, u64 size = 0);
   result<void> send(RecordingSender& sender) const;
 };
+bool has_stacks(const RecordingMeta& meta);  // of calls of programs, whose addresses have names
 
 // "ring7.raw", "cpu1.raw"; and back.
 std::string ring_file(const RingName& name);

@@ -430,4 +430,8 @@ result<void> RecordingMeta::keep_room(int open, const std::string& dir, u64 size
   return {};
 }
 
+bool has_stacks(const RecordingMeta& meta) {
+  return std::any_of(meta.events.begin(), meta.events.end(), [](const EventInfo& e) { return e.name == "code_map"; });
+}
+
 }  // namespace ringside

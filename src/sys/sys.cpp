@@ -301,6 +301,12 @@ std::vector<std::pair<i32, std::string>> cmdlines_of(const result<std::string>& 
   return all;
 }
 
+std::vector<std::pair<i32, i32>> tgids_of(const result<std::string>& text) {
+  std::vector<std::pair<i32, i32>> all;
+  for (const auto& [tid, pid] : cmdlines_of(text)) all.emplace_back(tid, std::atoi(pid.c_str()));
+  return all;
+}
+
 void open_standard_files() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)  // the lowest free number is taken
     if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY);

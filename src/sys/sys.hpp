@@ -88,6 +88,8 @@ result<std::string> read_text(int fd, const std::string& path, u64 most = 64u <<
 result<void> write_text(int fd, const std::string& path, const std::string& text);
 // Threads and their names from tracefs' saved_cmdlines: lines of "tid name". None if it could not be read.
 std::vector<std::pair<i32, std::string>> cmdlines_of(const result<std::string>& saved);
+// Threads and their processes from saved_tgids: lines of "tid pid".
+std::vector<std::pair<i32, i32>> tgids_of(const result<std::string>& saved);
 
 // Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed: else a file that is opened later would have its number
 // and get the text that is printed. To print to a standard output that was closed goes on failing.

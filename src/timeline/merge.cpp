@@ -42,21 +42,22 @@ u64 Timeline::begin() {
   return tree_.empty() ? forever : tree_[1].time;
 }
 
-u64 Timeline::time_at(const Lane& lane, u64 sub_buffer) {
-  const u64 stamp = lane.source->time_stamp(sub_buffer);
-  return stamp == 0 ? 0 : lane.clock.to_ns(stamp);
+static u64 time_of(const Source& source, const ClockInfo& clock, u64 sub_buffer) {
+  const u64 stamp = source.time_stamp(sub_buffer);
+  return stamp == 0 ? 0 : clock.to_ns(stamp);
 }
+u64 Timeline::time_at(const Lane& lane, u64 sub_buffer) { return time_of(*lane.source, lane.clock, sub_buffer); }
+u64 Timeline::first_from(const Lane& lane, u64 time) { return first_sub_buffer(*lane.source, lane.clock, time); }
 
-// Of its sub-buffers, the first that begins at this time or later. Each time stamp may be a page to read from the disk, so it
-// guesses: where sub-buffers fill at an even rate, six of them are enough. A bisection in each turn bounds their number for all
-// others.
-u64 Timeline::first_from(const Lane& lane, u64 time) {
-  u64 low = 0, high = lane.source->sub_buffers();  // those before `low` begin earlier, those from `high` on do not
+// Each time stamp may be a page to read from the disk, so it guesses: where sub-buffers fill at an even rate, six of them are
+// enough. A bisection in each turn bounds their number for all others.
+u64 first_sub_buffer(const Source& source, const ClockInfo& clock, u64 time) {
+  u64 low = 0, high = source.sub_buffers();        // those before `low` begin earlier, those from `high` on do not
   u64 early = 0, late = 0;                         // the times of low - 1 and of high
   const auto read = [&](u64 at) {
     if (low == high) return;
     at = std::clamp(at, low, high - 1);
-    const u64 begin = time_at(lane, at);
+    const u64 begin = time_of(source, clock, at);
     if (begin < time)
       low = at + 1, early = begin;
     else

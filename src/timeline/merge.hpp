@@ -58,6 +58,9 @@ struct TraceRecord {
   }
 };
 
+// Of a ring's sub-buffers, the first that begins at this time, in the clock's ns, or later; their number if none does.
+u64 first_sub_buffer(const Source& source, const ClockInfo& clock, u64 time);
+
 class Timeline {
  public:
   // How a source stands among others.

@@ -5,11 +5,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <ringside/trace.hpp>
 #include <thread>
 
 #include "own_root.hpp"
 #include "random_recording.hpp"
+#include "sys/json.hpp"
+#include "sys/sys.hpp"
 
 RINGSIDE_EVENT(loop, step, (u64, n));
 
@@ -321,6 +324,28 @@ TEST_F(ReadingTest, NoticesAndProblems) {
   EXPECT_EQ(loud->each_new_problem(count), 1u);
   EXPECT_EQ(loud->each_new_problem(count), 1u);
   EXPECT_EQ(problems, 1u);
+}
+
+// Two recordings with a pause between them are two runs; a third one that both overlap joins them.
+TEST_F(ReadingTest, RecordingsThatOverlapAreOneRun) {
+  const auto made = [&](const std::string& name, u64 start, u64 stop) {
+    test::random_recording(dir + "/" + name, ClockInfo{}, static_cast<u32>(start), 4096);
+    auto meta = nlohmann::json::parse(must(sys::read_file(dir + "/" + name + "/meta.json")));
+    meta["start_ns"] = start, meta["stop_ns"] = stop;
+    std::ofstream(dir + "/" + name + "/meta.json") << meta;
+  };
+  made("whole", 100, 1000);
+  made("early", 200, 300);
+  made("late", 400, 500);
+  const auto runs = [&](std::initializer_list<const char*> names) {
+    Reading::Options o = options(dir + "/" + *names.begin());
+    for (auto name = names.begin() + 1; name != names.end(); ++name) o.where.push_back(dir + "/" + *name);
+    return must(Reading::open(o))->trace().tasks.several_runs();
+  };
+  EXPECT_TRUE(runs({"early", "late"}));
+  EXPECT_FALSE(runs({"whole", "early", "late"}));
+  EXPECT_FALSE(runs({"early", "late", "whole"}));
+  EXPECT_FALSE(runs({"whole", "late"}));
 }
 
 }  // namespace
