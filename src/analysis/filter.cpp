@@ -1,6 +1,8 @@
 #include "analysis/filter.hpp"
 
 #include <algorithm>
+#include <cfloat>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -452,7 +454,10 @@ bool Filter::test(const Step& step, const TraceRecord& record, const RingName& r
     case Op::tid:
       return step.meets(static_cast<u64>(i64{tasks_->seen(thread_of(type, read_common(record.payload)), ring)}));
     case Op::floating: {
-      const double wanted = leaf.value.real, value = read_floating(record.payload, *step.field);
+      // A float is printed by the shortest decimal that gives it: 0.1 is the float next to it.
+      const double real = leaf.value.real, value = read_floating(record.payload, *step.field);
+      const bool rounded = step.field->size == 4 && std::abs(real) <= FLT_MAX;
+      const double wanted = rounded ? static_cast<double>(static_cast<float>(real)) : real;
       switch (leaf.compare) {
         case Compare::less:
           return value < wanted;

@@ -30,6 +30,8 @@ struct Filters : testing::Test {
             "\tfield:double load;\toffset:28;\tsize:8;\tsigned:0;\n\tfield:u32 list[2];\toffset:36;\tsize:8;\tsigned:0;\n"
             "\tfield:u64 wait_ns;\toffset:44;\tsize:8;\tsigned:0;\n\tfield:s64 big;\toffset:52;\tsize:8;\tsigned:1;\n",
             R"("state=%s", __print_symbolic(REC->state, { 0, "idle" }, { 1, "busy" }, { 2, "busy" }))"));
+    formats.add(kernel_ids + 3, "app", "ratio",
+                test::format(3, "ratio", "\tfield:float r;\toffset:8;\tsize:4;\tsigned:0;\n", R"("r=%f", REC->r)"));
     tasks.add(Task{700, 4711, "cc1plus", "g++"});
   }
   Payload wake(u16 state = 1) const {
@@ -47,6 +49,7 @@ struct Filters : testing::Test {
         .put(i64{-1})
         .text({"/etc/\0", 6});
   }
+  static Payload ratio(float value) { return Payload(3, 4711).put(value); }
   Payload allocation(u64 size, i32 tid = 711) const { return Payload(1, tid).put(size).put(u64{0xA0}); }
 
   bool meets(const std::string& text, const Payload& payload, bool kernel) {
@@ -165,6 +168,11 @@ TEST_F(Filters, FloatsNamesAndTimes) {
   EXPECT_FALSE(meets("state != busy", wake(2), true));
   EXPECT_FALSE(meets("state == busy", wake(3), true));
   EXPECT_FALSE(woken("load != 1.5"));
+  for (const char* yes : {"r == 0.1", "r <= 0.1", "r >= 0.1", "r < 1e300", "r != 1e300"})
+    EXPECT_TRUE(meets(yes, ratio(0.1F), true)) << yes;
+  for (const char* no : {"r != 0.1", "r < 0.1", "r > 0.1", "r == 0.10000001", "r == 1e300"})
+    EXPECT_FALSE(meets(no, ratio(0.1F), true)) << no;
+  EXPECT_FALSE(meets("r == 1e300", ratio(INFINITY), true));
   time = 12'345'678'901'234'567;
   EXPECT_TRUE(woken("ts == 12345678.901234567s"));
   EXPECT_FALSE(woken("ts == 12345678.901234568s"));
