@@ -134,7 +134,7 @@ class FilterParser {
     }
     skip();
     if (at_ < text_.size() && text_[at_] == ':')
-      return fail("a clause of one event has a space behind its \":\": sched_switch: next_pid == 1");
+      return fail("a clause of one event has a space after its \":\": sched_switch: next_pid == 1");
     const auto* const found = std::find_if(std::begin(compares), std::end(compares), [&](const auto& c) {
       return text_.substr(at_, c.first.size()) == c.first;
     });

@@ -72,7 +72,7 @@ result<States> States::make(Of of, size_t most, const Formats& formats, const Ta
   const auto& types = formats.all();
   if (std::none_of(types.begin(), types.end(), [](const auto& type) { return type->full == "sched:sched_switch"; }))
     return refuse(std::errc::no_such_file_or_directory,
-                  "there is no sched:sched_switch, which tells states of threads and CPUs");
+                  "there is no sched:sched_switch, which has the states of threads and CPUs");
   return States(of, most, formats, tasks);
 }
 

@@ -381,7 +381,7 @@ result<const Recorder::Clock*> Recorder::clock(const bt_clock_class* of) {
 result<u64> Recorder::time_of(const bt_message* message, const bt_stream* stream) {
   const bt_clock_class* const of = bt_stream_class_borrow_default_clock_class_const(bt_stream_borrow_class_const(stream));
   if (of == nullptr)
-    return refuse(std::errc::not_supported, "a stream of this trace has no clock, so its events stand in no order");
+    return refuse(std::errc::not_supported, "a stream of this trace has no clock, so its events have no order");
   const Clock& by = *RS_TRY(clock(of));
   const u64 value = bt_clock_snapshot_get_value(bt_message_event_borrow_default_clock_snapshot_const(message));
   const i128 time = by.ahead + (by.frequency == second ? i128{value} : i128{value} * second / by.frequency);

@@ -291,7 +291,7 @@ Command add_complete(CLI::App& app) {
   struct Options {
     std::string shell, line;
   };
-  CLI::App* sub = app.add_subcommand("complete", "print the words that may stand at the end of a command line")->group("");
+  CLI::App* sub = app.add_subcommand("complete", "print the words that can end a command line")->group("");
   const auto options = std::make_shared<Options>();
   sub->add_option("SHELL", options->shell, "bash, zsh or fish")->required();
   sub->add_option("LINE", options->line, "up to the cursor")->required();

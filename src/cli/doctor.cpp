@@ -158,7 +158,7 @@ Finding kernel() {
   uname(&name);
   int major = 0, minor = 0;
   if (std::sscanf(name.release, "%d.%d", &major, &minor) != 2)
-    return {Verdict::warn, "kernel", name.release, "its version cannot be told"};
+    return {Verdict::warn, "kernel", name.release, "its version cannot be read"};
   if (major > 6 || (major == 6 && minor >= 10))
     return {Verdict::ok, "kernel", fmt::format("{}: its tracing ring buffer can be mapped", name.release), ""};
   return {Verdict::warn, "kernel", fmt::format("{}: its tracing ring buffer cannot be mapped", name.release),
@@ -211,7 +211,7 @@ void clocks(std::vector<Finding>& all) {
       finding.verdict = c.name == own ? Verdict::fail : Verdict::warn;
       const std::string other = c.name == own ? mono : own;
       finding.advice = merges(other) ? "events of program and kernel merge with --clock " + other
-                                     : "record the program and the kernel apart: their events stand in no common order";
+                                     : "record the program and the kernel apart: their events have no common order";
     }
     finding.more = {{"clock", c.name}, {"against", against}, {"offset_ns", c.offset_ns}, {"error_ns", c.error_ns},
                     {"constant", c.constant}, {"merges", c.merges()}, {"markers", c.markers}, {"processors", c.processors}};
@@ -282,7 +282,7 @@ Command add_doctor(CLI::App& app) {
       "  ringside doctor --json | jq '.[] | select(.verdict != \"ok\")'\n"
       "  ringside doctor --json | jq '.[] | select(.merges) | .clock'\n"
       "As root it measures the kernel's clocks against the program's, in an instance of its own, and looks at all instances:\n"
-      "events stand in one order where clocks merge.\n"
+      "events have one order where clocks merge.\n"
       "Exits with 1 when something that ringside cannot do without is missing, or when the clock that it takes by itself does "
       "not\n"
       "merge with the kernel's.");

@@ -364,7 +364,7 @@ Command add_export(CLI::App& app) {
       "  babeltrace2 --plugin-path=DIR --component=source.ringside.rings --params='inputs=[\"web\"],follow=yes'\n"
       "trace.dat: version 6 of the format; version 7 with a buffer for each where both are in it. Sub-buffers go in as they "
       "are, but for\n"
-      "the ids of a program's events, which begin behind the kernel's. A ring's number is the CPU that trace-cmd shows.");
+      "the ids of a program's events, which begin after the kernel's. A ring's number is the CPU that trace-cmd shows.");
   return {c, [options] { return run_export(*options); }};
 }
 

@@ -385,7 +385,7 @@ Command add_flame(CLI::App& app) {
       ->capture_default_str()
       ->type_name("count|FIELD");
   c->add_option("--root", options->root,
-                "what stands at the bottom of each stack: a column (task, process, thread, event, cgroup, cpu, ...), or none")
+                "the bottom of each stack: a column (task, process, thread, event, cgroup, cpu, ...), or none")
       ->capture_default_str()
       ->type_name("COLUMN");
   c->add_option("--latency", options->latency,
@@ -410,7 +410,7 @@ Command add_flame(CLI::App& app) {
               "locked it last before, or of the signal or post that ended the wait (record --stack --libc lock)");
   c->add_option("--against", options->against,
                 "compare with this recording: red has a larger share of all than there, blue a smaller one; the numbers "
-                "of both stand below the graph")
+                "of both are below the graph")
       ->type_name("WHERE");
   c->add_flag("--absolute", options->absolute,
               "with --against, colours by the numbers themselves instead of their shares: red is more than there, blue less; "

@@ -9,7 +9,7 @@ namespace ringside::cli {
 
 inline constexpr const char* formats_help =
     "the events' formats: a directory like tracefs's events/ (SYSTEM/EVENT/format), or a file SYSTEM.* of such texts, one "
-    "behind "
+    "after "
     "the other";
 
 // Events of an external writer. Errors name the file and what is wrong with it.

@@ -166,7 +166,7 @@ result<int> run_guest(const GuestOptions& options) {
   if (code != exit_ok || !finished) return exit_failure;
   if (!run.account().proved()) return exit_failure;
   const int status = guest.vm().status();
-  if (status > 255) say(fmt::format("the guest's exit status is {}, which no exit code can be: 255 stands for it", status));
+  if (status > 255) say(fmt::format("the guest's exit status is {}: the exit code is 255", status));
   return status > 0 ? std::min(status, 255) : exit_code(run, options.fail_on_loss);
 }
 

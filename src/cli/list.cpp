@@ -258,7 +258,7 @@ class Instances {
     print(table_, as_json);
     if (table_.empty()) say(none);
     if (seen_.count(State::unknown) != 0)
-      say("unknown: nothing can tell whether some of its writers live; if you know that they are dead: ringside rm --force "
+      say("unknown: nothing shows whether some of its writers live; if you know that they are dead: ringside rm --force "
           "NAME");
     if (seen_.count(State::waiting) != 0)
       say("waiting: no process writes to it; the one that made it, a recorder perhaps, lives");
@@ -429,7 +429,7 @@ Command add_list(CLI::App& app) {
       "  ringside list             all instances of this user; as root, of all users: other commands take the paths that it "
       "prints\n"
       "  ringside list -U www-data\n"
-      "  ringside list 'sched:*'   what the kernel's scheduler can tell\n"
+      "  ringside list 'sched:*'   the events of the kernel's scheduler\n"
       "  ringside list 'uprobe:./server:hand*'   functions of a program that record -e can probe, and their parameters\n"
       "  ringside list -i web      its events");
   return {c, [options] { return list(*options); }};
@@ -447,7 +447,7 @@ Command add_rm(CLI::App& app) {
   c->footer(
       "Examples:\n"
       "  ringside rm web          refused while web has a writer\n"
-      "  ringside rm --stale      what crashed programs left behind");
+      "  ringside rm --stale      what crashed programs left");
   return {c, [options] { return rm(*options); }};
 }
 

@@ -207,7 +207,7 @@ void check_wanted(const EventPatterns& patterns, const Window& asked, Reading& r
   for (const u32 cpu : known) names.push_back(std::to_string(cpu));
   throw UsageError{
       "no event in " + where + " is known to be of such a CPU; " +
-      (names.empty() ? "its rings are those of threads, and nothing tells their CPUs" : "there are " + short_list(names))};
+      (names.empty() ? "its rings are those of threads, and nothing says their CPUs" : "there are " + short_list(names))};
 }
 
 void add_input(CLI::App& app, std::vector<std::string>& inputs) {
@@ -248,7 +248,7 @@ void add_window(CLI::App& app, Window& window) {
            if (auto done = window.parse_time(text); !done) throw CLI::ValidationError("--time", done.error().sentence);
          },
          "only this part: seconds as report prints them, +0.5s after the first event, or a time of day (14:05:02.5..+10s, "
-         "2026-11-28T14:05..); either side may be left out, and a comma may stand for ..")
+         "2026-11-28T14:05..); either side may be left out, and a comma may replace ..")
       ->type_name("FROM..TO");
 }
 
@@ -294,8 +294,8 @@ CLI::Option* add_filter(CLI::App& app, std::string& text) {
             text.clear();
             for (const std::string& one : all) text += (text.empty() ? "" : "; ") + one;
           },
-          "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'; in front of it events with a "
-          "colon: 'sched_switch: prev_prio < 100', and all others pass; of several, each")
+          "only events that meet it, as in the kernel: 'prev_prio < 100 && comm ~ \"cc1*\"'; "
+          "'sched_switch: prev_prio < 100' is for these events, and all others pass; of several, each must hold")
       ->allow_extra_args(false)
       ->type_name("TEXT");
 }

@@ -6,7 +6,7 @@ namespace {
 
 constexpr const char* instances =
     "An instance is a set of rings in shared memory, with a name; a recording is a directory (ringside.data): meta.json\n"
-    "and one file a ring, whose sub-buffers stand back to back. Reading an instance consumes nothing; only record does.\n";
+    "and one file a ring, whose sub-buffers follow each other. Reading an instance consumes nothing; only record does.\n";
 constexpr const char* streams_and_units =
     "Data goes to stdout, everything else to stderr. Sizes are written 65536, 64k, 8M or 1G, times 10s, 5ms or 3us.\n";
 constexpr const char* environment_variables =

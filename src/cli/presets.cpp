@@ -102,7 +102,7 @@ Pairs::Options pair_of(const std::vector<std::string>& latency, const std::strin
     throw UsageError{"--latency takes START END, as SYSTEM:EVENT, or one of the names that ringside latency --help lists"};
   if (latency.size() == 2 && preset != nullptr)
     throw UsageError{"--latency " + latency[0] +
-                     " is the name of a pair and takes no second word; put other arguments in front of --latency"};
+                     " is the name of a pair and takes no second word; put other arguments before --latency"};
   Pairs::Options pair;
   pair.start = preset != nullptr ? preset->start : latency[0];
   pair.end = preset != nullptr ? preset->end : latency[1];

@@ -123,13 +123,13 @@ PrivateInstance::~PrivateInstance() {
       : users == Presence::some
           ? "the instance " + name + " stays, for " + processes_with(*instance_) + ", which the command left running: " +
                 what_to_do_with(name)
-          : "the instance " + name + " stays, as nothing tells whether a process still has it open: " + what_to_do_with(name));
+          : "the instance " + name + " stays, as nothing shows whether a process still has it open: " + what_to_do_with(name));
 }
 
 void add_wait(CLI::App& app, bool& wait) {
   app.add_flag_callback(
       "--no-wait", [&wait] { wait = false; },
-      "end with the command, also if it leaves processes behind that have its instance open: that stays, and they write on");
+      "end with the command, also if it leaves processes that have its instance open: that stays, and they write on");
 }
 
 Child::Environment environment_of(const Instance& instance, const std::string& preload, const std::string& libc,

@@ -241,7 +241,7 @@ void add_options(CLI::App& app, RecordOptions& options) {
       ->capture_default_str();
   app.add_option("--sample", options.sample,
                  "interrupt each thread of the command RATE times in a second of its CPU time (default: 999), and record "
-                 "its calls (at most once a tick of the kernel's; `count` says how many times one stands for); with -a or -p "
+                 "its calls (at most once a tick of the kernel's; `count` says how many of them one record is); with -a or -p "
                  "each CPU, by the kernel, with the kernel's calls, too")
       ->type_name("RATE");
   app.add_option(
@@ -323,7 +323,7 @@ void add_options(CLI::App& app, RecordOptions& options) {
       "  ringside record -i web --rotate 60s --keep 10      the last 10 minutes, in parts: ringside report ringside.data*\n"
       "-e names events of the kernel, -u those of programs; without -u all enabled events of the programs are recorded. Those "
       "of --libc\n"
-      "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may stand before "
+      "stay on, unless a pattern of -u names libc. The first word that is no option begins the command; -- may come before "
       "it.\n"
       "-e also takes probes, one an option: usdt:PATH:PROVIDER:NAME (event sdt_PROVIDER:NAME, its arguments arg1, arg2, ...), "
       "and\n"

@@ -176,7 +176,7 @@ Command add_remote(CLI::App& app) {
   add_time(*c, "--patience", options->patience_ns, "how long a writer may take to answer (default 2s)");
   c->add_flag("--again", options->again, "when the writer ends, wait for the next one, until Ctrl-C or --duration");
   options->add_options(*c, "stop after this time");
-  c->add_option("COMMAND", options->command, "start this writer, behind --; it finds SOCKET in RINGSIDE_REMOTE")->type_name("");
+  c->add_option("COMMAND", options->command, "start this writer, after --; it finds SOCKET in RINGSIDE_REMOTE")->type_name("");
   c->footer(
       "Examples:\n"
       "  ringside remote /run/hv.rings --duration 5s -o hv.data    a writer that runs; nothing of it but its pages is shared\n"

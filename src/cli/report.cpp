@@ -293,11 +293,11 @@ Command add_report(CLI::App& app) {
       "A thread of another PID namespace is shown as 81234(7): its TID here, and in its container; as 7@4026532278, where it "
       "cannot be seen\n"
       "from here: 7 in that namespace. --tid and pid == TID mean what this reader sees; common_pid is what the event says.\n"
-      "ringside:stack and ringside:code_map, which tell the stacks of other events, appear as text only by -e.\n"
+      "ringside:stack and ringside:code_map, which have the stacks of other events, appear as text only by -e.\n"
       "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; in the ring of a thread as RING:3 [LOST 1234 EVENTS].\n"
       "[001] is the CPU on which the event was written. Of a thread's ring it is known while sched_switch or "
       "sched_migrate_task\n"
-      "of the same trace tell it; else it is [---], and null in JSON.");
+      "of the same trace say it; else it is [---], and null in JSON.");
   return {c, [options] { return run_report(*options); }};
 }
 

@@ -351,18 +351,18 @@ Command add_ship(CLI::App& app) {
       "  ringside ship -e sched --metrics 127.0.0.1:9464 --latency wakeup clickhouse://db/traces\n"
       "  ringside ship -e sched --metrics 127.0.0.1:9464 --latency wakeup --spool /run/ringside   numbers alone, no server\n"
       "  ringside record --rotate 10s -o /var/spool/ringside/part ./server &\n"
-      "  ringside ship clickhouse://db/traces                   what stands in the spool, then end\n"
+      "  ringside ship clickhouse://db/traces                   what is in the spool, then end\n"
       "Each type of events is a table, \"sched:sched_switch\", with a column for each field. docs/fleet.md has ten questions "
       "in SQL.\n"
       "The recorder never waits for the server: recordings wait in the spool, also those of an agent that was killed. Each "
       "event arrives\n"
       "once, whatever is killed or restarted meanwhile. The summary accounts for every event, since the spool was made:\n"
       "read = shipped + filtered + spooled + dropped.\n"
-      "Without -i and -e it sends what stands in the spool, recordings named part.NUMBER, and ends: with 1 if some could not "
+      "Without -i and -e it sends what is in the spool, recordings named part.NUMBER, and ends: with 1 if some could not "
       "be sent.\n"
       "Columns of every table of events: time, time_ns (since 1970), error_ns (how far that may be off), mono_ns, host, boot, "
       "agent, batch,\n"
-      "ring, number, cpu, tid, task, flags. A field of such a name gets a _ behind it.");
+      "ring, number, cpu, tid, task, flags. A field of such a name gets a _ after it.");
   return {c, [options] { return run_ship(*options); }};
 }
 

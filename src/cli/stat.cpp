@@ -260,7 +260,7 @@ result<Stat> stat_instance(const std::string& name) {
   const std::string_view clock = to_string(instance.clock().kind);
   const char* alive = writers == Presence::some   ? "owner alive"
                       : writers == Presence::none ? "no writer (stale)"
-                                                  : "nothing can tell whether some of its writers live";
+                                                  : "nothing shows whether some of its writers live";
   s.remarks.push_back(
       fmt::format("{}: {}; tracing is {}; clock {}", instance.path(), alive, instance.tracing_on() ? "on" : "off", clock));
   const PastTotals p = instance.past();

@@ -297,7 +297,7 @@ class StatesTable {
     if (states_.unseen() != 0)
       out += fmt::format(" at {} a switch is missing though nothing was lost: {} there is unknown;",
                          counted(states_.unseen(), "place"),
-                         of_cpus() ? "what the CPU did" : "what the threads before and behind it did");
+                         of_cpus() ? "what the CPU did" : "what the threads before and after it did");
     if (states_.backward() != 0)
       out += " " + counted(states_.backward(), "event is", "events are") + " older than those before;";
     if (totals.late != 0) out += " " + format_count(totals.late) + " came later than --look-ahead waits;";

@@ -124,7 +124,7 @@ result<int> run_stream(const StreamOptions& options) {
   if (over && !line.content().ended())
     line.doubt("the line ended before its writer did: how much that wrote afterwards is not known");
   if (line.content().uncertain())
-    line.doubt("frames did not arrive, and nothing behind them tells how many events they held");
+    line.doubt("frames did not arrive, and nothing after them says how many events they held");
   else if (torn && !over && !line.content().ended())
     line.doubt("the last bytes belong to no good frame: how many events they held is not known");
   if (line.content().restarts() != 0)

@@ -417,7 +417,7 @@ Command add_syscalls(CLI::App& app) {
                                    "system calls by name: how many, how long, which errors; of a command, of recordings, live");
   c->add_option(
       "WHERE", options->words,
-      "recordings, trace.dats (default: ringside.data); or a command to run, whose calls are counted; -- may stand before it");
+      "recordings, trace.dats (default: ringside.data); or a command to run, whose calls are counted; -- may come before it");
   c->add_option("-p,--pid", options->pids,
                 "live: the calls of this process and what it starts; may be repeated, or have commas")
       ->allow_extra_args(false)

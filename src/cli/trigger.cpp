@@ -176,7 +176,7 @@ class FlightRecorder {
                       moved ? "; there it is " + hit.line : ""));
     }
     if (!w.time)
-      say("the event itself is not in the recording: the rings had gone round before they stood still; give them more room "
+      say("the event itself is not in the recording: the rings had gone round before they were frozen; give them more room "
           "with -b");
     return run.account().proved() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
   }
@@ -362,7 +362,7 @@ result<std::unique_ptr<Instance>> open_instance(const TriggerOptions& options) {
                                                    " refuses new events when a ring is full (discard), so it keeps the oldest "
                                                    "and not the last ones: make it with overwrite");
   if ((*made)->clock().kind == ClockKind::counter)
-    return refuse(std::errc::invalid_argument, options.instance + ": its clock counts ticks and tells no time");
+    return refuse(std::errc::invalid_argument, options.instance + ": its clock counts ticks and has no rate");
   return made;
 }
 
@@ -454,12 +454,12 @@ result<int> run_trigger(TriggerOptions options) {
       return refuse(
           std::errc::invalid_argument,
           "the kernel has no event that matches " + ringside::in_quotes(wanted.events.begin()->text()) +
-              " (ringside list -e PATTERN shows its events); an instance (-i), or a command behind --, may have it" +
+              " (ringside list -e PATTERN shows its events); an instance (-i), or a command after --, may have it" +
               (wanted.events.begin()->text().starts_with("libc:") ? ", with --libc malloc,io,mutex" : "") +
               (options.remotes.empty() ? "" : "; the events of an external writer are saved, and no condition is about them"));
     if (options.condition.starts_with("latency")) throw UsageError{which_pair};
     throw UsageError{
-        "nothing to watch: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command behind "
+        "nothing to watch: name events of the kernel (-e, or 'SYSTEM:EVENT if FILTER'), an instance (-i), or a command after "
         "--"};
   }
   auto watched = RS_TRY(events_to_watch(wanted, kernel.get(), known, has_program));
@@ -501,7 +501,7 @@ result<int> run_trigger(TriggerOptions options) {
   const bool problems = say_problems(reading);
   if (const u64 refused = reading.account().refused.sum(); refused != 0 && !options.quiet)
     say(counted(refused, "event was", "events were") +
-        " never stored: their rings were full, not available, or stood still while a recording was saved; the condition was "
+        " never stored: their rings were full, not available, or were frozen while a recording was saved; the condition was "
         "not "
         "checked for them");
   const int code = done ? exit_ok : failed(done.error());
@@ -544,10 +544,10 @@ Command add_trigger(CLI::App& app) {
       ->capture_default_str();
   add_compress(*c, options->compress);
   add_count(*c, options->count,
-            "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put behind DIR", 0)
+            "the number of recordings, then end; 0: until Ctrl-C. Without %n, .1 and so on is put after DIR", 0)
       ->capture_default_str();
   add_time(*c, "--after", options->after_ns,
-           "save the events of this time after the condition, too (default 0: of the ms until the rings stand still)");
+           "save the events of this time after the condition, too (default 0: of the ms until the rings are frozen)");
   c->add_option(
        "--exec", options->exec,
        "run this in a shell after each one, before going on; $RINGSIDE_SNAPSHOT is the directory, $RINGSIDE_TRIGGER the event")
@@ -565,7 +565,7 @@ Command add_trigger(CLI::App& app) {
   add_duration(*c, options->duration_ns, "end after this time (default: at Ctrl-C, or with the command)");
   add_wait(*c, options->wait);
   c->add_flag("-q,--quiet", options->quiet, "only errors");
-  c->add_option("COMMAND", options->command, "what to run: all from the word after CONDITION on; -- may stand before it")
+  c->add_option("COMMAND", options->command, "what to run: all from the word after CONDITION on; -- may come before it")
       ->type_name("");
   c->footer(
       "Examples:\n"
@@ -578,7 +578,7 @@ Command add_trigger(CLI::App& app) {
       "  ringside trigger 'latency > 50ms' --latency app:begin app:end --key request -i web --exec 'logger "
       "\"$RINGSIDE_TRIGGER\"'\n"
       "  ringside report --time ..1234.567890 | tail -50   what led to an event of that time, in ringside.data\n"
-      "Rings overwrite their oldest events and nobody reads them, until the condition holds: then they stand still and are "
+      "Rings overwrite their oldest events and nobody reads them, until the condition holds: then they are frozen and "
       "saved, as\n"
       "record does it. The condition is checked beside them every 2 ms; it costs nothing but its own events. Pairs, and "
       "instances,\n"

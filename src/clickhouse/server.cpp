@@ -72,7 +72,7 @@ result<Address> Address::parse(std::string_view text) {
   std::string_view more = rest.substr(std::min(question + 1, rest.size()));
   rest = rest.substr(0, question);
   if (rest.find('@') != std::string_view::npos)
-    return bad("names and passwords stand in a file (--config), where no other process sees them");
+    return bad("names and passwords are in a file (--config), where no other process sees them");
   const size_t slash = std::min(rest.find('/'), rest.size());
   if (slash < rest.size()) address.database = rest.substr(slash + 1);
   std::string_view host = rest.substr(0, slash);
@@ -258,7 +258,7 @@ result<std::string> Server::post(const std::string& parameters, std::string_view
   if (done == CURLE_PEER_FAILED_VERIFICATION)
     return refuse(std::errc::not_connected, where + " is not trusted (" + reason +
                                                 "): `ca` in the --config file names the authority that signed its certificate, "
-                                                "HOST is a name that stands there, and it has not expired");
+                                                "HOST is a name in it, and it has not expired");
   if (done == CURLE_SSL_CACERT_BADFILE) return refuse(std::errc::not_connected, "`ca` in the --config file: " + reason);
   const auto came_to = [&](CURLINFO time) {
     curl_off_t us = 0;

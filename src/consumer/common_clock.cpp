@@ -49,7 +49,7 @@ result<void> agree_on_time(Trace& trace, bool verbose) {
     if (o.clock == to_string(ClockKind::counter))
       return refuse(
           std::errc::invalid_argument,
-          o.where + ": its clock counts ticks and tells no time, so it stands in no order with others; show it alone");
+          o.where + ": its clock counts ticks and has no rate, so its events have no order with others; show it alone");
     alike = alike && o.clock == trace.first().clock;
     if (o.boot.empty()) continue;
     if (known == nullptr) known = &o;

@@ -303,7 +303,7 @@ std::vector<std::string> Reading::stack_remarks() const {
   if (stacks_behind_ > stacks_joined_) {
     const u64 n = stacks_behind_ - stacks_joined_;
     out.push_back(std::to_string(n) +
-                  (n == 1 ? " stack of the kernel's stands behind no event" : " stacks of the kernel's stand behind no event"));
+                  (n == 1 ? " stack of the kernel's follows no event" : " stacks of the kernel's follow no event"));
   }
   return out;
 }

@@ -39,7 +39,7 @@ result<TraceDatSize> export_recording(const std::string& dir, const std::string&
     if (!fresh && at->second != e.system + ":" + e.name)
       return refuse(std::errc::not_supported,
                     dir + ": the events " + at->second + " and " + e.system + ":" + e.name + " have one number, " +
-                        std::to_string(e.id) + ", as an external writer chooses its own; a trace.dat cannot tell them apart");
+                        std::to_string(e.id) + ", as an external writer chooses its own; a trace.dat cannot keep them apart");
     dat.events.push_back(std::move(e));
   }
   // A number that is not the thread's TID here gets a name that shows its TIDs: trace-cmd prints "server-81234(7)-4194305".

@@ -427,7 +427,7 @@ class DatWriter {
   }
 
   result<TraceDatSize> finish(const std::string& head) {
-    RINGSIDE_CHECK(head.size() <= at_, "the head of a file ends in front of its data");
+    RINGSIDE_CHECK(head.size() <= at_, "the head of a file ends before its data");
     RS_TRY(write(head.data(), head.size(), 0));
     if (ftruncate(fd_, static_cast<off_t>(at_)) != 0) return fail(errno, "cannot close " + path_);
     size_.bytes = at_;

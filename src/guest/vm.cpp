@@ -170,7 +170,7 @@ result<void> Vm::set_up(Processor& p, u32 number, u64 entry, u64 stack) {
   auto* const ids = reinterpret_cast<kvm_cpuid2*>(room.data());
   ids->nent = most;
   if (ioctl(kvm_.get(), get_supported_cpuid, ids) != 0 || ioctl(p.fd.get(), set_cpuid2, ids) != 0)
-    return fail(errno, "cannot tell the guest its processor's features");
+    return fail(errno, "cannot set the guest's processor features");
 
   kvm_sregs s{};
   if (ioctl(p.fd.get(), KVM_GET_SREGS, &s) != 0) return fail(errno, "cannot read a virtual processor");
@@ -406,7 +406,7 @@ result<Vm::TscOffset> Vm::tsc_offset() {
     auto answer = ask(Ask::time, 0, 0);
     const u64 after = __builtin_ia32_rdtsc();
     if (!answer) return tl::unexpected(answer.error());
-    if (answer->error != 0) return fail(answer->error, "the guest does not tell its time");
+    if (answer->error != 0) return fail(answer->error, "the guest does not say its time");
     low = std::max(low, static_cast<i64>(answer->value - after));
     high = std::min(high, static_cast<i64>(answer->value - before));
   }

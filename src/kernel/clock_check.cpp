@@ -170,7 +170,7 @@ result<ClockMeter> ClockMeter::of(const std::string& name) {
     if (name == known) meter.readable_ = id;
   if (meter.readable_) return meter;
   if (name != "local" && name != "global" && name != "perf" && name != "uptime")
-    return refuse(std::errc::not_supported, "the clock " + name + " tells no time that could be converted");
+    return refuse(std::errc::not_supported, "the clock " + name + " has no time that could be converted");
   TracefsOptions options;
   options.prefix = "ringside-clock-";
   options.buffer_size = 64 * 1024;

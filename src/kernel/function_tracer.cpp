@@ -17,7 +17,7 @@ result<void> TracefsInstance::trace_functions(const FunctionChoice& choice) {
                       (choice.tracer == "function" ? " (CONFIG_FUNCTION_TRACER)"
                                                    : " (Linux 6.11 and later, with CONFIG_FUNCTION_GRAPH_TRACER)") +
                       (has_function ? "; --tracer function records the same calls without their ends"
-                                    : "; uprobe:, kprobe: and the events of -e may tell the same"));
+                                    : "; uprobe:, kprobe: and the events of -e may show the same"));
   // A name that matches nothing is no error to every kernel, and an empty list means all functions.
   std::string before;
   for (const std::string& function : choice.functions) {

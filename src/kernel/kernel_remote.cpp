@@ -258,7 +258,7 @@ result<std::vector<std::unique_ptr<KernelRemote>>> KernelRemote::all(const Event
 result<std::unique_ptr<KernelRemote>> KernelRemote::open(const std::string& dir, const EventPatterns& patterns,
                                                          const Options& options) {
   if (options.clock.kind == ClockKind::counter)
-    return refuse(std::errc::invalid_argument, "the clock \"counter\" tells no time, so the events of " + dir +
+    return refuse(std::errc::invalid_argument, "the clock \"counter\" has no time, so the events of " + dir +
                                                    " cannot be put into one order with others: use --clock tsc or mono");
   std::unique_ptr<KernelRemote> remote(new KernelRemote(dir, options));
   State& state = *remote->state_;

@@ -191,7 +191,7 @@ result<std::unique_ptr<LibcCalls>> LibcCalls::open(const Options& options, const
   if (!sys::pids_are_the_kernels())
     return refuse(
         std::errc::not_supported,
-        "calls of a process that runs already cannot be told apart in a PID namespace (a container): record outside of it");
+        "calls of a process that runs already cannot be distinguished in a PID namespace (a container): record outside of it");
   TracefsOptions make;
   make.buffer_size = options.buffer_size;
   make.subbuf_size = options.subbuf_size;

@@ -45,7 +45,7 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
     (void)mine.numbers();
     if (!numbers->tells_ended() && options.notice)
       options.notice(
-          "the kernel's events have the numbers of the first PID namespace, and perf_event_open, which tells those of "
+          "the kernel's events have the numbers of the first PID namespace, and perf_event_open, which knows those of "
           "threads that end, is refused here: threads that end within half a second are shown by the former");
   }
   feed->events_ = kernel_internal_events();

@@ -139,7 +139,7 @@ result<void> SampleFeed::begin(RecordingRun& run) {
   mapped_before_ = now();
   if (!on_ && samples() && !sampler_->sees_others() && options_.notice)
     options_.notice(
-        std::string("the processes outside of this container (PID namespace) cannot be told apart from inside of it: "
+        std::string("the processes outside of this container (PID namespace) cannot be distinguished from inside of it: "
                     "their samples are all of ") +
         outside_name + ", and their addresses have no names");
   if (!on_) RS_TRY(sampler_->on());

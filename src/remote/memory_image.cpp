@@ -212,7 +212,7 @@ result<void> MemoryImage::read_elf(Bytes file) {
     }
     if (type != PT_LOAD || bytes == 0 || from >= file.size) continue;
     if (bytes > file.size - from) {
-      problems_.push_back("the dump was cut: segment " + std::to_string(n) + " ends behind it");
+      problems_.push_back("the dump was cut: segment " + std::to_string(n) + " ends after it");
       bytes = file.size - from;
     }
     bytes &= ~u64{page_size - 1};
@@ -232,7 +232,7 @@ result<void> MemoryImage::read_kdump(Bytes file) {
   if (flattened) {
     char magic[8] = {};
     if (!flattened->copy(0, sizeof magic, reinterpret_cast<u8*>(magic)) || std::string_view(magic, 8) != Kdump::magic)
-      return damaged("behind makedumpfile's header is no kdump");
+      return damaged("after makedumpfile's header is no kdump");
   }
   Kdump dump = RS_TRY(Kdump::of(file, flattened ? &*flattened : nullptr));
   const u32 block = dump.block();

@@ -20,7 +20,7 @@ result<void> make_room(const std::string& path, const sys::Entry& entry, const s
   const sys::Fd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool reached = connect(probe.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
   if (reached || errno == EAGAIN) return refuse(std::errc::address_in_use, "another process serves at " + path);
-  if (errno != ECONNREFUSED) return fail(errno, "cannot tell whether somebody serves at " + path);
+  if (errno != ECONNREFUSED) return fail(errno, "cannot find out whether a process serves at " + path);
   if (unlinkat(entry.dir.get(), entry.name.c_str(), 0) != 0 && errno != ENOENT)
     return fail(errno, "cannot remove the old socket " + path);
   return {};

@@ -34,7 +34,7 @@ result<std::unique_ptr<Recorder>> Recorder::create(Spool& spool, Options options
     clock = recorder->instance_->clock();
     if (clock.kind == ClockKind::counter)
       return refuse(std::errc::not_supported,
-                    "the instance " + make.name + " has a clock that tells no time: its events stand at no time of day");
+                    "the instance " + make.name + " has a clock without a rate: its events have no time of day");
     recorder->borrowed_ = RS_TRY(Borrowed::take(*recorder->instance_, "ringside ship"));
     if (!recorder->options_.user.empty()) RS_TRY(recorder->borrowed_->enable(recorder->options_.user));
     recorder->files_ = HandedFiles::listen(*recorder->instance_);

@@ -65,7 +65,7 @@ result<ShippedAsRecording::Place> ShippedAsRecording::Place::parse(const std::st
       }
     } else {
       return refuse(std::errc::invalid_argument,
-                    place.address.show() + ": behind the ? stand hosts=, from=, to= and config=, not " + name + "=");
+                    place.address.show() + ": after the ? come hosts=, from=, to= and config=, not " + name + "=");
     }
   }
   return place;

@@ -54,8 +54,8 @@ RefusedCounts refused_of(const Counters& c) {
 
 std::vector<std::string> Account::reasons() const {
   std::vector<std::string> all = doubts;
-  if (refused_at_least) all.emplace_back("a writer has not told all the events that it refused");
-  if (overrun_at_least) all.emplace_back("a gap does not say how many events it stands for; it counts as 1");
+  if (refused_at_least) all.emplace_back("a writer has not reported all the events that it refused");
+  if (overrun_at_least) all.emplace_back("a gap does not say how many events are missing; it counts as 1");
   return all;
 }
 

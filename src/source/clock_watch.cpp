@@ -18,8 +18,8 @@ std::optional<std::string> ClockWatch::look(TicksAndNs now) {
   if (static_cast<u64>(std::llabs(step)) <= allowed) return std::nullopt;
   return fmt::format(
       "the clock {} {} by {:.3f} s against CLOCK_MONOTONIC at {:.3f} s: the machine was suspended or moved, or the "
-      "counter cannot be trusted; times before and behind that do not compare (--clock mono does not do this)",
-      to_string(clock_.kind), step > 0 ? "went ahead" : "fell behind", static_cast<double>(std::llabs(step)) / 1e9,
+      "counter cannot be trusted; times before and after that do not compare (--clock mono does not do this)",
+      to_string(clock_.kind), step > 0 ? "went ahead" : "fell back", static_cast<double>(std::llabs(step)) / 1e9,
       static_cast<double>(now.ns) / 1e9);
 }
 

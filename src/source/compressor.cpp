@@ -151,7 +151,7 @@ result<u64> Compressor::compress(const Ring& ring, u64 end) {
   if (!whole(pwrite, packed.get(), static_cast<const u8*>(group_.data()), group_.size(), ring.size)) {
     const int why = errno;
     (void)!ftruncate(packed.get(), static_cast<off_t>(ring.size));
-    return fail(why, "cannot write to " + path + " (what is not compressed stands in " + ring.raw + ")");
+    return fail(why, "cannot write to " + path + " (what is not compressed is in " + ring.raw + ")");
   }
   if (!sys::free_part(file.get(), ring.done, raw_.size()))
     return fail(errno, "cannot free what is compressed of " + dir_ + "/" + ring.raw);

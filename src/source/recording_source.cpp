@@ -91,7 +91,7 @@ result<bool> RecordingSource::next_group() {
     const bool torn = complete_ && groups_.size() != groups_.end();
     if (torn && group_at_ <= groups_.size()) {
       group_at_ = groups_.size() + 1;
-      return refuse(std::errc::bad_message, packed_path_ + " is no sequence of groups behind " + std::to_string(groups_.end()) +
+      return refuse(std::errc::bad_message, packed_path_ + " is no sequence of groups after " + std::to_string(groups_.end()) +
                                                 " bytes; the rest of this ring cannot be read");
     }
     return false;

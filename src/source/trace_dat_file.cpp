@@ -104,7 +104,7 @@ class Parser {
     read_cmdlines(in.text<u64>());
     const auto cpus = in.number<u32>();
     auto kind = in.name();
-    if (!in.ok) return cut("in front of its events");
+    if (!in.ok) return cut("before its events");
     if (cpus > most_cpus) return bad(std::to_string(cpus) + " CPUs");
     std::vector<std::pair<u64, std::string>> further;
     if (kind == "options  ") {
@@ -308,7 +308,7 @@ class Parser {
     const auto flags = in.number<u16>();
     in.number<u32>();
     const Bytes data = in.take(in.number<u64>());
-    if (!in.ok) return cut("in front of the end of " + what);
+    if (!in.ok) return cut("before the end of " + what);
     if (id != wanted) return bad(what + ", where section " + std::to_string(id) + " lies");
     SectionBytes section;
     section.in_place = data;

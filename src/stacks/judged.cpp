@@ -92,7 +92,7 @@ result<void> Walk::go_to_root() {
 result<void> Walk::judge() {
   const auto info = sys::read_file("/proc/self/fdinfo/" + std::to_string(at_.get()));
   const size_t at = info ? info->find("mnt_id:") : std::string::npos;
-  if (at == std::string::npos) return not_opened(path_, "/proc, which tells the file system of a file, is missing");
+  if (at == std::string::npos) return not_opened(path_, "/proc, which has the file system of a file, is missing");
   const u64 id = std::strtoull(info->c_str() + at + 7, nullptr, 10);
   if (id == mount_.id) return {};
   const Mount* const found = RS_TRY(mounts_.find(how_.pid, id, how_.budget));
@@ -108,7 +108,7 @@ result<void> Walk::judge() {
                                  " answers for its file system, FUSE at " + mount_.place);
   if (!mount_.trusted && std::find(std::begin(at_the_bottom), std::end(at_the_bottom), mount_.type) == std::end(at_the_bottom))
     return not_opened(path_, "in another user namespace its file system, " + mount_.type + " at " + mount_.place +
-                                 ", may stand on one that a user answers for");
+                                 ", may lie on one that a user answers for");
   struct statfs fs {};
   if (fstatfs(at_.get(), &fs) != 0) return missing(errno);
   const auto type = static_cast<u32>(fs.f_type);

@@ -126,7 +126,7 @@ TEST_F(MissingCli, ALineThatBreaksOff) {
   o = run("size=$(stat -c %s all); { head -c $((size - 300)) all; printf x; tail -c 299 all; } >bad; " + tool +
           "stream bad -o bad.data");
   EXPECT_EQ(o.code, 1);
-  EXPECT_NE(o.err.find("nothing behind them tells how many events they held"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("nothing after them says how many events they held"), std::string::npos) << o.err;
   // Of its only sub-buffer.
   o = run(board + " 20 >few; size=$(stat -c %s few); { head -c $((size - 150)) few; printf x; tail -c 149 few; } >none; " +
           tool + "stream none -o none.data");

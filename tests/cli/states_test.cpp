@@ -183,7 +183,7 @@ TEST_F(StatesCommand, RefusesWhatWouldBeWrong) {
   ASSERT_EQ(ringside("record -q -o none -e sched:sched_waking -- true").code, 0);
   const Outcome none = ringside("states none");
   EXPECT_EQ(none.code, 1);
-  EXPECT_NE(none.err.find("none: there is no sched:sched_switch, which tells states of threads and CPUs; record it"),
+  EXPECT_NE(none.err.find("none: there is no sched:sched_switch, which has the states of threads and CPUs; record it"),
             std::string::npos)
       << none.err;
 }

@@ -23,7 +23,7 @@ TEST(ClockWatch, TellsOfAJumpOnce) {
   EXPECT_EQ(watch.look({8 * second, 4 * second}), std::nullopt);
   const auto behind = watch.look({9 * second, 6 * second});
   ASSERT_TRUE(behind);
-  EXPECT_NE(behind->find("fell behind by 1.000 s"), std::string::npos) << *behind;
+  EXPECT_NE(behind->find("fell back by 1.000 s"), std::string::npos) << *behind;
 }
 
 TEST(ClockWatch, LooksAfterARecorderThatStoodStill) {

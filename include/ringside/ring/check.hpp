@@ -18,7 +18,7 @@ const char* broken(const Ring& ring, Watched* before = nullptr) noexcept {
   const Geometry& g = ring.geometry;
   const auto get = [](const u64& word) { return M::load(&word, unordered); };
   const Place commit = place_of(get(c.commit)), tail = ring.kind == RingKind::cpu ? commit : place_of(get(c.tail));
-  if (!g.holds(tail.id) || !g.holds(commit.id)) return "tail and commit stand on sub-buffers of this ring";
+  if (!g.holds(tail.id) || !g.holds(commit.id)) return "tail and commit are on sub-buffers of this ring";
   if (commit.position > tail.position) return "commit is not beyond the tail";
   if (tail.position - commit.position > g.nr_slots()) return "the tail is at most a lap beyond commit";
 
@@ -37,8 +37,8 @@ const char* broken(const Ring& ring, Watched* before = nullptr) noexcept {
     if (!g.holds(id)) return "a slot holds a sub-buffer of this ring";
     if (id == own.id) return "the reader page is not in the ring";
     for (u32 other = 0; other < k; ++other)
-      if (slot_id(other, get(ring.record(other).slot)) == id) return "no sub-buffer stands in two slots";
-    if (position + g.nr_slots() <= commit.position) return "no slot is left behind by a lap";
+      if (slot_id(other, get(ring.record(other).slot)) == id) return "no sub-buffer is in two slots";
+    if (position + g.nr_slots() <= commit.position) return "no slot is a lap late";
     if (position > tail.position + g.nr_slots()) return "no slot is more than a lap ahead";
     if (position > commit.position && position <= tail.position && position + g.nr_slots() <= own.next)
       return "what is not committed is not taken";
