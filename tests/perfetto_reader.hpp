@@ -110,6 +110,7 @@ struct PerfettoFile {
       });
       if (closes == on.rend()) continue;
       all[*closes].duration = static_cast<i64>(e->time - all[*closes].time);
+      all[*closes].annotations.insert(e->annotations.begin(), e->annotations.end());
       on.erase(std::next(closes).base());
     }
     return all;

@@ -107,6 +107,7 @@ struct Span {
 struct OpenSpan {
   Span span;
   u64 function = 0;  // of a call
+  u64 left = 0;      // when one ended that began before it: it ends later, or a longjmp or an exception left it; 0: none has
 };
 struct SpansOfThread {
   std::vector<OpenSpan> open;
@@ -153,10 +154,7 @@ class OtlpExporter final : public Exporter {
   }
   result<void> finish() override {
     for (auto& [key, thread] : threads_) {
-      while (!thread.open.empty()) {
-        thread.open.back().span.unfinished = true;
-        close(thread, last_, "");
-      }
+      while (!thread.open.empty()) leave(thread, thread.open.rbegin());
       release(thread, 0);
     }
     for (auto& [id, span] : apart_) {
@@ -282,18 +280,46 @@ class OtlpExporter final : public Exporter {
   }
 
   void open(SpansOfThread& thread, Span span, u64 function) {
-    if (thread.open.size() >= most_open) return finished(thread, std::move(span));
+    if (thread.open.size() >= most_open) {
+      const auto left = std::find_if(thread.open.rbegin(), thread.open.rend(), [](const OpenSpan& o) { return o.left != 0; });
+      if (left == thread.open.rend()) return finished(thread, std::move(span));
+      leave(thread, left);
+    }
     span.is_event = false;
     thread.open.push_back({std::move(span), function});
   }
   using Open = std::vector<OpenSpan>;
   void close(SpansOfThread& thread, u64 time, const std::string& more) { close(thread, time, more, thread.open.rbegin()); }
   void close(SpansOfThread& thread, u64 time, const std::string& more, Open::reverse_iterator its) {
+    for (auto after = thread.open.rbegin(); after != its; ++after)
+      if (after->left == 0) after->left = time;
     Span span = std::move(its->span);
     thread.open.erase(std::next(its).base());
     span.end = time;
     if (!more.empty()) add_attributes(span, more);
     finished(thread, std::move(span));
+  }
+  // Its end is missing.
+  void leave(SpansOfThread& thread, Open::reverse_iterator its) {
+    const u64 left = its->left;
+    its->span.unfinished = true;
+    if (left == 0) return close(thread, last_, "", its);
+    Span span = std::move(its->span);
+    thread.open.erase(std::next(its).base());
+    span.end = left;
+    const auto around = [&](auto& spans) {
+      const auto found = std::find_if(spans.begin(), spans.end(), [&](const Span& one) {
+        return !one.is_event && one.begin <= span.begin && left <= one.end;
+      });
+      return found == spans.end() ? nullptr : &*found;
+    };
+    if (Span* outer = around(thread.done); outer != nullptr) {
+      ++outer->size, ++thread.waiting;
+      while (Span* const inner = around(outer->inner)) outer = inner;
+      return outer->inner.push_back(std::move(span));
+    }
+    number(span);
+    emit(span, thread.process, "", "");
   }
   // Values of its end are its results: of its begin there are those that it lacks there.
   static void add_attributes(Span& span, const std::string& of_end) {
@@ -331,6 +357,7 @@ class OtlpExporter final : public Exporter {
       std::string trace, parent;
       for (const OpenSpan& open : thread.open) {
         if (open.span.begin > span.begin) break;
+        if (open.left != 0 && open.left <= span.begin) continue;
         trace = open.span.trace.empty() ? trace : open.span.trace;
         parent = open.span.id;
       }

@@ -161,6 +161,41 @@ TEST_F(TraceDatAnswers, SpansPairOnTheirTrack) {
   EXPECT_THAT(spans, HasSubstr("\"startTimeUnixNano\":\"1001000000\",\"endTimeUnixNano\":\"1009000000\""));
 }
 
+// A longjmp leaves `inner` (1 ms) and its event without an end; `later` has no part of it.
+TEST_F(TraceDatAnswers, ASpanThatNeverEndsHoldsNothingThatBeganLater) {
+  know("ringside", "span", 23,
+       ForeignDat::field("char track_event_type", 8, 1) + ForeignDat::field("char slice_name[16]", 9, 16),
+       "\"%c %s\", REC->track_event_type, REC->slice_name");
+  event(0, 23, 42, "B" + text("outer"));
+  event(1'000'000, 23, 42, "B" + text("inner"));
+  event(1'000'000, 23, 42, "E" + text("outer"));
+  u64 begin = second;
+  for (int i = 0; i < 600; ++i) {  // more than are kept open
+    event(1'000'000, 23, 42, "B" + text("later"));
+    event(1'000'000, 23, 42, "B" + text("inner"));
+    event(1'000'000, 23, 42, "E" + text("later"));
+    if (i % 20 == 19) {
+      dat.pages.push_back(dat.sub_buffer(begin, std::exchange(data, "")));
+      begin = second + 2'000'000 + 3'000'000 * static_cast<u64>(i + 1);
+    }
+  }
+  std::ofstream(dir + "/x.dat", std::ios::binary) << dat.bytes();
+  std::map<std::string, u64> lengths;
+  const test::Outcome o = ringside("export --format otlp -o - x.dat");
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::istringstream lines(o.out);
+  for (std::string line; std::getline(lines, line);)
+    for (const json& resource : json::parse(line).at("resourceSpans"))
+      for (const json& span : resource.at("scopeSpans").at(0).at("spans")) {
+        const auto at = [&](const char* key) { return std::stoull(span.at(key).get<std::string>()); };
+        const std::string name = span.at("name");
+        ++lengths[name + " " + std::to_string(at("endTimeUnixNano") - at("startTimeUnixNano"))];
+        EXPECT_EQ(span.dump().find("ringside.unfinished") != std::string::npos, name == "inner") << span;
+        EXPECT_TRUE(name == "inner" || !span.contains("parentSpanId")) << span;
+      }
+  EXPECT_EQ(lengths, (std::map<std::string, u64>{{"outer 2000000", 1}, {"later 2000000", 600}, {"inner 1000000", 601}}));
+}
+
 // The format says eight addresses, as the kernel's does.
 TEST_F(TraceDatAnswers, AStackHasAllItsAddresses) {
   know_mark();

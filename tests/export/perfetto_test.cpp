@@ -405,6 +405,26 @@ TEST_F(Perfetto, SlicesOfOneThreadKeepTheirDurations) {
     });
 }
 
+// A longjmp out of g leaves it without an end; the begin of h is missing.
+TEST_F(Perfetto, AnEndClosesTheSpanOfItsName) {
+  add_format(61441, "ringside", "track_span",
+             field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false));
+  const auto f = file({}, [&](PerfettoWriter& w) {
+    const auto span = [&](char kind, const char* name, u64 time) {
+      head(61441, 101).put(kind).text(name, 8);
+      EXPECT_TRUE(w.add(record(second + time, 0, 0), program));
+    };
+    span('B', "f", 10), span('B', "g", 20), span('E', "f", 30);
+    span('B', "f", 40), span('E', "h", 45), span('B', "", 46), span('E', "", 47), span('E', "f", 50);
+  });
+  std::vector<std::string> found;
+  for (const auto& slice : f.slices())
+    found.push_back(slice.name + " " + std::to_string(slice.time - second) + "+" + std::to_string(slice.duration) +
+                    (slice.annotations.count("unfinished") != 0 ? " unfinished" : ""));
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, (std::vector<std::string>{"f 10+20", "f 40+10", "g 20+10 unfinished", "track_span 46+1"}));
+}
+
 TEST_F(Perfetto, SpansThatNeverEndDoNotHideLaterOnes) {
   add_format(61441, "ringside", "track_span",
              field("char", "track_event_type", 8, 1, false) + field("char", "slice_name[8]", 9, 8, false));

@@ -300,8 +300,8 @@ TEST_F(PlotTest, ACounterOfAProcessIsOneCurve) {
                            "track_name[8];\toffset:16;\tsize:8;\tsigned:0;\n\tfield:s32 scope_tgid;\toffset:24;\tsize:4;"
                            "\tsigned:1;\n",
                            R"("%s", REC->track_name)"));
-  const auto value = [](i32 tid, double value, i32 of = 0) {
-    return Payload(12, tid).put(value).text(std::string("depth") + std::string(3, 0)).put(of);
+  const auto value = [](i32 tid, double number, i32 of = 0) {
+    return Payload(12, tid).put(number).text(std::string("depth") + std::string(3, 0)).put(of);
   };
   add(1000, value(4711, 0.5));
   add(1200, value(4712, 1.5));

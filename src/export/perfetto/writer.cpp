@@ -57,7 +57,7 @@ constexpr u32 boottime = 6, monotonic = 3, realtime = 1;
 constexpr size_t full_batch = 256 << 10, full_bundle = 64 << 10;
 constexpr u32 cpus_read = 1024, generic_fields = 31;
 constexpr i32 most_tids = 1 << 22;  // the kernel's limit
-constexpr size_t most_lanes = 256, deepest_calls = 300;  // of a thread
+constexpr size_t most_lanes = 256;  // of a thread
 constexpr size_t longest_varint = 10, longest_head = 5 * longest_varint;
 
 struct Row {
@@ -762,16 +762,13 @@ void PerfettoWriter::add_program(const TraceRecord& record, const RingName& ring
       if (where == 0) where = on();
       annotate(e, record.payload, scratch_);
       add_stack(record, e, scratch_);
-      perfetto::Nesting& nesting = lanes(where).front().nesting;
-      const bool slice = kind == 'B' ? nesting.open(record.time) : kind == 'E' && !closes_nothing && nesting.close(record.time);
-      if (kind == 'E' && slice) {
-        track_event(record.time, in_event::slice_end, where, 0, scratch_);
-      } else {
-        const std::string_view name = read_text(record.payload, *e.role.name);
-        add_flow(record, e, scratch_);
-        track_event(record.time, slice ? in_event::slice_begin : in_event::instant, where,
-                    name.empty() ? e.own_name : sequence_.text(Sequence::name, name), scratch_);
-      }
+      const std::string_view name = read_text(record.payload, *e.role.name);
+      const u64 key = name.empty() ? 0 : std::hash<std::string_view>()(name) | 1;  // odd: no function's
+      if (kind == 'E' && !closes_nothing && close_slice(record.time, where, key)) return;
+      const bool begins = kind == 'B' && lanes(where).front().nesting.open(record.time, key);
+      add_flow(record, e, scratch_);
+      track_event(record.time, begins ? in_event::slice_begin : in_event::instant, where,
+                  name.empty() ? e.own_name : sequence_.text(Sequence::name, name), scratch_);
       return;
     }
     case Role::duration: {
@@ -805,26 +802,31 @@ u64 PerfettoWriter::message_text(const TraceRecord& record, const Event& e) {
   return sequence_.text(Sequence::name, {text.data(), text.size()});
 }
 
-// A slice on the thread's track. An exit without its entry is none; one that is behind others' entries ends these, too, whose
-// exits are missing.
+// The slice of this key ends, with the values in scratch_; so do those that began after it, whose ends are missing: a longjmp
+// or an exception left them. false: no such slice is open.
+bool PerfettoWriter::close_slice(u64 time, u64 where, u64 key) {
+  size_t left = lanes(where).front().nesting.close(time, key);
+  if (left == 0) return false;
+  std::string unfinished;
+  if (left > 1) {
+    pbf_writer all(unfinished);
+    pbf_writer one(all, in_event::annotations);
+    one.add_uint64(in_annotation::name, sequence_.text(Sequence::annotation, "unfinished"));
+    one.add_bool(in_annotation::boolean, true);
+  }
+  for (; left != 1; --left) track_event(time, in_event::slice_end, where, 0, unfinished);
+  track_event(time, in_event::slice_end, where, 0, scratch_);
+  return true;
+}
+
+// A slice on the thread's track; false: an exit without its entry.
 bool PerfettoWriter::add_call(const TraceRecord& record, const Event& e, u64 thread) {
-  const auto function = static_cast<u64>(read_integer(record.payload, *e.role.value));
-  std::vector<u64>& open = calls_[thread];
-  perfetto::Nesting& nesting = lanes(thread).front().nesting;
-  if (e.role.begins) {
-    if (open.size() >= deepest_calls || !nesting.open(record.time)) return false;
-    open.push_back(function);
-    annotate(e, record.payload, scratch_);
-    const std::string name = function_of(e.role, record.number(), record.payload, formats_);
-    track_event(record.time, in_event::slice_begin, thread, sequence_.text(Sequence::name, name), scratch_);
-    return true;
-  }
-  const auto its = std::find(open.rbegin(), open.rend(), function);
-  if (its == open.rend()) return false;
-  for (auto left = its - open.rbegin() + 1; left != 0; --left) {
-    open.pop_back();
-    if (nesting.close(record.time)) track_event(record.time, in_event::slice_end, thread, 0, "");
-  }
+  const u64 key = static_cast<u64>(read_integer(record.payload, *e.role.value)) << 1;
+  if (!e.role.begins) return close_slice(record.time, thread, key);
+  if (!lanes(thread).front().nesting.open(record.time, key)) return false;
+  annotate(e, record.payload, scratch_);
+  const std::string name = function_of(e.role, record.number(), record.payload, formats_);
+  track_event(record.time, in_event::slice_begin, thread, sequence_.text(Sequence::name, name), scratch_);
   return true;
 }
 

@@ -106,6 +106,7 @@ class PerfettoWriter final : public Exporter {
   void named_fields(const Event& e, Bytes payload);
   void add_kernel(const TraceRecord& record, const RingName& ring, Event& e);
   void add_program(const TraceRecord& record, const RingName& ring, Event& e);
+  bool close_slice(u64 time, u64 where, u64 key);
   bool add_call(const TraceRecord& record, const Event& e, u64 thread);
   u64 message_text(const TraceRecord& record, const Event& e);
   void add_sample(const TraceRecord& record, const RingName& ring, Event& e);
@@ -138,7 +139,6 @@ class PerfettoWriter final : public Exporter {
   std::unordered_map<i32, u64> process_tracks_;
   std::unordered_map<u64, std::vector<Lane>> lanes_;  // by the thread's track
   std::map<std::pair<i32, std::string>, AsyncTracks> async_;  // by process and name
-  std::unordered_map<u64, std::vector<u64>> calls_;   // functions that are open, by the thread's track
   std::vector<u64> named_;  // threads of the kernel's events, by TID: 1 + Tasks::renamed() when names were compared
   std::unordered_map<i32, std::string> written_names_;  // theirs, and their processes
   std::unordered_map<i32, std::string> named_processes_;
