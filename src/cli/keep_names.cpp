@@ -17,10 +17,15 @@ namespace ringside {
 
 NamesToKeep NamesToKeep::of(HandedFiles* files) {
   NamesToKeep how;
-  how.find_file = [files](const std::string& path, i32 pid) {
-    sys::Fd file = files != nullptr ? files->file(path) : sys::Fd();
-    if (file || pid <= 0 || access(path.c_str(), F_OK) == 0) return file;
-    return open_judged(path, {.pid = pid}).value_or(sys::Fd());  // in a mount namespace that is still there
+  how.before = [files](const std::string& path, i32) { return files != nullptr ? files->files(path) : std::vector<sys::Fd>(); };
+  how.after = [](const std::string& path, i32 pid) {
+    std::vector<sys::Fd> all;
+    if (pid <= 0) return all;
+    if (sys::Fd held = hold_mapped(pid, path))
+      if (auto file = open_held(std::move(held), path, {.pid = pid})) all.push_back(std::move(*file));
+    if (auto file = open_judged(path, {.pid = pid}))
+      all.push_back(std::move(*file));  // in a mount namespace that is still there
+    return all;
   };
   return how;
 }
@@ -63,7 +68,7 @@ bool fits(std::string& text, u64 most_bytes) {
 
 result<NamesKept> keep_names(const std::string& dir, const NamesToKeep& how) {
   NamesKept kept;
-  const auto reading = RS_TRY(look_all_up(dir, over_at(how), [&](Names& names) { names.find_files(how.find_file); }));
+  const auto reading = RS_TRY(look_all_up(dir, over_at(how), [&](Names& names) { names.find_files(how.before, how.after); }));
   const Names& names = reading->join_stacks().names();
   std::string text = names.kept();
   kept.problems = names.problems();
@@ -96,7 +101,11 @@ NamesKept answer_names(const std::string& asked, const NamesToKeep& how, std::st
     if (!kept.all) return false;
     if (open != std::pair(path, build_id)) {
       open = {path, build_id};
-      auto opened = ElfNames::open(path, build_id, &budget, how.find_file ? how.find_file(path, 0) : sys::Fd());
+      result<std::unique_ptr<ElfNames>> opened;
+      auto files = how.before ? how.before(path, 0) : std::vector<sys::Fd>();
+      for (size_t n = 0; n < files.size() && (!opened || *opened == nullptr); ++n)
+        opened = ElfNames::open(path, build_id, &budget, std::move(files[n]));
+      if (!opened || *opened == nullptr) opened = ElfNames::open(path, build_id, &budget);
       const std::string problem = opened ? (*opened)->doubt() : opened.error().sentence + "; its functions have no names here";
       if (!problem.empty()) kept.problems.push_back(problem);
       elf = opened ? std::move(*opened) : nullptr;

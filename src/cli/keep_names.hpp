@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "stacks/names.hpp"
 #include "sys/sys.hpp"
 
 namespace ringside {
@@ -11,9 +12,10 @@ namespace ringside {
 class HandedFiles;
 
 struct NamesToKeep {
-  // By what programs have handed over, and by /proc/PID/root where nothing stands at the path. null: none was handed over.
+  // By what programs have handed over, and by what a living process has mapped or finds at the path. null: none was handed
+  // over.
   static NamesToKeep of(HandedFiles* files);
-  std::function<sys::Fd(const std::string& path, i32 pid)> find_file{};  // before it is looked for by its path
+  Names::FindFiles before{}, after{};  // as of Names::find_files
   u64 most_ns = 5'000'000'000;
   u64 most_bytes = 64u << 20;
   std::function<bool()> over{};  // asked now and then: no more time

@@ -270,7 +270,7 @@ struct Parts {
   u64 earlier_events = 0;                // of all parts before this one
   int earlier_code = exit_ok;            // and how they ended
   u64 waited = 0;                        // events in the instance's rings when the first part began
-  std::unique_ptr<HandedFiles> files{};  // of programs' code; null: no event has a stack
+  std::unique_ptr<HandedFiles> files{};  // of programs' code
   NamesOfParts names{};
 
   // kernel_on: the kernel's events are recorded from here on.
@@ -332,7 +332,10 @@ result<Child> start_command(Parts& parts, const Child::Environment& environment)
       RS_TRY(kernel->follow(pid));
       if (!options.kernel_stacks.empty()) {
         parts.others.samples = RS_TRY(make_samples(options, parts.instance.clock(), {pid}));
-        if (parts.others.samples != nullptr) RS_TRY(parts.run->add(*parts.others.samples));
+        if (parts.others.samples != nullptr) {
+          parts.others.samples->hold_files(parts.files.get());
+          RS_TRY(parts.run->add(*parts.others.samples));
+        }
       }
     }
     return kernel->on_at_exec(pid);
@@ -449,6 +452,8 @@ result<int> run_record(RecordOptions options) {
   }
   Parts parts{options, instance, std::move(others)};
   if (!options.stacks.empty() || own_samples != 0) parts.files = HandedFiles::listen(instance);
+  if (parts.files == nullptr) parts.files = std::make_unique<HandedFiles>();
+  if (parts.others.samples) parts.others.samples->hold_files(parts.files.get());
   if (goes_elsewhere(options))
     parts.line = RS_TRY(sender_to(options));
   else

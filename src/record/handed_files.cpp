@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 
@@ -22,7 +23,8 @@ constexpr const char* socket_name = "files";
 }  // namespace
 
 std::unique_ptr<HandedFiles> HandedFiles::listen(Instance& instance) {
-  std::unique_ptr<HandedFiles> handed(new HandedFiles(instance));
+  std::unique_ptr<HandedFiles> handed(new HandedFiles);
+  handed->instance_ = &instance;
   handed->line_ = sys::Fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   handed->stop_ = sys::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const int on = 1;
@@ -42,8 +44,8 @@ std::unique_ptr<HandedFiles> HandedFiles::listen(Instance& instance) {
 
 HandedFiles::~HandedFiles() {
   if (!thread_.joinable()) return;
-  __atomic_store_n(&instance_.words().control->wants_files, u64{0}, __ATOMIC_RELAXED);
-  (void)unlinkat(instance_.dir(), socket_name, 0);
+  __atomic_store_n(&instance_->words().control->wants_files, u64{0}, __ATOMIC_RELAXED);
+  (void)unlinkat(instance_->dir(), socket_name, 0);
   eventfd_write(stop_.get(), 1);
   thread_.join();
 }
@@ -88,21 +90,34 @@ bool HandedFiles::take_one() {
   }
   struct stat st {};
   if (!file || !known || fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode) || !keeps_files(file.get())) return true;
-  std::string path(name, static_cast<size_t>(size));
-  if (files_.size() < most || files_.count(path) != 0) files_[std::move(path)] = std::move(file);
+  add({std::string(name, static_cast<size_t>(size)), std::to_string(st.st_dev) + ":" + std::to_string(st.st_ino), 0},
+      [&] { return std::move(file); });
   return true;
 }
 
-sys::Fd HandedFiles::file(const std::string& name) {
-  for (size_t n = 0; n < most && take_one();) ++n;
-  const std::lock_guard alone(mutex_);
-  const auto at = files_.find(name);
-  return sys::Fd(at == files_.end() ? -1 : fcntl(at->second.get(), F_DUPFD_CLOEXEC, 3));
+void HandedFiles::add(File file, const std::function<sys::Fd()>& find) {
+  const auto is_same = [&](const File& other) { return other.version == file.version && other.name == file.name; };
+  if (std::any_of(files_.begin(), files_.end(), is_same) || !(file.fd = find())) return;
+  if (files_.size() == most) files_.pop_front();
+  files_.push_back(std::move(file));
 }
 
-size_t HandedFiles::size() const {
+void HandedFiles::hold(const std::string& name, const std::string& version, i32 pid, const std::function<sys::Fd()>& find) {
   const std::lock_guard alone(mutex_);
-  return files_.size();
+  add({name, version, pid}, find);
+}
+
+std::vector<sys::Fd> HandedFiles::files(const std::string& name) {
+  for (size_t n = 0; line_ && n < most && take_one();) ++n;
+  const std::lock_guard alone(mutex_);
+  std::vector<sys::Fd> all;
+  for (auto file = files_.rbegin(); file != files_.rend(); ++file) {
+    if (file->name != name) continue;
+    sys::Fd copy(fcntl(file->fd.get(), F_DUPFD_CLOEXEC, 3));
+    if (copy && file->pid != 0) copy = open_held(std::move(copy), name, {.pid = file->pid}).value_or(sys::Fd());
+    if (copy) all.push_back(std::move(copy));
+  }
+  return all;
 }
 
 }  // namespace ringside

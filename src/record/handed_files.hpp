@@ -1,11 +1,14 @@
-// The files of programs' code, which they hand over while they run: names of their addresses can be looked up at the end of the
-// recording, also where a file was removed, replaced, or was in a mount namespace that is gone.
+// The files of programs' code, which programs hand over while they run, or the recorder holds: names of their addresses can be
+// looked up at the end of the recording, also where a file was removed, replaced, or was in a mount namespace that is gone.
+// At most 512 are held; each later one takes the place of the oldest.
 #pragma once
-#include <map>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "instance/instance.hpp"
 #include "sys/sys.hpp"
@@ -14,23 +17,31 @@ namespace ringside {
 
 class HandedFiles {
  public:
+  HandedFiles() = default;  // no program hands over
   // Programs of the instance hand over from now on. Null: they cannot.
   static std::unique_ptr<HandedFiles> listen(Instance& instance);
   ~HandedFiles();
-  // The file of this name in code maps that came last, of all that were sent up to now. Empty: there is none.
-  sys::Fd file(const std::string& name);
-  size_t size() const;
+  // Holds what `find` returns, as O_PATH: a file that a process has mapped. version: tells it from others that have this name
+  // in code maps; `find` is not called for one that is held.
+  void hold(const std::string& name, const std::string& version, i32 pid, const std::function<sys::Fd()>& find);
+  // The files of this name in code maps, to read, the last one first, of all that were sent up to now.
+  std::vector<sys::Fd> files(const std::string& name);
 
  private:
-  explicit HandedFiles(Instance& instance) : instance_(instance) {}
+  struct File {
+    std::string name, version;
+    i32 pid = 0;  // of a file that is not judged yet: its process
+    sys::Fd fd{};
+  };
   void take();
   bool take_one();  // false: none has come
+  void add(File file, const std::function<sys::Fd()>& find);
 
   static constexpr size_t most = 512;  // descriptors
-  Instance& instance_;
+  Instance* instance_ = nullptr;
   sys::Fd line_, stop_;
-  mutable std::mutex mutex_;
-  std::map<std::string, sys::Fd> files_;
+  std::mutex mutex_;
+  std::deque<File> files_;
   std::thread thread_;
 };
 

@@ -12,6 +12,7 @@
 #include "kernel/kernel_source.hpp"
 #include "schema/format_text.hpp"
 #include "source/sample_rings.hpp"
+#include "stacks/judged.hpp"
 #include "sys/text.hpp"
 #include "sys/try.hpp"
 #include "writer/process.hpp"
@@ -211,6 +212,7 @@ void SampleFeed::look_at(RecordingRun& run, i32 pid) {
     if (file.empty()) file = "//anon";  // as perf's records have it
     const std::string id = inode != 0 ? build_id_of(maps.get(), start, fmt::format("{} {} {}", device, inode, file)) : "";
     write_map(run, outs_.back(), mapped_before_, pid, start, end - start, offset, id, file, inode);
+    if (!options_.sampler.pids.empty() || file.ends_with(" (deleted)")) hold(pid, start, end - start, id, file, inode);
   }
 }
 
@@ -235,6 +237,14 @@ void SampleFeed::lose(RecordingRun& run, Out& out, u64 records) {
   flush(run, out);
   out.packer.lost(records);
   out.lost += records;
+}
+
+// What was mapped before, of the whole machine, is held only where its path does not find it.
+void SampleFeed::hold(i32 pid, u64 start, u64 size, std::string_view build_id, std::string_view path, u64 inode) {
+  if (files_ == nullptr || size == 0 || !path.starts_with('/') || path.starts_with("//")) return;
+  const std::string name(path);
+  files_->hold(name, build_id.empty() ? std::to_string(inode) : std::string(build_id), pid,
+               [&] { return hold_mapped(pid, start, start + size, name); });
 }
 
 void SampleFeed::write_map(RecordingRun& run, Out& out, u64 time, i32 pid, u64 start, u64 size, u64 offset,
@@ -296,9 +306,10 @@ void SampleFeed::take(RecordingRun& run, const PerfRecord& record, Out& out) {
       take_sample(run, record, out);
       break;
     case Kind::map:
-      if (record.pid > 0 && record.size != 0)
-        write_map(run, out, time_of(record), record.pid, record.start, record.size, record.offset, sys::hex(record.build_id),
-                  record.text, record.inode);
+      if (record.pid <= 0 || record.size == 0) break;
+      write_map(run, out, time_of(record), record.pid, record.start, record.size, record.offset, sys::hex(record.build_id),
+                record.text, record.inode);
+      hold(record.pid, record.start, record.size, sys::hex(record.build_id), record.text, record.inode);
       break;
     case Kind::name:
       if (record.tid <= 0) break;  // outside of this PID namespace

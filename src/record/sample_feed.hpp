@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "kernel/perf_sampler.hpp"
+#include "record/handed_files.hpp"
 #include "record/recording_run.hpp"
 #include "source/packer.hpp"
 #include "stacks/sample_walk.hpp"
@@ -39,6 +40,8 @@ class SampleFeed final : public Feed {
   };
   static result<std::unique_ptr<SampleFeed>> create(Options options, const ClockInfo& clock);
   const PerfSampler& sampler() const { return *sampler_; }
+  // Holds there what processes map. files: outlives this; null: holds nothing.
+  void hold_files(HandedFiles* files) { files_ = files; }
 
   result<void> begin(RecordingRun& run) override;  // samples from here on
   bool poll(RecordingRun& run) override;
@@ -66,6 +69,7 @@ class SampleFeed final : public Feed {
   void lose(RecordingRun& run, Out& out, u64 records);
   void write_map(RecordingRun& run, Out& out, u64 time, i32 pid, u64 start, u64 size, u64 offset, std::string_view build_id,
                  std::string_view path, u64 inode = 0);
+  void hold(i32 pid, u64 start, u64 size, std::string_view build_id, std::string_view path, u64 inode);
   void look_at_processes(RecordingRun& run);
   void look_at(RecordingRun& run, i32 pid);
   void know(i32 pid, i32 tid, std::string_view name, u64 time = 0);  // time: since then; 0: unknown
@@ -85,6 +89,7 @@ class SampleFeed final : public Feed {
   u64 mapped_before_ = 0;                            // the time of what was mapped before
   bool changed_ = false, on_ = false;
   std::optional<SampleWalk> walk_;                   // by tables; else the kernel has followed frame pointers
+  HandedFiles* files_ = nullptr;
   std::vector<u8> payload_;
   std::vector<u64> frames_;
 };

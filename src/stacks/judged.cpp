@@ -1,8 +1,11 @@
 #include "stacks/judged.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -11,7 +14,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
+#include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "stacks/mounts.hpp"
 #include "sys/try.hpp"
@@ -55,17 +60,37 @@ constexpr std::string_view at_the_bottom[] = {
     "vfat", "msdos",    "exfat", "nilfs2", "cramfs", "jffs2",   "nfs",   "nfs4",  "cifs",     "smb3",  "9p",       "ceph",
     "afs",  "bcachefs", "zfs",   "jfs",    "ntfs3",  "hfsplus", "romfs", "ubifs", "lustre",   "gpfs",  "reiserfs", "vboxsf"};
 
+// A memfd, which is in no list of mounts. Asks no file system.
+bool is_of_memory(int fd) {
+  static const u64 of_memory = [] {
+    const sys::Fd own(memfd_create("ringside", MFD_CLOEXEC));
+    struct stat st {};
+    return own && fstat(own.get(), &st) == 0 ? u64{st.st_dev} : 0;
+  }();
+  struct statx of {};
+  return of_memory != 0 && statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &of) == 0 &&
+         makedev(of.stx_dev_major, of.stx_dev_minor) == of_memory;
+}
+
+std::string link_text(const std::string& link) {
+  char text[PATH_MAX];
+  const ssize_t n = readlink(link.c_str(), text, sizeof text);
+  return n > 0 ? std::string(text, static_cast<size_t>(n)) : std::string();
+}
+
 class Walk {
  public:
   Walk(const std::string& path, const JudgedPath& how)
       : path_(path), how_(how), mounts_(how.mounts != nullptr ? *how.mounts : own_) {}
   result<sys::Fd> run();
+  result<sys::Fd> take(sys::Fd held);
 
  private:
   result<void> enter(const std::string& name);
   result<void> judge();
   result<void> judge_change(const struct stat& dir, const struct stat* child) const;
   result<void> go_to_root();
+  result<sys::Fd> open();
   tl::unexpected<Error> missing(int error) const { return fail(error, path_ + " cannot be opened"); }
 
   const std::string& path_;
@@ -170,6 +195,17 @@ result<sys::Fd> Walk::run() {
     rest_.erase(0, name.size());
     RS_TRY(enter(name));
   }
+  return open();
+}
+
+result<sys::Fd> Walk::take(sys::Fd held) {
+  at_ = std::move(held);
+  if (!is_of_memory(at_.get())) RS_TRY(judge());
+  if (fstat(at_.get(), &st_) != 0) return missing(errno);
+  return open();
+}
+
+result<sys::Fd> Walk::open() {
   if (!S_ISREG(st_.st_mode)) return refuse(std::errc::invalid_argument, path_ + " is no regular file");
   // Not blocking: another process may have a lease.
   sys::Fd file(::open(("/proc/self/fd/" + std::to_string(at_.get())).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -185,5 +221,31 @@ bool keeps_files(int fd) {
 }
 
 result<sys::Fd> open_judged(const std::string& path, const JudgedPath& how) { return Walk(path, how).run(); }
+
+sys::Fd hold_mapped(i32 pid, u64 start, u64 end, const std::string& path) {
+  const std::string process = "/proc/" + std::to_string(pid);
+  sys::Fd file(::open(fmt::format("{}/map_files/{:x}-{:x}", process, start, end).c_str(), O_PATH | O_CLOEXEC));
+  if (file || errno == ENOENT) return file;
+  const std::string program = link_text(process + "/exe");
+  if (program != path && program != path + " (deleted)") return {};
+  return sys::Fd(::open((process + "/exe").c_str(), O_PATH | O_CLOEXEC));
+}
+
+sys::Fd hold_mapped(i32 pid, const std::string& path) {
+  std::istringstream lines(sys::read_file("/proc/" + std::to_string(pid) + "/maps").value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    u64 start = 0, end = 0;
+    char rights[5] = {};
+    int after = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s %*s %*s %*s %n", &start, &end, rights, &after) < 3 || rights[2] != 'x') continue;
+    const std::string_view file = std::string_view(line).substr(std::min(static_cast<size_t>(after), line.size()));
+    if (file == path || file == path + " (deleted)") return hold_mapped(pid, start, end, path);
+  }
+  return {};
+}
+
+result<sys::Fd> open_held(sys::Fd held, const std::string& path, const JudgedPath& how) {
+  return Walk(path, how).take(std::move(held));
+}
 
 }  // namespace ringside

@@ -35,4 +35,13 @@ bool keeps_files(int fd);
 // ENOENT: there is no such file. EPERM: it is not to be opened. EAGAIN: the budget is spent.
 result<sys::Fd> open_judged(const std::string& path, const JudgedPath& how = {});
 
+// The file that a living process has mapped at these addresses, as O_PATH: nothing is asked of its file system, and it stays
+// there when its name and the process are gone. Without CAP_CHECKPOINT_RESTORE only that of the process's program, if it has
+// this path. Empty: there is none, or this process may not have it.
+sys::Fd hold_mapped(i32 pid, u64 start, u64 end, const std::string& path);
+// The same for code that the process has mapped of a file that had this path.
+sys::Fd hold_mapped(i32 pid, const std::string& path);
+// A file that is held in this way, to read.
+result<sys::Fd> open_held(sys::Fd held, const std::string& path, const JudgedPath& how = {});
+
 }  // namespace ringside

@@ -27,8 +27,10 @@ std::string base_name(const std::string& path) {
 }
 
 bool is_file(const std::string& path) {
-  return !path.empty() && (path[0] == '/' || path == "[vdso]") && path.rfind("//", 0) != 0 && path.rfind("/memfd:", 0) != 0;
+  return !path.empty() && (path[0] == '/' || path == "[vdso]") && path.rfind("//", 0) != 0;
 }
+// Of memory alone: a program's file, or what a compiler that runs there has made.
+bool is_memory(const std::string& path) { return path.rfind("/memfd:", 0) == 0; }
 
 std::string perf_map_path(i32 pid) { return "/tmp/perf-" + std::to_string(pid) + ".map"; }
 
@@ -189,8 +191,19 @@ std::span<const CodePlace> Names::at(u32 space, u64 address, u32 machine, bool k
 
 Names::Span Names::look_up(u32 space, u64 address, u32 machine) {
   const CodeMap* const map = maps_.find(space, address);
-  if (map == nullptr || !is_file(maps_.file(map->file).path)) return by_perf_map(maps_.pid(space), address, machine);
-  return in_file(map->file, address - map->start + map->offset, maps_.pid(space));
+  const i32 pid = maps_.pid(space);
+  if (map == nullptr || !is_file(maps_.file(map->file).path)) return by_perf_map(pid, address, machine);
+  const u64 offset = address - map->start + map->offset;
+  return is_program(map->file, offset, pid) ? in_file(map->file, offset, pid) : by_perf_map(pid, address, machine);
+}
+
+bool Names::is_program(u32 file, u64 offset, i32 pid) {
+  const CodeFile& code = maps_.file(file);
+  if (only_asks_ || !is_memory(code.path)) return true;
+  const KeptNames* const kept = machines_[code.machine].kept.get();
+  return (kept != nullptr &&
+          (!kept->at(code.path, code.build_id, offset).empty() || kept->knows_no_name(code.path, code.build_id, offset))) ||
+         elf_of(file, pid) != nullptr;
 }
 
 Names::Span Names::in_kernel(u64 address, u32 machine) {
@@ -308,18 +321,34 @@ std::string Names::asked(u64 most_bytes) const {
   return text;
 }
 
+// The reason that is returned is that of the file at the path.
+result<std::unique_ptr<ElfNames>> Names::open(const CodeFile& code, i32 pid) {
+  using Elf = result<std::unique_ptr<ElfNames>>;
+  const auto one_of = [&](const FindFiles& find, Elf& opened) {
+    for (sys::Fd& file : find ? find(code.path, pid) : std::vector<sys::Fd>()) {
+      auto one = ElfNames::open(code.path, code.build_id, &budget_, std::move(file));
+      if (!one) continue;
+      opened = std::move(one);
+      return true;
+    }
+    return false;
+  };
+  const KeptNames* const kept = machines_[code.machine].kept.get();
+  Elf opened;
+  if (one_of(before_, opened)) return opened;
+  if (code.build_id.empty() && kept != nullptr && kept->has_changed(code.path))
+    return refuse(std::errc::bad_file_descriptor,
+                  code.path + " is not the file that ran: it has changed since, and it has no build id");
+  opened = ElfNames::open(code.path, code.build_id, &budget_);
+  if (!opened) (void)one_of(after_, opened);
+  return opened;
+}
+
 ElfNames* Names::elf_of(u32 file, i32 pid) {
   if (only_asks_) return nullptr;
   const auto [at, fresh] = elves_.try_emplace(file);
   if (fresh) {
-    const CodeFile& code = maps_.file(file);
-    const KeptNames* const kept = machines_[code.machine].kept.get();
-    sys::Fd found = find_file_ ? find_file_(code.path, pid) : sys::Fd();
-    auto opened = found || code.build_id.size() != 0 || kept == nullptr || !kept->has_changed(code.path)
-                      ? ElfNames::open(code.path, code.build_id, &budget_, std::move(found))
-                      : result<std::unique_ptr<ElfNames>>(
-                            refuse(std::errc::bad_file_descriptor,
-                                   code.path + " is not the file that ran: it has changed since, and it has no build id"));
+    auto opened = open(maps_.file(file), pid);
     if (opened)
       add_problem((*opened)->doubt());
     else

@@ -61,8 +61,10 @@ class Names {
   std::string kept() const;
   // Processes of its code maps are, or were, not those of this kernel and PID namespace: no perf map here is about them.
   void are_elsewhere(u32 machine = 0) { machines_[machine].here = false; }
-  // A file of a process before it is looked for by its path. Empty: there is none.
-  void find_files(std::function<sys::Fd(const std::string& path, i32 pid)> find) { find_file_ = std::move(find); }
+  // Files that may be the one that a process had at a path: the first that has its build id is taken. before: those that come
+  // before the one that is at the path now; after: those that come after it.
+  using FindFiles = std::function<std::vector<sys::Fd>(const std::string& path, i32 pid)>;
+  void find_files(FindFiles before, FindFiles after) { before_ = std::move(before), after_ = std::move(after); }
 
   // Looks for no file from here on; what it would look up is in asked(), as text for KeptNames, without names.
   void only_ask() { only_asks_ = true; }
@@ -100,6 +102,8 @@ class Names {
   Span by_perf_map(i32 pid, u64 address, u32 machine);
   Span unnamed(std::string text, const std::string& path);
   ElfNames* elf_of(u32 file, i32 pid);
+  result<std::unique_ptr<ElfNames>> open(const CodeFile& code, i32 pid);
+  bool is_program(u32 file, u64 offset, i32 pid);
   void add_problem(std::string sentence);  // empty: there is none
   const PerfMap& perf_map(i32 pid);
   u32 intern(CodeFunction function);
@@ -121,7 +125,7 @@ class Names {
   std::map<i32, std::shared_ptr<PerfMap>> perf_maps_;
   std::map<std::pair<u64, u64>, Span> compiled_;  // by machine and process, and address: those that a perf map names
   std::map<u32, Machine> machines_;
-  std::function<sys::Fd(const std::string&, i32)> find_file_;
+  FindFiles before_, after_;
   std::vector<std::string> problems_;
   u64 unnamed_ = 0, beyond_ = 0;
   bool only_asks_ = false;

@@ -16,8 +16,18 @@ namespace ringside {
 
 namespace {
 
-void send_file(const Opened& in, const char* name, const char* path) noexcept {
-  const sys::Fd file(openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)), dir = in.directory();
+// By its addresses first, which takes CAP_CHECKPOINT_RESTORE: at its path there may be another file by now, or none.
+sys::Fd open_code(const char* path, u64 start, u64 end) noexcept {
+  char mapped[80];
+  snprintf(mapped, sizeof mapped, "/proc/self/map_files/%lx-%lx", start, end);
+  int fd = -1;
+  for (const char* const name : {static_cast<const char*>(mapped), path})
+    if (fd < 0) fd = openat(AT_FDCWD, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  return sys::Fd(fd);
+}
+
+void send_file(const Opened& in, const char* name, const char* path, u64 start, u64 end) noexcept {
+  const sys::Fd file = open_code(path, start, end), dir = in.directory();
   struct stat st {};
   if (!file || !dir || fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode)) return;
   const sys::Fd line(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -46,13 +56,14 @@ void send_file(const Opened& in, const char* name, const char* path) noexcept {
 
 }  // namespace
 
-void hand_over(const Opened& in, const char* name, const char* path) noexcept {
+void hand_over(const Opened& in, const char* name, const char* path, u64 start, u64 end) noexcept {
   if (__atomic_load_n(&in.words.control->wants_files, __ATOMIC_RELAXED) == 0) return;
   const SignalsOff off;  // no handler leaves open what it opens
   const SystemCalls calls;
   if (!off || !calls) return;
   const Inside inside(off);
-  (void)sys::on_side_stack([&]() noexcept { send_file(in, name, path); });  // without one the names are looked up by path
+  (void)sys::on_side_stack(
+      [&]() noexcept { send_file(in, name, path, start, end); });  // without one the names are looked up by path
 }
 
 }  // namespace ringside

@@ -139,8 +139,9 @@ extern ringside_event* const stack_events[3];
 void forget_code_maps() noexcept;  // in the child of a fork: they have its parent's number
 
 // hand_over.cpp
-// Gives the recorder that listens, if one does, the file at `path`. name: as the code map has it. errno may change.
-void hand_over(const Opened& in, const char* name, const char* path) noexcept;
+// Gives the recorder that listens, if one does, the file that is mapped at these addresses, or else the one at `path`. name: as
+// the code map has it. errno may change.
+void hand_over(const Opened& in, const char* name, const char* path, u64 start, u64 end) noexcept;
 
 // introduce.cpp
 // A thread has another name from now on; number: of its events. One that has written none yet is asked for its name then.

@@ -241,15 +241,16 @@ u32 put_path(const MappedObject& object, u8* to) noexcept {
   u8* const text = walk.payload + texts_at;
   const u32 build_id = put_build_id(build_id_of(object, segments), text), path = put_path(object, text + build_id + 1);
   text[build_id] = text[build_id + 1 + path] = 0;
+  u64 start = 0, end = 0;
   for (const ElfW(Phdr)& s : segments) {
     if (s.p_type != PT_LOAD || (s.p_flags & PF_X) == 0) continue;
-    const u64 start = (object.bias + s.p_vaddr) & ~u64{page_size - 1},
-              end = align_up(object.bias + s.p_vaddr + s.p_memsz, u64{page_size});
+    start = (object.bias + s.p_vaddr) & ~u64{page_size - 1};
+    end = align_up(object.bias + s.p_vaddr + s.p_memsz, u64{page_size});
     write_map(walk, pid, start, end - start, s.p_offset & ~u64{page_size - 1}, build_id, path);
   }
   const char* const name = reinterpret_cast<const char*>(text + build_id + 1);
   const bool is_program = object.path == nullptr || *object.path == 0;
-  if (path != 0 && *name == '/') hand_over(in, name, is_program ? "/proc/self/exe" : name);
+  if (path != 0 && *name == '/') hand_over(in, name, is_program ? "/proc/self/exe" : name, start, end);
   errno = saved;
 }
 

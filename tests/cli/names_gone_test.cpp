@@ -7,6 +7,7 @@
 #include <set>
 
 #include "binary.hpp"
+#include "kernel/perf_sampler.hpp"
 
 namespace ringside::names_gone_test {
 namespace {
@@ -36,6 +37,49 @@ TEST_F(NamesGone, AFileThatIsRemovedOrBuiltAnewLater) {
   EXPECT_THAT(folded("4321"), AllOf(HasSubstr("main"), HasSubstr("inside")));
   ASSERT_EQ(run("cp /bin/true b").code, 0);
   EXPECT_THAT(folded("4321"), AllOf(HasSubstr("main"), HasSubstr("inside")));
+}
+
+TEST_F(NamesGone, AProgramInMemory) {
+  const auto recorded = run(record + program + " memfd 4321");
+  ASSERT_EQ(recorded.code, 0) << recorded.err;
+  EXPECT_THAT(folded("4321"), AllOf(HasSubstr("main"), HasSubstr("inside")));
+}
+
+TEST_F(NamesGone, ALibraryThatItsProgramRemoves) {
+  const auto recorded =
+      run("cp " RINGSIDE_BUILD_DIR "/tests/names_library.so l.so; " + record + program + " library ./l.so 4321");
+  ASSERT_EQ(recorded.code, 0) << recorded.err;
+  // Only with a right a program finds the file that it has mapped.
+  if (run("head -c 1 /proc/$$/map_files/$(head -n 1 /proc/$$/maps | cut -d ' ' -f 1)").code == 0) {
+    EXPECT_THAT(folded("4321"), AllOf(HasSubstr("main"), HasSubstr("in_library")));
+  } else {
+    EXPECT_THAT(recorded.err, AllOf(HasSubstr("l.so cannot be opened"), HasSubstr("its functions have no names here")));
+  }
+}
+
+// Two builds at one path, one after the other.
+TEST_F(NamesGone, AFileThatIsBuiltAnewMeanwhile) {
+  if (run("cp " + program +
+          " a; objcopy --dump-section .note.gnu.build-id=id a && "
+          "printf x | dd of=id bs=1 seek=20 conv=notrunc 2>/dev/null && objcopy --update-section .note.gnu.build-id=id a")
+          .code != 0)
+    GTEST_SKIP() << "wants objcopy";
+  const auto recorded = run("cp " + program + " b; " + record + "sh -c './b 4321; cp a new; mv new b; ./b 4322; rm b'");
+  ASSERT_EQ(recorded.code, 0) << recorded.err;
+  EXPECT_THAT(folded("4321"), AllOf(HasSubstr("main"), HasSubstr("inside")));
+  EXPECT_THAT(folded("4322"), AllOf(HasSubstr("main"), HasSubstr("inside")));
+}
+
+// The kernel's samples, of programs that know nothing of the recorder and are gone at its end.
+TEST_F(NamesGone, ASampledProgramThatRemovesItself) {
+  if (const auto sampler = PerfSampler::open({}); !sampler) GTEST_SKIP() << sampler.error().sentence;
+  const std::string sample = RINGSIDE_BUILD_DIR "/ringside record -a --sample 999 -o sampled ";
+  for (const std::string& how : {"cp " + program + " b; " + sample + "./b spin ./b", sample + program + " memfd spin ./none"}) {
+    const auto recorded = run(how);
+    ASSERT_EQ(recorded.code, 0) << recorded.err;
+    EXPECT_THAT(ringside("flame --folded -e ringside:sample -f 'task == spinner' sampled").out, HasSubstr("spinning"))
+        << how << recorded.err;
+  }
 }
 
 TEST_F(NamesGone, AFileOfAnotherMountNamespace) {

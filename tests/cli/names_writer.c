@@ -4,15 +4,22 @@
 //                   namespace of its own, as root: ns_last_pid chooses the second PID
 //   SIZE            allocates SIZE bytes
 //   SIZE FILE       the same, after it has removed FILE
+//   memfd WORDS ... executes itself from a file in memory, with WORDS
+//   library FILE SIZE   the same in a library, which it has loaded from FILE and removed
+//   spin FILE       removes FILE, names itself "spinner" and uses half a second of CPU time
 //   enter FILE      allocates 7001 bytes, enters the time namespace FILE and allocates 7002
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 __attribute__((noinline)) static void inside(size_t size) {
@@ -37,7 +44,36 @@ static pid_t start(const char* path, const char* size) {
   return child;
 }
 
+__attribute__((noinline)) static void spinning(void) {
+  static volatile unsigned long turns;
+  pthread_setname_np(pthread_self(), "spinner");
+  while (clock() < CLOCKS_PER_SEC / 2)
+    for (int i = 0; i < 100000; ++i) ++turns;
+}
+
+static int execute_from_memory(char** words) {
+  const int own = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), copy = memfd_create("coded", MFD_CLOEXEC);
+  while (sendfile(copy, own, NULL, 1 << 20) > 0) continue;
+  fexecve(copy, words, environ);
+  return 1;
+}
+
+static int call_library(const char* file, size_t size) {
+  void* const library = dlopen(file, RTLD_NOW);
+  void (*const call)(size_t) = library != NULL ? (void (*)(size_t))dlsym(library, "in_library") : NULL;
+  if (call == NULL || unlink(file) != 0) return 1;
+  call(size);
+  return 0;
+}
+
 int main(int argc, char** argv) {
+  if (argc > 2 && strcmp(argv[1], "memfd") == 0) return execute_from_memory(argv + 1);
+  if (argc == 4 && strcmp(argv[1], "library") == 0) return call_library(argv[2], (size_t)atoi(argv[3]));
+  if (argc > 2 && strcmp(argv[1], "spin") == 0) {
+    unlink(argv[2]);
+    spinning();
+    return 0;
+  }
   if (argc == 2 && strcmp(argv[1], "rename") == 0) {
     pthread_t t;
     pthread_create(&t, NULL, work, NULL);
