@@ -62,6 +62,7 @@ class ThreadNames {
   // From now on a later part of the trace is read, with nothing of what is between.
   void skip() {
     std::fill(told_.begin(), told_.end(), Told());
+    tasks_.begin_part();
     in_parts_ = true;
   }
   // Takes over the last names that parts told, of which each thread reads some.

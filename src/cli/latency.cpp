@@ -39,7 +39,7 @@ result<int> run_latency(const LatencyOptions& options) {
   job.pairs.start = pairs.options().start;  // the sides that this trace has
   job.pairs.end = pairs.options().end;
   run->reading().look_up_for(pairs);
-  if (options.slowest != 0) run->reading().join_stacks();
+  if (options.slowest != 0) run->reading().join_stacks(), trace.tasks.keep_past();
   HeatMap heat;
   const auto use = [&](const TraceRecord& record, const RingName& ring) {
     if (pairs.take(record, ring) && options.heat) heat.add(record.time, pairs.latency());
@@ -67,6 +67,7 @@ result<int> run_latency(const LatencyOptions& options) {
     auto empty = pairs.part(reading.trace().formats, reading.trace().tasks);
     std::optional<Part> part;
     if (!empty) return part;
+    if (options.slowest != 0) reading.trace().tasks.keep_past();
     part.emplace(std::move(*empty));
     reading.take_rest([&](const TraceRecord& record, const RingName& ring, Reading::Got got) {
       if ((got == Reading::Got::event || record.lost != 0) && part->pairs.take(record, ring) && options.heat)

@@ -201,7 +201,7 @@ void LatencyReport::slowest(Result& out) const {
                 slow.key,
                 grouped ? Cell(slow.group) : Cell::absent()};
     std::string runs;
-    for (const Pairs::Copy* copy : {&slow.start, &slow.end}) {
+    const auto side = [&](const Pairs::Copy* copy) {
       const RingName& ring = trace_.timeline.name(copy->source);
       const i32 tid = tid_of(*copy), cpu = copy->record().cpu_in(ring);
       const auto name = [&](i32 of) {
@@ -222,14 +222,15 @@ void LatencyReport::slowest(Result& out) const {
           wall_ ? Cell(wall_text(wall_->of(copy->time))) : Cell::absent(),
           stack ? Cell(trace_.formats.stacks()->functions(copy->stack)) : Cell::absent()};
       cells.insert(cells.end(), more.begin(), more.end());
-    }
+    };
+    for (const Pairs::Copy* copy : {&slow.start, &slow.end}) trace_.tasks.as_of(copy->time, [&] { side(copy); });
     if (switches) cells.push_back(Cell::absent(runs));
     cells.push_back(Cell::absent(slow.group));
     cells.push_back(Cell::absent(slow.key));
     Json context = Json::array();
     for (const Pairs::Copy& copy : slow.context) {
       fmt::memory_buffer line;
-      lines.print(copy.record(), trace_.timeline.name(copy.source), line);
+      trace_.tasks.as_of(copy.time, [&] { lines.print(copy.record(), trace_.timeline.name(copy.source), line); });
       context.push_back(Json::parse(line.begin(), line.end()));
     }
     cells.push_back(std::move(context));
@@ -253,8 +254,11 @@ void LatencyReport::slowest(Result& out) const {
     }
     if (slow.context.empty()) continue;
     fmt::memory_buffer before;
-    for (const Pairs::Copy& copy : slow.context) text.print(copy.record(), trace_.timeline.name(copy.source), before);
-    text.print(slow.end.record(), trace_.timeline.name(slow.end.source), before);
+    const auto print = [&](const Pairs::Copy& copy) {
+      trace_.tasks.as_of(copy.time, [&] { text.print(copy.record(), trace_.timeline.name(copy.source), before); });
+    };
+    for (const Pairs::Copy& copy : slow.context) print(copy);
+    print(slow.end);
     out.text(fmt::format("{}, and what led to it:\n{}", pair, fmt::to_string(before)));
   }
 }

@@ -212,6 +212,7 @@ void Reading::add(Reading& part) {
   ended_ = true;
   for (const FailedFormat& failed : part.trace_.formats.take_failed())
     if (const EventType* const own = trace_.formats.find(failed.type->id)) (void)own->format();  // it fails here too: tell()
+  trace_.tasks.add_past(part.trace_.tasks);
   names_.add(part.names_);
 }
 

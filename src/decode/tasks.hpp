@@ -8,6 +8,9 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "source/source.hpp"
 #include "source/world.hpp"
@@ -119,6 +122,7 @@ class Tasks {
   bool has_changes() const { return now_ != 0 || !due_.empty(); }
   // The next event is of this time: names are those of then.
   void go_to(u64 ns) {
+    at_ = ns;
     if (ns < next_due_ || due_.empty()) [[likely]]
       return;
     for (; !due_.empty() && due_.begin()->first <= ns; due_.erase(due_.begin())) {
@@ -126,10 +130,11 @@ class Tasks {
       const NameChange change = std::move(at->second.front().second);
       at->second.pop_front();
       if (at->second.empty()) pending_.erase(at);
+      at_ = due_.begin()->first;
       take(due_.begin()->second, change);
     }
     next_due_ = due_.empty() ? ~u64{0} : due_.begin()->first;
-    now_ = ns;
+    now_ = at_ = ns;
   }
   // The thread's name from now on, as the kernel's events tell it. Not `always`: only if nothing else tells it.
   void rename(Key key, std::string_view name, bool always) {
@@ -137,7 +142,9 @@ class Tasks {
     const auto [at, fresh] = by_key_.try_emplace(key, unnamed(key, std::string(name)));
     Task& task = at->second;
     if (fresh) task.told = true;
+    if (task.name == name && keeps_past_ && in_parts_ && in_part_.insert(key).second) remember(key, at_, nullptr, task);
     if (task.name == name || (!always && !task.told)) return;
+    const Change change(*this, key, fresh ? nullptr : &task);
     task.name = name;
     if (task.pid == task.tid) task.process = name;
     ++renamed_;
@@ -150,6 +157,7 @@ class Tasks {
     const std::string name = known ? by->second.process : "";
     const auto [at, fresh] = by_key_.try_emplace(key, unnamed(key, ""));
     Task& task = at->second;
+    const Change change(*this, key, fresh ? nullptr : &task);
     if (fresh) task.told = true;
     if (!fresh) ++task.life, ++renamed_;
     const i32 pid = birth == Birth::of_process || !same_numbering(key, maker) ? tid
@@ -173,6 +181,34 @@ class Tasks {
   Key parent(Key thread) const {  // the same
     const Task* const process = find(this->process(thread));
     return process != nullptr && process->parent > 0 ? with_number(thread, process->parent) : 0;
+  }
+  // From here on remembers what threads were called before, for as_of(): the last 65,536 changes.
+  void keep_past() { keeps_past_ = true; }
+  // While `use` runs, all names are those of that time, of the trace. Before the first change that is remembered a thread has
+  // the name that this change ended, or began.
+  template <class Use>
+  void as_of(u64 ns, const Use& use) {
+    struct At {
+      u64 time = 0;
+      const Task* task = nullptr;
+    };
+    std::unordered_map<Key, At> then;
+    for (const auto& [key, task] : oldest_) then[key] = {0, &task};
+    for (const Past& past : past_) {
+      At& at = then[past.key];
+      if (at.task == nullptr || (past.time <= ns && (past.time >= at.time || at.time > ns))) at = {past.time, &past.task};
+    }
+    std::vector<std::pair<Key, Task>> now;
+    for (const auto& [key, at] : then) now.emplace_back(key, std::exchange(by_key_[key], *at.task));
+    ++renamed_;
+    use();
+    for (auto& [key, task] : now) by_key_[key] = std::move(task);
+    ++renamed_;
+  }
+  // Those that read parts of the trace; each tells this before a part, and gives what it remembers at the end.
+  void begin_part() { in_part_.clear(), in_parts_ = true; }
+  void add_past(const Tasks& part) {
+    for (const Past& past : part.past_) remember(past.key, past.time, find(past.key), past.task);
   }
   u64 renamed() const { return renamed_; }  // changes with a name or a process: for caches of them
   // The key of a thread that wrote into this ring.
@@ -244,9 +280,42 @@ class Tasks {
   }
 
  private:
+  struct Past {
+    u64 time = 0;
+    Key key = 0;
+    Task task;  // from then on
+  };
+  static constexpr size_t most_past = 65536;
+  void remember(Key key, u64 time, const Task* before, const Task& now) {
+    if (before != nullptr) oldest_.try_emplace(key, *before);
+    past_.push_back({time, key, now});
+    if (past_.size() <= most_past) return;
+    oldest_[past_.front().key] = std::move(past_.front().task);
+    past_.pop_front();
+  }
+  // What happens to a thread as long as this lives. before: null: it is new.
+  class Change {
+   public:
+    Change(Tasks& tasks, Key key, const Task* before) : tasks_(tasks), key_(key) {
+      if (tasks.keeps_past_ && before != nullptr) tasks.oldest_.try_emplace(key, *before);
+    }
+    ~Change() {
+      if (!tasks_.keeps_past_) return;
+      tasks_.remember(key_, tasks_.at_, nullptr, tasks_.by_key_.find(key_)->second);
+      if (tasks_.in_parts_) tasks_.in_part_.insert(key_);
+    }
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+
+   private:
+    Tasks& tasks_;
+    Key key_;
+  };
   void take(Key key, i32 pid, const std::string& name, const std::string& process) {
     if (name.empty()) return;
-    Task& task = by_key_.try_emplace(key, unnamed(key, name)).first->second;
+    const auto [at, fresh] = by_key_.try_emplace(key, unnamed(key, name));
+    Task& task = at->second;
+    const Change change(*this, key, fresh ? nullptr : &task);
     if (pid != 0) task.pid = pid;
     task.name = name;
     if (pid != 0)
@@ -325,6 +394,11 @@ class Tasks {
   std::multimap<u64, Key> due_;
   u64 next_due_ = ~u64{0};  // the first of them
   u64 now_ = 0;  // the last time that a name changed at
+  u64 at_ = 0;   // of the last event
+  std::deque<Past> past_;                 // what is remembered, by the time that it was read
+  std::unordered_map<Key, Task> oldest_;  // before that
+  std::unordered_set<Key> in_part_;       // named in this part
+  bool keeps_past_ = false, in_parts_ = false;
   u64 renamed_ = 0;
   bool any_elsewhere_ = false, here_ = false;
 };

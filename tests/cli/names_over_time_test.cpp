@@ -42,6 +42,21 @@ TEST_P(NamesOverTime, AThreadThatNamesItself) {
   EXPECT_THAT(csv, HasSubstr(",names_writer,"));
 }
 
+// Each of the slowest pairs has the names of its own time, also in what led to it.
+TEST_P(NamesOverTime, TheSlowestPairs) {
+  ASSERT_EQ(run(record() + " --libc malloc " + program + " rename").code, 0);
+  const json all = json::parse(
+      ringside("latency 'libc:malloc if size == 5001' 'libc:malloc if size == 5002' -k process --context 3 --json").out);
+  const json& slow = all.at("slowest").at(0);
+  EXPECT_EQ(slow.at("start").at("task"), "names_writer");
+  EXPECT_EQ(slow.at("end").at("task"), "worker");
+  std::map<std::string, u64> before;
+  for (const json& e : slow.at("context")) ++before[e.at("task")];
+  EXPECT_GT(before["names_writer"], 0u) << slow;
+  EXPECT_THAT(ringside("latency 'libc:malloc if size == 5001' 'libc:malloc if size == 5002' -k process").out,
+              HasSubstr(" names_writer-"));
+}
+
 TEST_P(NamesOverTime, AProcessThatExecutesAnotherProgram) {
   ASSERT_EQ(run("cp " + program + " first; " + record() + " --libc malloc --stack env A=1 ./first 6001").code, 0);
   std::map<std::string, u64> of;
