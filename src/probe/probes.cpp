@@ -2,15 +2,21 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <climits>
+#include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <set>
 
 #include "analysis/names.hpp"
 #include "schema/glob.hpp"
 #include "stacks/elf_names.hpp"
+#include "stacks/judged.hpp"
 #include "stacks/usdt_notes.hpp"
 #include "sys/try.hpp"
 
@@ -47,23 +53,93 @@ std::string file_word(const std::string& path) {
   return word_of(base.substr(0, base.find_first_of(".-+")));
 }
 
+// A file for the kernel, without symlinks. pid, inside: it is in the root of that process, which is not this one's.
+struct ProbedFile {
+  std::string path;
+  i32 pid = 0;
+  std::string inside{};
+
+  result<std::unique_ptr<ElfNames>> elf() const {
+    if (pid == 0) return ElfNames::open(path, "");
+    return ElfNames::open(path, "", nullptr, RS_TRY(open_judged(inside, {.pid = pid})));
+  }
+  result<std::vector<UsdtNote>> notes() const { return pid == 0 ? usdt_notes(path) : usdt_notes(inside, {.pid = pid}); }
+};
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  struct stat one {
+  }, other{};
+  return stat(a.c_str(), &one) == 0 && stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+std::string link_at(const std::string& path) {
+  char text[PATH_MAX];
+  const ssize_t n = readlink(path.c_str(), text, sizeof text);
+  return n > 0 ? std::string(text, static_cast<size_t>(n)) : std::string();
+}
+
+// Follows symlinks as a process with this root does.
+result<std::string> resolve_below(const std::string& root, const std::string& path) {
+  std::string done, rest = path;
+  for (u32 links = 0; links < 40;) {
+    rest.erase(0, std::min(rest.find_first_not_of('/'), rest.size()));
+    if (rest.empty()) return done;
+    const std::string name = rest.substr(0, rest.find('/'));
+    rest.erase(0, name.size());
+    if (name == "..") done.erase(std::min(done.rfind('/'), done.size()));
+    if (name == "." || name == "..") continue;
+    const std::string text = link_at(root + done + "/" + name);
+    if (text.empty()) done += "/" + name;
+    if (text.empty()) continue;
+    if (text[0] == '/') done.clear();
+    rest.insert(0, text + "/");
+    ++links;
+  }
+  return fail(ELOOP, root + path + " cannot be opened");
+}
+
+// /proc/PID/root/..., /proc/PID/cwd/... and /proc/PID/exe: what the process finds there. Nothing: the path is none of these.
+result<std::optional<ProbedFile>> file_of_process(const std::string& path) {
+  ProbedFile file;
+  int after = 0;
+  char kind[5] = {};
+  if (std::sscanf(path.c_str(), "/proc/%d/%4[a-z]%n", &file.pid, kind, &after) != 2 || file.pid <= 0) return std::nullopt;
+  const std::string what = kind, rest = path.substr(static_cast<size_t>(after)), process = "/proc/" + std::to_string(file.pid),
+                    root = process + "/root";
+  if ((what != "root" && what != "cwd" && what != "exe") || (!rest.empty() && rest[0] != '/')) return std::nullopt;
+  file.inside = RS_TRY(resolve_below(root, what == "root" ? rest : link_at(process + "/" + what) + rest));
+  file.path = root + file.inside;
+  if (what == "exe" && !is_same_file(path, file.path))
+    return refuse(std::errc::no_such_file_or_directory,
+                  path + " is at no path of its process's root: it was removed or replaced since that started");
+  if (is_same_file(file.inside, file.path)) file = {file.inside};
+  return file;
+}
+
 // As the kernel reads it: up to the first blank.
-result<std::string> kernel_path(const std::string& path) {
-  const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr), std::free);
-  if (real == nullptr) return fail(errno, path + " cannot be opened");
-  const std::string out = real.get();
-  if (std::any_of(out.begin(), out.end(), [](char c) { return static_cast<u8>(c) <= ' '; }))
-    return refuse(std::errc::invalid_argument, out +
+result<ProbedFile> probed_file(const std::string& path) {
+  struct stat st {};
+  const auto of_process = RS_TRY(file_of_process(path));
+  ProbedFile file = of_process.value_or(ProbedFile());
+  if (!of_process) {
+    const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr), std::free);
+    if (real == nullptr) return fail(errno, path + " cannot be opened");
+    file.path = real.get();
+  }
+  if (stat(file.path.c_str(), &st) != 0) return fail(errno, path + " cannot be opened");
+  if (std::any_of(file.path.begin(), file.path.end(), [](char c) { return static_cast<u8>(c) <= ' '; }))
+    return refuse(std::errc::invalid_argument, file.path +
                                                    " has a blank in its path, which the kernel's uprobe_events cannot express: "
                                                    "make a link of another name beside it and run that");
-  return out;
+  return file;
 }
 
 result<std::vector<ProbePoint>> usdt_points(const Probe& probe, std::vector<std::string>& notices) {
-  const std::string path = RS_TRY(kernel_path(probe.path));
+  const ProbedFile file = RS_TRY(probed_file(probe.path));
+  const std::string& path = file.path;
   std::vector<ProbePoint> points;
   std::set<std::string> all, left_out;
-  for (const UsdtNote& note : RS_TRY(usdt_notes(path))) {
+  for (const UsdtNote& note : RS_TRY(file.notes())) {
     all.insert(note.provider + ":" + note.name);
     if (!glob_matches(probe.provider, note.provider) || !glob_matches(probe.name, note.name)) continue;
     const UsdtArguments arguments = usdt_arguments(note.arguments);
@@ -121,8 +197,9 @@ result<std::string> fetch_at(const Probe& probe, ElfNames& elf, u64 begin, const
 }
 
 result<std::vector<ProbePoint>> uprobe_points(const Probe& probe, std::vector<std::string>& notices) {
-  const std::string path = RS_TRY(kernel_path(probe.path));
-  const auto elf = RS_TRY(ElfNames::open(path, ""));
+  const ProbedFile file = RS_TRY(probed_file(probe.path));
+  const std::string& path = file.path;
+  const auto elf = RS_TRY(file.elf());
   std::vector<ProbePoint> points;
   const std::vector<ElfFunction> found = elf->named(probe.name);
   for (const auto& [begin, size] : found) {
@@ -253,8 +330,8 @@ result<std::vector<ProbePoint>> points_of(const Probe& probe, std::vector<std::s
 }
 
 result<std::vector<ProbeableFunction>> probeable(const Probe& probe) {
-  const std::string path = RS_TRY(kernel_path(probe.path));
-  const auto elf = RS_TRY(ElfNames::open(path, ""));
+  const ProbedFile file = RS_TRY(probed_file(probe.path));
+  const auto elf = RS_TRY(file.elf());
   std::vector<ProbeableFunction> out;
   for (const auto& [name, place] : elf->matching(probe.name)) {
     ProbeableFunction one{"uprobe:" + probe.path + ":" + name};

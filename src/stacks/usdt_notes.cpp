@@ -184,8 +184,8 @@ UsdtArguments usdt_arguments(std::string_view arguments, Machine machine) {
   return out;
 }
 
-result<std::vector<UsdtNote>> usdt_notes(const std::string& path) {
-  const auto fd = RS_TRY(open_judged(path));
+result<std::vector<UsdtNote>> usdt_notes(const std::string& path, const JudgedPath& how) {
+  const auto fd = RS_TRY(open_judged(path, how));
   Budget budget;
   RS_TRY(judge_elf(fd.get(), path, budget));
   elf_version(EV_CURRENT);

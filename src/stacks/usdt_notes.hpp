@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "stacks/judged.hpp"
+
 namespace ringside {
 
 // One place of a probe.
@@ -19,8 +21,8 @@ struct UsdtNote {
   u64 semaphore = 0;                      // of its counter of listeners in the file; 0: it has none
 };
 
-// In the file's order. Empty: it has none. Errors: no regular file, no ELF file.
-result<std::vector<UsdtNote>> usdt_notes(const std::string& path);
+// In the file's order. Empty: it has none. how: where the path is looked for. Errors: no regular file, no ELF file.
+result<std::vector<UsdtNote>> usdt_notes(const std::string& path, const JudgedPath& how = {});
 
 // A note's arguments in the language of tracefs's uprobe_events: "arg1=%di:s32 arg2=+16(%sp):u64".
 struct UsdtArguments {

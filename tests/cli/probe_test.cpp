@@ -68,6 +68,33 @@ TEST_F(Probes, ArgumentsOfAllPlacesAreFields) {
   EXPECT_EQ(definitions().find(probed), std::string::npos);
 }
 
+// A path in the root of a process is that of its mount namespace, also where symlinks of that root lead. Here another program
+// has it.
+TEST_F(Probes, AProgramInAnotherRoot) {
+  const Outcome o =
+      run("mkdir -p box/there; cp /bin/true box/there/real; unshare -m sh -c 'mount -t tmpfs none box && mkdir box/there && mv "
+          "probed box/there/real && ln -s " +
+          dir +
+          "/box/there/real box/link && touch box/ready && while test -e box/ready; do sleep 0.05; done' & "
+          "until test -e /proc/$!/root" +
+          dir +
+          "/box/ready; do sleep 0.05; kill -0 $! || exit 9; done; "
+          "for path in root" +
+          dir + "/box/there/real root" + dir +
+          "/box/link; do " RINGSIDE_BUILD_DIR
+          "/ringside record -o out.${path##*/} -e uprobe:/proc/$!/$path:probed_work -e usdt:/proc/$!/$path:probed:round -- "
+          "nsenter -m -t $! " +
+          dir + "/box/there/real 3 || exit 8; done; rm /proc/$!/root" + dir + "/box/ready; wait");
+  if (o.code == 9) GTEST_SKIP() << "unshare does not work here: " << o.err;
+  ASSERT_EQ(o.code, 0) << o.err;
+  for (const char* const out : {"out.real", "out.link"}) {
+    std::map<std::string, u64> counts;
+    for (const json& e : events(out)) ++counts[e.at("event")];
+    EXPECT_EQ(counts["probe_real:probed_work"], 3u) << out;
+    EXPECT_EQ(counts["sdt_probed:round"], 3u) << out;
+  }
+}
+
 TEST_F(Probes, CallsOfAFunctionAndTheirEnds) {
   const std::string one = "uprobe:" + probed + ":probed_work";
   const Outcome o = ringside("record --kstack -e " + one + " -e " + one + "%return -e " + one + "+0 -e uprobe:" + probed +
