@@ -350,8 +350,25 @@ PyObject* declare(PyObject*, PyObject* arguments) noexcept try {
 
 // ---- Spans
 
-// The name of the asyncio task that runs in this thread, or nothing.
-void find_task(Ref& name) noexcept {
+// A task's own track, which it keeps: ringside.writing chooses it, again if the task has another name by now. Null: with an
+// error.
+PyObject* track_of(PyObject* task) noexcept {
+  const Ref name(PyObject_CallMethod(task, "get_name", nullptr));
+  const Ref kept(name ? PyObject_GetAttrString(task, "_ringside_track") : nullptr);
+  if (kept && PyTuple_Check(kept.get()) && PyTuple_GET_SIZE(kept.get()) == 2 &&
+      PyObject_RichCompareBool(PyTuple_GET_ITEM(kept.get(), 0), name.get(), Py_EQ) == 1) {
+    PyObject* const track = PyTuple_GET_ITEM(kept.get(), 1);
+    Py_INCREF(track);
+    return track;
+  }
+  PyErr_Clear();
+  const Ref module_name(PyUnicode_FromString("ringside.writing"));
+  const Ref module(module_name ? PyImport_GetModule(module_name.get()) : nullptr);
+  return module && name ? PyObject_CallMethod(module.get(), "_track_of", "OO", task, name.get()) : nullptr;
+}
+
+// The track of the asyncio task that runs in this thread, or nothing.
+void find_task(Ref& track) noexcept {
   static PyObject *running_loop = nullptr, *current_task = nullptr;
   if (running_loop == nullptr) {
     const Ref module_name(PyUnicode_FromString("asyncio"));
@@ -365,7 +382,7 @@ void find_task(Ref& name) noexcept {
   const Ref loop(PyObject_CallNoArgs(running_loop));
   if (loop && loop.get() != Py_None) {
     const Ref task(PyObject_CallOneArg(current_task, loop.get()));
-    if (task && task.get() != Py_None) name.take(PyObject_CallMethod(task.get(), "get_name", nullptr));
+    if (task && task.get() != Py_None) track.take(track_of(task.get()));
   }
   PyErr_Clear();
 }
@@ -384,7 +401,7 @@ bool spans_enabled(PyObject* track) noexcept {
 struct SpanObject {
   PyObject_HEAD;
   PyObject *name, *track;  // track: null: this thread
-  PyObject* task;          // that it began in; null: none
+  PyObject* task;          // the track of the one that it began in; null: none
   bool entered, begun;
 };
 

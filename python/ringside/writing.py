@@ -1,14 +1,16 @@
 """Writing events: python/ringside/__init__.py has the description, and the names that users import.
 
 A call costs some 200 ns while its event is enabled, and less than half of that while it is not. Threads are those of Python; in an asyncio task, spans are on
-a track with the task's name.
+a track with the task's name, and a number where another task has that name.
 """
 import enum as _enum
 import functools as _functools
 import inspect as _inspect
+import itertools as _itertools
 import logging as _logging
 import os as _os
 import re as _re
+import weakref as _weakref
 
 from . import _writer
 
@@ -49,6 +51,24 @@ def event(system, name, /, **fields):
         if not _name.fullmatch(part):
             raise ValueError(f"{part!r} is no name of an event: letters, digits and _")
     return _writer.declare(system, name, None, tuple(_field(*field) for field in fields.items()))
+
+
+_tasks = _weakref.WeakValueDictionary()  # by track
+_numbers = _itertools.count(2)
+
+
+def _track_of(task, name):
+    """The track of an asyncio task: its name, with a number if another one that goes on has it. The task keeps it."""
+    track = name
+    try:
+        other = _tasks.setdefault(track, task)
+        if other is not task and not other.done():
+            track = f"{name} ({next(_numbers)})"
+        _tasks[track] = task
+        task._ringside_track = name, track
+    except (AttributeError, TypeError):  # a loop's own kind of task, which keeps nothing
+        return name
+    return track
 
 
 class span(_writer.Span):

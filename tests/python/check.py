@@ -534,6 +534,20 @@ async def main():
 
 asyncio.run(main())
 
+async def namesake(n):
+    with ringside.span(f"namesake {n}"):
+        await asyncio.sleep(0.001)
+    with ringside.span(f"again {n}"):
+        await asyncio.sleep(0.001)
+    asyncio.current_task().set_name("renamed")
+    with ringside.span(f"renamed {n}"):
+        await asyncio.sleep(0.001)
+
+async def namesakes():
+    await asyncio.gather(*(asyncio.create_task(namesake(n), name="same") for n in range(3)))
+
+asyncio.run(namesakes())
+
 @ringside.span("steps", track="generators")
 def steps(first):
     assert (yield first) == "sent"
@@ -605,6 +619,13 @@ os.waitpid(child, 0)
     expect((orders[2]["customer"], orders[2]["total"], orders[5]["customer"]), ("None", 1e300, "child"))
     expect(len(orders[4]["customer"]) > 3800 and set(orders[4]["customer"]) == set("long"), True)
     spans = [(f["track_event_type"], f["slice_name"], f.get("track_name")) for name, f in rows if name in ("ringside:span", "ringside:track_span")]
+    namesakes = [span for span in spans if span[2] and span[2].startswith(("same", "renamed"))]
+    spans = [span for span in spans if span not in namesakes]
+    for name, words in ("same", ("namesake", "again")), ("renamed", ("renamed",)):
+        tracks = [sorted({track for _, what, track in namesakes if what in [f"{word} {n}" for word in words]}) for n in range(3)]
+        expect([len(of_task) for of_task in tracks], [1, 1, 1], tracks)  # a task keeps its track
+        expect(len({of_task[0] for of_task in tracks}), 3, tracks)  # and shares it with no other
+        expect(all(of_task[0] == name or of_task[0].startswith(name + " (") for of_task in tracks), True, tracks)
     generators = [span[:2] for span in spans if span[2] == "generators"]
     spans = [span for span in spans if span[2] != "generators"]
     expect(generators[:16], [("B", "steps"), ("E", "steps")] * 8)  # 4 of a whole one, 2 of one that is closed, 2 of one that raises
