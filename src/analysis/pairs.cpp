@@ -38,6 +38,16 @@ bool any_has(const Formats& formats, const EventPatterns& events, std::string_vi
                      [&](const auto& type) { return matches(events, *type) && type->field(field) != nullptr; });
 }
 
+// Whether an event of the kernel and one of a program may be a pair. Each has the number of the thread in a PID namespace of
+// its own.
+bool pairs_kernel_and_program(const Formats& formats, const EventPatterns& starts, const EventPatterns& ends) {
+  const auto any = [&](const EventPatterns& events, bool of_kernel) {
+    return std::any_of(formats.all().begin(), formats.all().end(),
+                       [&](const auto& type) { return ((type->id & kernel_ids) != 0) == of_kernel && matches(events, *type); });
+  };
+  return (any(starts, true) && any(ends, false)) || (any(starts, false) && any(ends, true));
+}
+
 // pid is the woken thread in sched_waking, and in sched_switch, which has no such field, the thread that leaves its CPU. A key
 // of the same name for both must be a field of all these events, or of none.
 result<void> one_meaning(const Pairs::Key& key, const EventPatterns& starts, const EventPatterns& ends,
@@ -147,6 +157,9 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
   RS_TRY(side(options_.start, start_events_, starts_, start_if_));
   RS_TRY(side(options_.end, end_events_, ends_, end_if_));
   if (options_.keys.empty()) options_.keys.push_back({"common_pid", "common_pid"});
+  if (tasks.any_elsewhere() && pairs_kernel_and_program(formats, starts_, ends_))
+    for (Key& key : options_.keys)
+      if (key.start == "common_pid" && key.end == "common_pid") key = {"thread", "thread"};
   if (options_.keys.size() > most_keys)
     return mistyped(std::errc::invalid_argument, "a pair has at most " + std::to_string(most_keys) + " keys in common");
   for (const Key& key : options_.keys) {
@@ -427,8 +440,13 @@ void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting&
     Column& column = end_keys_[i];
     const std::string& end = options_.keys[i].end;
     const std::string& name = end.find('|') == end.npos ? end : options_.keys[i].start;
-    slow.key += (i == 0 ? "" : " ") + name.substr(0, name.find('.')) + "=";
     bool has = true;
+    if (name == "common_pid" && tasks_->any_elsewhere()) {  // people know the number that they see
+      slow.key +=
+          (i == 0 ? "tid=" : " tid=") + tasks_->show(tasks_->key(static_cast<i32>(word(column, record, ring, has)), ring));
+      continue;
+    }
+    slow.key += (i == 0 ? "" : " ") + name.substr(0, name.find('.')) + "=";
     std::string_view text;
     if (column.kind() == Column::Kind::text && column.text(record, ring, text))
       slow.key += text;

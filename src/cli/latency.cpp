@@ -36,6 +36,7 @@ result<int> run_latency(const LatencyOptions& options) {
   if (like != nullptr && options.keys.empty())
     notes.push_back("t" + of_preset + ", and here it is the thread that ran; write -k " + like->keys +
                     ", or -k common_pid if this is meant");
+  if (!job.pairs.keys.empty()) job.pairs.keys = pairs.options().keys;
   job.pairs.start = pairs.options().start;  // the sides that this trace has
   job.pairs.end = pairs.options().end;
   run->reading().look_up_for(pairs);

@@ -84,6 +84,23 @@ TEST_F(PidNamespace, AProcessIsChosenByItsNumberThere) {
   EXPECT_TRUE(events("q").empty());
 }
 
+// Both have recorded a number of the thread, in two PID namespaces.
+TEST_F(PidNamespace, APairOfTheKernelsEventAndAProgramsIsOfOneThread) {
+  ASSERT_EQ(
+      run(inside + command + "record -q -e syscalls:sys_enter_write,syscalls:sys_exit_write --libc io cat /proc/self/stat")
+          .code,
+      0);
+  const json mixed = json::parse(ringside("latency syscalls:sys_enter_write libc:write ringside.data --json").out);
+  ASSERT_GT(mixed.at("pairs"), 0) << mixed;
+  const json& slow = mixed.at("slowest").at(0);
+  EXPECT_EQ(slow.at("start").at("tid"), slow.at("end").at("tid"));
+  EXPECT_EQ(slow.at("key"), "thread=cat-" + slow.at("end").at("tid").dump());
+  // People know the number that the thread has there.
+  const json calls = json::parse(ringside("latency syscalls:sys_enter_write syscalls:sys_exit_write ringside.data --json").out);
+  ASSERT_GT(calls.at("pairs"), 0) << calls;
+  EXPECT_EQ(calls.at("slowest").at(0).at("key"), "tid=" + calls.at("slowest").at(0).at("end").at("tid").dump());
+}
+
 TEST_F(PidNamespace, WhoIsThereIsSaidWhereProcShowsAnother) {
   const Outcome o = run("unshare -pf " + command + "record -q -e sched:sched_switch -p 1 --duration 10ms");
   EXPECT_NE(o.code, 0);
