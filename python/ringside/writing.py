@@ -10,6 +10,7 @@ import itertools as _itertools
 import logging as _logging
 import os as _os
 import re as _re
+import threading as _threading
 import weakref as _weakref
 
 from . import _writer
@@ -55,16 +56,18 @@ def event(system, name, /, **fields):
 
 _tasks = _weakref.WeakValueDictionary()  # by track
 _numbers = _itertools.count(2)
+_naming = _threading.RLock()  # a signal handler may begin a span, too
 
 
 def _track_of(task, name):
     """The track of an asyncio task: its name, with a number if another one that goes on has it. The task keeps it."""
     track = name
     try:
-        other = _tasks.setdefault(track, task)
-        if other is not task and not other.done():
-            track = f"{name} ({next(_numbers)})"
-        _tasks[track] = task
+        with _naming:
+            other = _tasks.setdefault(track, task)
+            if other is not task and not other.done():
+                track = f"{name} ({next(_numbers)})"
+            _tasks[track] = task
         task._ringside_track = name, track
     except (AttributeError, TypeError):  # a loop's own kind of task, which keeps nothing
         return name
