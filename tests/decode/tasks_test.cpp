@@ -32,6 +32,56 @@ TEST(Tasks, ANameHoldsFromItsChangeOn) {
   EXPECT_EQ(at(250), "late");
 }
 
+TEST(Tasks, NamesOfAMomentInThePast) {
+  Tasks tasks, part;
+  const RingName ring = ring_of(true);
+  for (Tasks* of : {&tasks, &part}) {
+    of->keep_past();
+    of->add(Task{7, 7, "first", "first"});
+    of->add_change({0, 7, 7, 7, true, "second", "second", "first", "first"}, 100, 0);
+  }
+  const auto at = [&](u64 ns, i32 tid = 7) {
+    std::string name;
+    tasks.as_of(ns, [&] { name = tasks.name(tid, ring); });
+    return name;
+  };
+  EXPECT_EQ(at(50), "first");
+  tasks.go_to(150);
+  tasks.rename(8, "new", true);  // nothing is known of it before
+  tasks.go_to(200);
+  tasks.rename(7, "third", true);
+  tasks.rename(8, "other", true);
+  const u64 changes = tasks.renamed();
+  EXPECT_EQ(at(50), "first");
+  EXPECT_EQ(at(100), "second");
+  EXPECT_EQ(at(199), "second");
+  EXPECT_EQ(at(200), "third");
+  EXPECT_EQ(at(100, 8), "new");
+  EXPECT_EQ(at(300, 8), "other");
+  EXPECT_EQ(tasks.name(7, ring), "third");
+  EXPECT_GT(tasks.renamed(), changes);  // kept names are looked up again
+  // Another one has read what is between.
+  part.begin_part();
+  part.go_to(160);
+  part.rename(7, "between", true);
+  part.begin_part();
+  part.go_to(180);
+  part.rename(7, "between", true);
+  tasks.add_past(part);
+  EXPECT_EQ(at(159), "second");
+  EXPECT_EQ(at(160), "between");
+  EXPECT_EQ(at(199), "between");
+  EXPECT_EQ(at(200), "third");
+  // The oldest are forgotten: from there on back a thread has the oldest name that is left.
+  for (u64 n = 0; n < 70'000; ++n) {
+    tasks.go_to(1000 + n);
+    tasks.rename(7, "name " + std::to_string(n), true);
+  }
+  EXPECT_EQ(at(70'999), "name 69999");
+  EXPECT_EQ(at(69'999), "name 68999");
+  EXPECT_NE(at(50), "first");
+}
+
 TEST(Tasks, AThreadOfAProcessKeepsIt) {
   Tasks tasks;
   tasks.add(Task{7, 8, "worker", "app"});

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <linux/fuse.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -60,6 +61,33 @@ TEST_F(Judged, WhatIsNoRegularFileIsNotOpened) {
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   for (const std::string& path : {fifo, dir, std::string("/dev/null"), std::string("/dev/ptmx"), std::string("/")})
     EXPECT_EQ(text_of(path), path + " is no regular file");
+}
+
+// What is held by O_PATH stays when its name goes, and is judged as a path is.
+TEST_F(Judged, AFileThatIsHeld) {
+  const auto text = [&](const char* path) {
+    const auto fd = open_held(sys::Fd(open(path, O_PATH | O_CLOEXEC)), "it", {.pid = getpid()});
+    return fd ? sys::read_text(fd->get(), "it").value_or("cannot be read") : fd.error().sentence;
+  };
+  EXPECT_EQ(text(file.c_str()), "text");
+  EXPECT_EQ(text("/dev/null"), "it is no regular file");
+  EXPECT_THAT(text("/proc/version"), HasSubstr("it is not opened: its file system, "));
+  const sys::Fd memory(memfd_create("m", MFD_CLOEXEC));  // in no list of mounts
+  ASSERT_EQ(write(memory.get(), "text", 4), 4);
+  EXPECT_EQ(text(("/proc/self/fd/" + std::to_string(memory.get())).c_str()), "text");
+
+  const sys::Fd mapped(open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  void* const code = mmap(nullptr, 4, PROT_READ | PROT_EXEC, MAP_PRIVATE, mapped.get(), 0);
+  ASSERT_NE(code, MAP_FAILED);
+  for (const bool removed : {false, true}) {
+    if (removed) fs::remove(file);
+    if (geteuid() != 0) continue;  // only with CAP_CHECKPOINT_RESTORE
+    const auto fd = open_held(hold_mapped(getpid(), file), file, {.pid = getpid()});
+    EXPECT_TRUE(fd && sys::read_text(fd->get(), file).value_or("") == "text") << removed;
+  }
+  munmap(code, 4);
+  EXPECT_FALSE(hold_mapped(getpid(), file));
+  EXPECT_TRUE(hold_mapped(getpid(), fs::read_symlink("/proc/self/exe")));
 }
 
 // Their files act, or are made when they are opened.
