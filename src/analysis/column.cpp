@@ -6,6 +6,7 @@
 
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
+#include "decode/descriptors.hpp"
 #include "decode/role.hpp"
 #include "decode/syscalls.hpp"
 #include "sys/json.hpp"
@@ -109,6 +110,7 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
   if (name_ == "task" || name_ == "comm" || name_ == "COMM") access.op = Op::task;
   if (name_ == "cgroup") access.op = Op::cgroup;
   if (name_ == "source") access.op = Op::source;
+  if (name_ == "file" && (type == nullptr || type->of_syscalls)) access.op = Op::files;
   if (name_ == "system" && type != nullptr) access.op = Op::system;
   return access;
 }
@@ -386,6 +388,10 @@ bool Column::text(const TraceRecord& record, const RingName& ring, std::string_v
     case Op::cgroup:
       out = tasks_->cgroup(thread_of(access.type, read_common(record.payload)), ring);
       return true;
+    case Op::files:
+      if (record.files == 0 || formats_->files() == nullptr) return false;
+      out = formats_->files()->file(record.files);
+      return !out.empty();
     case Op::source:
       out = !ring.buffer.empty() ? std::string_view(ring.buffer)
             : ring.kernel        ? std::string_view("kernel")

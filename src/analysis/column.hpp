@@ -10,10 +10,10 @@
 // EVENT is a glob over SYSTEM:EVENT or the event's name: records of other events have no such value. NAME is a field of the
 // event, several with | between them (the first that the event has counts), else one of
 //   stack, stack[N] · ts · cpu, CPU · ring · event, system · source · task, comm, COMM · thread, tid, pid, common_pid · process
-//   · cgroup · common_type
+//   · cgroup · file · common_type
 // stack is the event's stack by its functions, stack[0] the innermost one, stack[1] its caller; events without one have no
 // value. cpu is absent where it is unknown: rings of threads without sched events. ring is N of per_cpu/cpuN. syscall: a call
-// by its name. tid and pid are the thread's number as the reader sees it, common_pid is the recorded one: in other PID
+// by its name; file: the file of a call, where a recording has files. tid and pid are the thread's number as the reader sees it, common_pid is the recorded one: in other PID
 // namespaces they differ. As in filters and in the kernel's histograms, a field comes first; but "event" alone always names the
 // event, though sys_enter_epoll_ctl has a field of that name. MODIFIER:
 //   log2         whole numbers by their power of two        buckets=N    by multiples of N
@@ -138,7 +138,8 @@ class Column {
     source,
     system,
     stack,
-    frame
+    frame,
+    files
   };
   enum class Modifier : u8 { none, log2, linear, hex, sym, execname, divide };
   enum class Show : u8 { plain, thread, process, event, stack, syscall };

@@ -10,6 +10,7 @@
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
 #include "decode/message.hpp"
+#include "decode/descriptors.hpp"
 #include "decode/syscalls.hpp"
 #include "sys/try.hpp"
 
@@ -199,6 +200,7 @@ Filter::Lowered Filter::lower_builtin(const Leaf& leaf, const EventType* type) {
   }
   if (name == "comm" || name == "COMM" || name == "task") return lower_text(leaf, Op::task, nullptr);
   if (name == "cgroup") return lower_text(leaf, Op::cgroup, nullptr);
+  if (name == "file") return type == nullptr || type->of_syscalls ? lower_text(leaf, Op::files, nullptr) : Lowered{};
   if (name == "stack") return lower_text(leaf, Op::stack, nullptr);
   if (name == "source") return lower_text(leaf, Op::source, nullptr);
   if (name == "pid" || name == "tid" || name == "common_pid") {
@@ -303,7 +305,7 @@ result<Filter> Filter::compile(std::string_view text, const Formats& formats, co
       return tl::unexpected<Error>(
           error_at(text, leaf.at, none_matches(leaf.events.begin()->text(), formats), std::errc::no_such_file_or_directory));
     }
-    const bool builtin = is_builtin(leaf.field);
+    const bool builtin = is_builtin(leaf.field) && (leaf.field != "file" || formats.files() != nullptr);
     bool fits = false, known = builtin && leaf.events.empty(), any = leaf.events.empty();
     std::string why;
     std::vector<std::string> names;  // of the fields of events that are named
@@ -477,6 +479,8 @@ bool Filter::test(const Step& step, const TraceRecord& record, const RingName& r
       return text_matches(leaf, tasks_->name(thread_of(type, read_common(record.payload)), ring));
     case Op::cgroup:
       return text_matches(leaf, tasks_->cgroup(thread_of(type, read_common(record.payload)), ring));
+    case Op::files:
+      return record.files != 0 && formats_->files() != nullptr && text_matches(leaf, formats_->files()->file(record.files));
     case Op::stack: {
       StackTexts* const stacks = formats_->stacks();
       if (stacks == nullptr || record.stack == 0) return false;

@@ -15,7 +15,7 @@
 // innermost function, stack[1] its caller.
 //
 // NAME is a field of the event, else one of: stack · ts · cpu, CPU, ring · source (kernel, program, a buffer's name) · comm,
-// COMM, task · pid, tid, common_pid · cgroup · event · system · common_type, common_flags, common_preempt_count. pid and tid
+// COMM, task · pid, tid, common_pid · cgroup · file · event · system · common_type, common_flags, common_preempt_count. pid and tid
 // are the thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they differ. As in the
 // kernel, an event's own field comes first, so pid in sched_wakeup is the woken thread's; COMM and common_pid always belong to
 // the thread that ran. In the events of system calls `syscall` is the call, by name or number. VALUE is a number (10, -1, 0x1f,
@@ -113,7 +113,7 @@ class Filter {
     u32 leaf = 0;
     std::vector<Node> children;
   };
-  enum class Op : u8 { integer, time, cpu, ring, tid, floating, text, task, cgroup, source, stack };
+  enum class Op : u8 { integer, time, cpu, ring, tid, floating, text, task, cgroup, source, stack, files };
   // Numbers: low <= (value & mask) <= low + span, modulo 2^64.
   struct Step {
     Op op = Op::integer;

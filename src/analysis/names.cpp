@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view builtins[] = {"stack",  "ts",    "cpu",    "CPU",         "ring",         "source",
                                          "comm",   "COMM",  "task",   "pid",         "tid",          "common_pid",
-                                         "cgroup", "event", "system", "common_type", "common_flags", "common_preempt_count"};
+                                         "cgroup", "file",  "event", "system", "common_type", "common_flags", "common_preempt_count"};
 
 }  // namespace
 

@@ -10,7 +10,7 @@
 
 namespace ringside {
 
-// stack · ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · cgroup · event · system · common_type,
+// stack · ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · cgroup · file · event · system · common_type,
 // common_flags, common_preempt_count
 bool is_builtin(std::string_view name);
 

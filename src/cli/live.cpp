@@ -112,6 +112,7 @@ result<std::unique_ptr<AnalysisRun>> AnalysisRun::open(RunOptions options) {
   open.choice = {KernelWay::map, options.source};
   open.make.own_events = options.own;
   open.make.only_followed = options.only_followed;
+  open.make.files = options.files;
   open.make.buffer_size = options.kernel_buffer_size;
   if (options.over) open.time.over = options.over;
   open.push_down = options.push_down;

@@ -37,6 +37,7 @@ struct RunOptions {
   LiveSamples samples{};                  // instead of what WHERE names, and of the kernel's events
   bool only_kernel = false;               // `events` are the live kernel's, and no recording takes its place
   bool only_followed = false;             // TracefsOptions::only_followed
+  bool files = false;                     // TracefsOptions::files
   std::function<bool()> over = nullptr;   // true: the end of a live run, beside --duration; none: Ctrl-C is
   u32 jobs = 0;            // threads for a recording; 0: one core is left for others
   bool push_down = false;  // the kernel may filter, too: no event that the filter refuses is wanted

@@ -330,6 +330,7 @@ result<Child> start_command(Parts& parts, const Child::Environment& environment)
   auto child = Child::start(options.command, environment, [&](pid_t pid) -> result<void> {
     if (follows_command(options)) {
       RS_TRY(kernel->follow(pid));
+      if (parts.others.files != nullptr) RS_TRY(parts.others.files->follow(pid));
       if (!options.kernel_stacks.empty()) {
         parts.others.samples = RS_TRY(make_samples(options, parts.instance.clock(), {pid}));
         if (parts.others.samples != nullptr) {
@@ -382,6 +383,7 @@ int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, int c
   RecordingRun& run = *parts.run;
   for (const auto& remote : parts.others.kernel_remotes) remote->off();
   if (parts.others.libc != nullptr) parts.others.libc->off();
+  if (parts.others.files != nullptr) parts.others.files->off();
   run.poll();
   if (parts.others.libc != nullptr) parts.others.of_libc->know(parts.others.libc->threads());
   if (parts.others.libc != nullptr)

@@ -73,6 +73,25 @@ result<void> add_libc(Others& others, const RecordOptions& options, const ClockI
 
 }  // namespace
 
+namespace {
+
+// Which file each descriptor is, before the events of the calls: what it notes of a call comes first.
+result<void> add_files(Others& others, const RecordOptions& options, const ClockInfo& clock) {
+  FileCalls::Options make;
+  make.pids = options.pids;
+  make.all = options.pids.empty() && !follows_command(options);
+  make.buffer_size = options.buffer_size;
+  others.files = RS_TRY(FileCalls::open(make, clock));
+  others.of_files = std::make_unique<SourceFeed>(std::vector<EventInfo>{FileCalls::event()});
+  for (auto& source : others.files->take_sources()) {
+    RingName name = source->name();
+    others.of_files->add({std::move(source), std::move(name)});
+  }
+  return {};
+}
+
+}  // namespace
+
 result<std::unique_ptr<SampleFeed>> make_samples(const RecordOptions& options, const ClockInfo& clock,
                                                  const std::vector<i32>& pids) {
   SampleFeed::Options make;
@@ -91,6 +110,7 @@ result<std::unique_ptr<SampleFeed>> make_samples(const RecordOptions& options, c
 
 result<Others> make_others(const RecordOptions& options, const Instance& instance) {
   Others others;
+  if (options.files) RS_TRY(add_files(others, options, instance.clock()));
   others.kernel = RS_TRY(make_kernel(options, instance.clock()));
   const bool names = !options.kernel_stacks.empty() && !follows_command(options);
   if (options.kernel_samples() || names) others.samples = RS_TRY(make_samples(options, instance.clock(), options.pids));

@@ -7,6 +7,7 @@
 #include "cli/record_options.hpp"
 #include "instance/instance.hpp"
 #include "kernel/kernel_remote.hpp"
+#include "probe/file_calls.hpp"
 #include "probe/libc_calls.hpp"
 #include "record/kernel_feed.hpp"
 #include "record/remote_feed.hpp"
@@ -23,6 +24,8 @@ struct Others {
   std::unique_ptr<SourceFeed> of_kernel_remotes;  // null: there are none
   std::unique_ptr<LibcCalls> libc;                // null: none are probed
   std::unique_ptr<SourceFeed> of_libc;
+  std::unique_ptr<FileCalls> files;  // null: they are not noted
+  std::unique_ptr<SourceFeed> of_files;
 
   bool has_remotes() const { return !remotes.empty(); }
   bool remotes_ended() const {
@@ -33,6 +36,7 @@ struct Others {
     for (const auto& remote : remotes) feeds.push_back(remote.get());
     feeds.push_back(of_kernel_remotes.get());
     feeds.push_back(of_libc.get());
+    feeds.push_back(of_files.get());
     std::erase(feeds, nullptr);
     return feeds;
   }

@@ -70,6 +70,9 @@ void check_probed(const RecordOptions& options) {
 result<void> check(RecordOptions& options) {
   RS_TRY(find_writers(options.instance, options.remotes));
   if (!options.libc.empty()) (void)libc_groups(options.libc);
+  if (options.files && !options.names_kernel()) options.kernel_events = {"raw_syscalls"};
+  if (options.files && options.clock.empty()) options.clock = "mono";
+  if (options.files && options.clock != "mono") throw UsageError{"--files needs --clock mono: BPF programs read no other one"};
   FunctionChoice& functions = options.functions;
   if (functions.functions.empty() && functions.tracer != FunctionChoice().tracer)
     throw UsageError{"--tracer belongs to --graph"};
@@ -252,6 +255,9 @@ void add_options(CLI::App& app, RecordOptions& options) {
   const auto of_rings = [&options](const std::string& name, CLI::Option* option) {
     return option->each([&options, name](const std::string& value) { options.of_rings[name] = value; });
   };
+  app.add_flag("--files", options.files,
+               "note which file each descriptor is, and the paths of system calls, for report, hist, syscalls --by file and file "
+               "in -f: a BPF program reads them at the calls (as root; without -e, raw_syscalls are recorded)");
   of_rings("-b",
            add_size(app, "-b,--buffer-size", options.buffer_size, "size of each ring, of a CPU or a thread (default 4M)"));
   of_rings("--rings",

@@ -42,7 +42,7 @@ struct RecordOptions {
     return sample_hz != 0 && (all_processes || !pids.empty());
   }  // by the kernel, not by the program's own timers
   EventPatterns stacks{}, kernel_stacks{};
-  bool calls = false, compress = false, fail_on_loss = false, quiet = false, wait = true;
+  bool calls = false, files = false, compress = false, fail_on_loss = false, quiet = false, wait = true;
 };
 
 void add_options(CLI::App& app, RecordOptions& options);

@@ -88,11 +88,16 @@ class Printer {
     // They tell other events' stacks, and as text nothing themselves.
     const Stacks::Part part = stacks_.part(record.number());
     if (!options_.json && options_.events.empty() && record.lost == 0 &&
-        (part == Stacks::Part::code_map || part == Stacks::Part::stack))
+        (part == Stacks::Part::code_map || part == Stacks::Part::stack || tells_files(record)))
       return false;
     if (options_.tids.empty()) return true;
     const i32 seen = trace.tasks.seen(read_common(record.payload).tid, ring);
     return std::find(options_.tids.begin(), options_.tids.end(), seen) != options_.tids.end();
+  }
+
+  bool tells_files(const TraceRecord& record) const {
+    const EventType* const type = reading_.trace().formats.find(record.number());
+    return type != nullptr && type->full == file_call_event;
   }
 
   // In text it is the lines below its event.

@@ -21,6 +21,7 @@
 #include "consumer/where.hpp"
 #include "text/units.hpp"
 #include "kernel/perf_sampler.hpp"
+#include "probe/file_calls.hpp"
 #include "sys/try.hpp"
 
 namespace ringside::cli {
@@ -33,7 +34,7 @@ struct SyscallsOptions {
   std::vector<std::string> calls;  // -e: lists of names
   std::string by, sort = "total", to;
   u64 count = 40, most_keys = 100'000;
-  bool all = false;
+  bool all = false, files = false;
 };
 
 struct Calls {
@@ -346,6 +347,10 @@ void choose_calls(SyscallsOptions& options) {
 result<int> run_syscalls(SyscallsOptions options, bool command) {
   choose_calls(options);
   const bool live = command || options.all || !options.pids.empty();
+  if (options.files && !live)
+    throw UsageError{"--files belongs to a command, --pid or --all; a recording has files if it was made with them: ringside "
+                     "record --files -e raw_syscalls COMMAND"};
+  options.files = options.files || (live && options.by == "file");
   if (live && !command && !options.words.empty())
     throw UsageError{"--all and --pid are about the kernel, live; WHERE is about what was recorded: take one of them"};
   if (command && (options.all || !options.pids.empty()))
@@ -365,6 +370,7 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
     run_options.events = {raw_events};
     run_options.only_kernel = true;
     run_options.only_followed = !options.all;
+    run_options.files = options.files;
   } else {
     run_options.where = options.words;
   }
@@ -381,11 +387,16 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
   const auto table = RS_TRY(SyscallTable::make(options, run->trace()));
   if (!options.by.empty()) run->reading().look_up_names();
   run->reading().look_up_for(table->pairs());
-  for (const i32 pid : options.pids) RS_TRY(run->trace().tracefs()->follow_process(pid));
+  FileCalls* const files = run->trace().files();
+  for (const i32 pid : options.pids) {
+    if (files != nullptr) RS_TRY(files->follow(pid));
+    RS_TRY(run->trace().tracefs()->follow_process(pid));
+  }
   if (command) {
     bool prepared = false;
     auto started = Child::start(options.words, {}, [&](pid_t pid) {
-      auto done = run->trace().tracefs()->follow(pid);
+      auto done = files != nullptr ? files->follow(pid) : result<void>();
+      if (done) done = run->trace().tracefs()->follow(pid);
       prepared = done.has_value();
       return done;
     });
@@ -430,6 +441,8 @@ Command add_syscalls(CLI::App& app) {
   c->add_option("--by", options->by,
                 "a line for each call and each value of this column: process, task, thread, cgroup, cpu, ...")
       ->type_name("KEY");
+  c->add_flag("--files", options->files,
+              "live: note which file each descriptor is, and the paths, by a BPF program: for --by file, and file in -f");
   c->add_option("--sort", options->sort, "lines by")
       ->check(CLI::IsMember({"total", "calls", "errors", "mean", "max"}))
       ->capture_default_str()
@@ -445,6 +458,7 @@ Command add_syscalls(CLI::App& app) {
   c->footer(
       "Examples:\n"
       "  ringside syscalls make                             a command and all that it starts, as root\n"
+      "  ringside syscalls --by file make                   calls and time by file; -f 'file ~ \"*.h\"' chooses some\n"
       "  ringside syscalls -o calls.txt make                its table in a file\n"
       "  ringside syscalls -e openat,close make             two kinds of calls; in a filter: -f 'syscall == openat && pid != "
       "1'\n"

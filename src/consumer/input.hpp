@@ -32,6 +32,8 @@ struct MachineTime {
   u64 error_ns = 0;  // how far its times of day may be off
 };
 
+class FileCalls;
+
 class Input {
  public:
   explicit Input(std::string named) : where(std::move(named)) {}
@@ -63,6 +65,7 @@ class Input {
   virtual const MachineTime* time_of_day() const { return nullptr; }  // its times are that machine's times of day
   virtual Instance* instance() const { return nullptr; }
   virtual TracefsInstance* tracefs() const { return nullptr; }  // the kernel's live events
+  virtual FileCalls* files() const { return nullptr; }          // that are noted beside these
   // The changes of names that were not handed out yet.
   virtual std::vector<NameChange> take_names() { return {}; }
   virtual std::string kept_names() const { return ""; }  // KeptNames, as the recorder has looked them up

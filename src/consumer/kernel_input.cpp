@@ -4,6 +4,7 @@
 #include "consumer/trace.hpp"
 #include "kernel/clock_check.hpp"
 #include "kernel/own_tasks.hpp"
+#include "probe/file_calls.hpp"
 #include "source/selection.hpp"
 #include "sys/sys.hpp"
 #include "sys/try.hpp"
@@ -47,6 +48,7 @@ class KernelInput : public Input {
   std::unique_ptr<Input> another() const override { return kernel_input(patterns_, choice_, make_); }
   ClockInfo own_clock() const override { return clock_info_; }
   TracefsInstance* tracefs() const override { return kernel_.get(); }
+  FileCalls* files() const override { return files_.get(); }
   bool live() const override { return true; }
   bool begins_when_opened() const override { return true; }
   void leave_out(i32 tid) override {
@@ -55,6 +57,7 @@ class KernelInput : public Input {
   void stop() override {
     (void)kernel_->tracing(false);
     if (own_ != nullptr) own_->causes_events = false;
+    if (files_ != nullptr) files_->off();
   }
   Account account() const override;
 
@@ -65,10 +68,16 @@ class KernelInput : public Input {
   std::unique_ptr<TracefsInstance> kernel_;
   std::shared_ptr<OwnTasks> own_;
   ClockInfo clock_info_{};
+  std::unique_ptr<FileCalls> files_;
 };
 
 result<void> KernelInput::open(Trace& trace) {
-  make_.clock = best_clock();
+  make_.clock = make_.files ? ClockKind::mono : best_clock();
+  clock_info_ = calibrate(make_.clock);
+  if (make_.files) {  // first: what they note of a call comes before its event
+    files_ = RS_TRY(FileCalls::open({{}, !make_.only_followed}, clock_info_));
+    sources = files_->take_sources();
+  }
   kernel_ = std::make_unique<TracefsInstance>(RS_TRY(TracefsInstance::create(make_)));
   (void)kernel_->numbers();  // from here on threads that end are told, in another PID namespace
   const bool all_but_own = !make_.own_events && !make_.only_followed;
@@ -79,6 +88,7 @@ result<void> KernelInput::open(Trace& trace) {
   boot = sys::boot_id();
   if (world.kernel_counts_apart()) trace.tasks.kernel_counts_apart(origin.ids);
   add_events(trace, *this, kernel_internal_events());
+  if (make_.files) add_events(trace, *this, {FileCalls::event()});
   for (const EventPattern& pattern : patterns_) {
     auto enabled = RS_TRY(kernel_->enable(pattern));
     if (enabled.empty())
@@ -89,7 +99,6 @@ result<void> KernelInput::open(Trace& trace) {
   }
   trace.formats.symbols(origin.ids).load_later([] { return sys::read_file("/proc/kallsyms").value_or(""); });
   trace.tasks.add(Task{0, 0, "<idle>", "<idle>"});
-  clock_info_ = calibrate(make_.clock);
   auto rings = RS_TRY(open_kernel_rings(kernel_->dir(), kernel_->cpus(), clock_info_, choice_));
   if (!rings.notice.empty()) trace.notices.push_back(rings.notice);
   for (auto& source : rings.sources) {

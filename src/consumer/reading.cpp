@@ -6,6 +6,7 @@
 
 #include "analysis/column.hpp"
 #include "analysis/pairs.hpp"
+#include "source/sample_rings.hpp"
 #include "text/units.hpp"
 #include "sys/try.hpp"
 
@@ -28,6 +29,7 @@ result<std::unique_ptr<Reading>> Reading::open(Options options) {
   reading->time_ = std::move(options.time);
   reading->notices_ = std::move(options.notices);
   reading->tell();
+  reading->know_files();
   reading->narrow_ = !options.window.whole();
   reading->window_ = std::move(options.window);
   if (reading->window_.asks_day()) {
@@ -77,8 +79,22 @@ u64 Reading::begin() {
 void Reading::narrow(u64 lead) {
   (void)begin();
   const u64 last = part_end_ == forever ? forever : part_end_ - 1;
-  state_from_ = trace_.timeline.narrow(stacks_anywhere() ? 0 : std::max(from(), part_from_), std::min(until(), last), lead);
+  state_from_ = trace_.timeline.narrow(stacks_anywhere() || files_ != nullptr ? 0 : std::max(from(), part_from_), std::min(until(), last), lead);
   narrowed_ = true;
+}
+
+void Reading::know_files() {
+  const auto& types = trace_.formats.all();
+  if (std::none_of(types.begin(), types.end(), [](const auto& type) { return type->full == file_call_event; })) return;
+  files_ = std::make_unique<Descriptors>();
+  trace_.formats.use_files(files_.get());
+}
+
+void Reading::see_files(TraceRecord& record) {
+  if (record.lost != 0)
+    files_->lose(record.ids, ring(record).ring == file_call_ring);
+  else if (const EventType* const type = trace_.formats.find(record.number()); type != nullptr)
+    record.files = files_->see(*type, record.payload, record.time);
 }
 
 bool Reading::stacks_anywhere() const {
@@ -98,7 +114,7 @@ bool Reading::has_stacks() const {
 
 std::vector<u64> Reading::seams(u32 parts) {
   (void)begin();
-  if (trace_.live() || parts < 2) return {};
+  if (trace_.live() || parts < 2 || files_ != nullptr) return {};
   return trace_.timeline.seams(parts, from(), until());
 }
 

@@ -19,6 +19,7 @@
 #include "analysis/thread_names.hpp"
 #include "consumer/trace.hpp"
 #include "consumer/window.hpp"
+#include "decode/descriptors.hpp"
 #include "stacks/stacks.hpp"
 #include "sys/sys.hpp"
 
@@ -127,6 +128,7 @@ class Reading {
         if (tells_cpus_) running_.see(record, name);
         if (looks_up_) [[unlikely]] look_up(record, name);
       }
+      if (files_ != nullptr) [[unlikely]] see_files(record);
       if (stacks_ != nullptr && !trace_.timeline.none_near(record)) [[unlikely]] join(record);
     } while ((narrow_ && outside(record)) || (looks_up_ && is_unasked(record)));
     return got(record, ring(record));
@@ -203,7 +205,7 @@ class Reading {
   // Records stay as they come: no joined stack, no CPU that earlier ones told, no gap that is moved into a window.
   bool is_plain() {
     look_at_rings();
-    return !following_ && !trace_.live() && !held_ && window_.whole() && !has_stacks() && !tells_cpus_;
+    return !following_ && !trace_.live() && !held_ && window_.whole() && !has_stacks() && !tells_cpus_ && files_ == nullptr;
   }
   bool has_stacks() const;  // and joins them
   // take() for plain ones, by the run. use() must not ask for records.
@@ -263,6 +265,8 @@ class Reading {
   bool outside(TraceRecord& record);
   void join(TraceRecord& record);
   void look_up(const TraceRecord& record, const RingName& name);
+  void know_files();  // if its events tell them
+  void see_files(TraceRecord& record);
   bool is_unasked(const TraceRecord& record) const {
     return record.lost == 0 && std::find(unasked_.begin(), unasked_.end(), record.number()) != unasked_.end();
   }
@@ -280,6 +284,7 @@ class Reading {
   u64 state_from_ = 0;             // what is earlier is not looked at
   std::vector<u64> last_ns_{};     // by ring: its last record
   std::unique_ptr<Stacks> stacks_;
+  std::unique_ptr<Descriptors> files_;
   u64 stacks_behind_ = 0, stacks_joined_ = 0;  // the kernel's stack events; those that belong to an event
   ThreadNames names_{trace_.formats, trace_.tasks};
   RunningThreads running_{trace_.formats, trace_.tasks};

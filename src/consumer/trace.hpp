@@ -62,6 +62,7 @@ struct Trace {
   bool has_only_just_begun() const;  // one of them writes nothing until it is opened
   bool consumes() const;             // what was read cannot be read once more: one of them gives each event once
   TracefsInstance* tracefs() const { return inputs.back()->tracefs(); }  // of the kernel's live events; null: there are none
+  FileCalls* files() const { return inputs.back()->files(); }  // beside them; null: none
   // Names of the kernel's threads: those that it has seen of late (it keeps some 128).
   void learn_names();
   bool learn_name(i32 tid);  // of one that lives, or that the kernel has seen of late; false: it is unknown

@@ -227,6 +227,8 @@ class EventType {
   mutable std::atomic<bool> known_{false};
 };
 
+class Descriptors;
+
 class Formats {
  public:
   // Ids of programs, then those of the kernel, then those of each external writer.
@@ -264,6 +266,9 @@ class Formats {
   // The texts of stacks; null: nothing reads stacks here. They must outlive it.
   StackTexts* stacks() const { return stacks_; }
   void use_stacks(StackTexts* stacks) { stacks_ = stacks; }
+  // The files of system calls; null: nothing knows them here. They must outlive it.
+  const Descriptors* files() const { return files_; }
+  void use_files(const Descriptors* files) { files_ = files; }
 
   void print(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
 
@@ -280,6 +285,7 @@ class Formats {
   std::unordered_map<u32, u32> machines_;                                       // other ones than the first, by ids / most_ids
   std::map<u32, std::unique_ptr<FormatContext>> contexts_;                      // theirs
   StackTexts* stacks_ = nullptr;
+  const Descriptors* files_ = nullptr;
 };
 
 // The event's id (as in the payload) and thread, from the common fields in front of it. Payloads too short yield 0.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "decode/descriptors.hpp"
 #include "decode/message.hpp"
 #include "decode/print_steps.hpp"
 #include "export/line_exporter.hpp"
@@ -284,7 +285,11 @@ void JsonLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
     append_json_text(parts.message, out);
   }
   const SyscallWords words = syscalls_.read(*type, record.payload);
-  for (const auto& [key, word] : {std::pair(",\"syscall\":", words.call), std::pair(",\"error\":", words.error)}) {
+  const Descriptors* const files = record.files != 0 ? formats_.files() : nullptr;
+  const auto of_files = files != nullptr ? std::pair(files->file(record.files), files->text(record.files))
+                                         : std::pair(std::string_view(), std::string_view());
+  for (const auto& [key, word] : {std::pair(",\"syscall\":", words.call), std::pair(",\"error\":", words.error),
+                                  std::pair(",\"file\":", of_files.first), std::pair(",\"files\":", of_files.second)}) {
     if (word.empty()) continue;
     append(out, key);
     append_json_text(word, out);

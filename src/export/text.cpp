@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "decode/descriptors.hpp"
 #include "sys/text.hpp"
 
 namespace ringside {
@@ -111,12 +112,13 @@ void TextLines::append_addresses(const Formats& formats, const EventType& type, 
   }
 }
 
-// Names behind the kernel's own text: " # openat ENOENT".
-void TextLines::append_call(const EventType& type, Bytes payload, fmt::memory_buffer& out) {
-  const SyscallWords words = syscalls_.read(type, payload);
+// Names behind the kernel's own text: " # openat ENOENT", " # read 3</etc/passwd>".
+void TextLines::append_call(const EventType& type, const TraceRecord& record, fmt::memory_buffer& out) {
+  const SyscallWords words = syscalls_.read(type, record.payload);
+  const std::string_view files = record.files != 0 ? formats_.files()->text(record.files) : std::string_view();
   const bool tells_call = !words.call.empty() && type.system == "raw_syscalls";
-  if (tells_call || !words.error.empty()) append(out, " #");
-  for (const std::string_view word : {tells_call ? words.call : std::string_view(), words.error}) {
+  if (tells_call || !words.error.empty() || !files.empty()) append(out, " #");
+  for (const std::string_view word : {tells_call ? words.call : std::string_view(), words.error, files}) {
     if (!word.empty()) out.push_back(' ');
     append(out, word);
   }
@@ -179,7 +181,7 @@ void TextLines::print(const TraceRecord& record, const RingName& ring, fmt::memo
       drop_newline(*type, end, out);
       if (record.stack != 0 && !ring.kernel && formats_.stacks() != nullptr) drop_stack_number(*type, end, out);
       if (!with_tasks_ && out.size() == end) out.resize(end - 1);
-      if (type->of_syscalls) append_call(*type, record.payload, out);
+      if (type->of_syscalls) append_call(*type, record, out);
     }
   }
   out.push_back('\n');

@@ -9,6 +9,8 @@
 //
 // Behind the kernel's own text of a system call come its name, unless the event's name has it, and the name of its error:
 //   sys_exit: NR 257 = -2 # openat ENOENT
+// and its paths and the files of its descriptors, where a recording has them:
+//   sys_enter: NR 0 (3, 7ffd31c3e0a8, 340, 0, 0, 0) # read 3</etc/passwd>
 //
 // The stack of a program's event stands under it, as the kernel's stacks do in its file `trace` with the option sym-offset:
 //    => parse+0x1d/0x40 [app] parse.c:12
@@ -64,7 +66,7 @@ class TextLines {
   };
   bool print_marker(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;
   void print_stack(const EventType& type, const TraceRecord& record, fmt::memory_buffer& out) const;
-  void append_call(const EventType& type, Bytes payload, fmt::memory_buffer& out);
+  void append_call(const EventType& type, const TraceRecord& record, fmt::memory_buffer& out);
   static constexpr size_t time_room = 64;
   // "seconds.micros: ", rounded as the kernel rounds, seconds at least 5 wide. Returns the end; up to time_room bytes change.
   char* put_time(u64 ns, char* to);

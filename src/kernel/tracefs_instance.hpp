@@ -32,6 +32,7 @@ struct TracefsOptions {
   ClockKind clock = ClockKind::tsc;
   bool own_events = false;           // also what the opening thread causes itself
   bool only_followed = false;  // no events but of processes given to follow()
+  bool files = false;          // of a live reading: FileCalls beside it
   int buffer_percent = 0;  // how full a ring must be to wake its waiters; 0: any event
 };
 

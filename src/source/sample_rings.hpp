@@ -6,6 +6,7 @@
 namespace ringside {
 
 constexpr u32 first_sample_ring = 1u << 17;
+constexpr u32 file_call_ring = first_sample_ring + (3u << 14);  // of the calls that say which files descriptors are
 // Behind those: of the recording's external writer of this number, from 1 (RingName::apart).
 constexpr u32 first_apart_ring(u8 writer) { return (3u + writer) << 16; }
 

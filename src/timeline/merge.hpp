@@ -46,6 +46,7 @@ struct TraceRecord {
   bool lost_at_least = false;  // nobody has counted them: there may be more than `lost`
   i32 cpu = -1;       // where its thread ran, if its ring is no CPU's and a Reading knows it
   u32 stack = 0;      // the number of its stack, if a Reading joins stacks; 0: none
+  u32 files = 0;      // of a system call: the number of Descriptors, if a Reading knows files; 0: none
 
   i32 cpu_in(const RingName& ring) const { return ring.its_cpu() >= 0 ? ring.its_cpu() : cpu; }  // -1: unknown
 
