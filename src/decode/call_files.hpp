@@ -15,13 +15,14 @@ struct CallFiles {
   // What a call does to descriptors and directories when it succeeds.
   enum class Does : u8 {
     nothing, open, opens_by_structure, creat, makes_file, close, close_range, dup, dup2, dup3, fcntl, socket, accept, connect,
-    exec, clone, unshare, setns, chdir, fchdir, uring
+    exec, clone, unshare, setns, chdir, fchdir, uring,
+    pair
   };
   const char* name;
   u8 descriptors;  // bit N: argument N, from 0
   u8 paths;        // the directory of a path at N is the descriptor at N - 1, if that is one
   Does does = Does::nothing;
-  const char* file = nullptr;  // of makes_file
+  const char* file = nullptr;  // of makes_file and pair
   int flags = -1;               // the argument whose close_on_exec makes the descriptor close on exec
   u64 close_on_exec = 0;       // ~0: always
   bool is_needed() const { return paths != 0 || does != Does::nothing; }  // to know which files descriptors are

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "sys/text.hpp"
@@ -130,6 +131,12 @@ u32 Descriptors::see(const EventType& type, Bytes payload, u64 time) {
   Call& call = thread.seen;
   if (known.fields->returned != nullptr) {
     if (call.number != nr) return 0;
+    // A path that was not in memory when the call began is told at its end.
+    if (call.about != nullptr && thread.noted.number == nr && thread.noted.texts.size() > call.texts.size() &&
+        std::memcmp(thread.noted.args, call.args, 8 * 3) == 0) {
+      call.texts = thread.noted.texts;
+      call.shown = show(thread, call);
+    }
     const u32 shown = show_result(thread, call, read_integer(payload, *known.fields->returned));
     call.number = -1;
     return shown;
@@ -304,6 +311,15 @@ void Descriptors::end(Thread& thread, const CallFiles& about, i64 returned, u64 
     case Does::setns:
       if (returned == 0) thread.directory->clear();
       break;
+    case Does::pair: {
+      const auto both = noted.texts.find(0);
+      int two[2] = {-1, -1};
+      if (!whole || returned != 0 || both == noted.texts.end() ||
+          std::sscanf(both->second.c_str(), "%d %d", &two[0], &two[1]) != 2)
+        break;
+      for (const int descriptor : two) set(thread, descriptor, about.file, on_exec, time);
+      break;
+    }
     case Does::uring:
       thread.table->never = true;
       break;

@@ -45,10 +45,13 @@ constexpr u32 notes_subbuf_size = 16384;
 constexpr u32 longest_path_text = 4096, most_calls = 1024, most_listed = 16;
 constexpr size_t most_waiting = 1024, most_descriptors = 100'000;
 
-// What is to be done at a call: a bit for each argument that is a path, and these.
-constexpr u32 notes_begin = 1u << 8, notes_end = 1u << 9, has_list = 1u << 10, has_address = 1u << 11;
+// What is to be done at a call: a bit for each argument that is a path, and these. A pair of descriptors is where the first
+// argument points to; behind: the fourth.
+constexpr u32 notes_begin = 1u << 8, notes_end = 1u << 9, has_list = 1u << 10, has_address = 1u << 11, has_pair = 1u << 12,
+              has_pair_behind = 1u << 13;
 constexpr u32 addressed = 1;      // connect()'s
-constexpr u32 raw_address = 256;  // a step: the text is a sockaddr
+constexpr u32 raw_address = 256, raw_pair = 257;  // steps: the text is a sockaddr, two descriptors
+constexpr i32 later_pair = 16;  // what is read at the call's end: beside its arguments
 
 constexpr i32 noted_text = sizeof(NotedCall);
 
@@ -102,6 +105,10 @@ class Assembler {
     add(BPF_LD | BPF_DW | BPF_IMM, to, its_value ? BPF_PSEUDO_MAP_VALUE : BPF_PSEUDO_MAP_FD, 0, map.get());
     add(0, 0, 0);
   }
+  void jump(Label& to) {
+    to.push_back(code_.size());
+    add(BPF_JMP | BPF_JA, 0, 0);
+  }
   void jump_if(u8 how, u8 of, i32 value, Label& to) {
     to.push_back(code_.size());
     add(static_cast<u8>(BPF_JMP | how | BPF_K), of, 0, 0, value);
@@ -133,7 +140,7 @@ class Assembler {
 class Noter {
  public:
   struct Maps {
-    const sys::Fd &followed, &wanted, &scratch, &losses, &ring;
+    const sys::Fd &followed, &wanted, &scratch, &losses, &ring, &later;
     bool all;
   };
   explicit Noter(const Maps& maps) : maps_(maps) {
@@ -184,9 +191,8 @@ class Noter {
     a_.set(3, noted_text);
     output();
   }
-  // The text at the address in r3; none, if it cannot be read.
-  void put_text() {
-    Assembler::Label none;
+  // The text at the address in r3.
+  void put_text(Assembler::Label& none) {
     a_.move(1, 8);
     a_.plus(1, noted_text);
     a_.set(2, longest_path_text);
@@ -197,7 +203,6 @@ class Noter {
     a_.move(3, 0);
     a_.plus(3, noted_text);
     output();
-    a_.here(none);
   }
   // Bits of r9 decide at each call.
   template <class Then>
@@ -209,12 +214,56 @@ class Noter {
     then();
     a_.here(behind);
   }
+  // A path that cannot be read here is read at the call's end: the kernel has fetched its page then.
   void put_path(int n) {
     if_wanted(1u << n, [&] {
+      Assembler::Label none, done;
       value(n);
       a_.load(BPF_DW, 3, 8, argument(n));
-      put_text();
+      put_text(none);
+      a_.jump(done);
+      a_.here(none);
+      a_.move(1, 9);
+      a_.mask(1, has_list);
+      a_.jump_if(BPF_JNE, 1, 0, done);  // execve: its memory is another one then
+      read_later(n, n);
+      a_.here(done);
     });
+  }
+  void put_pair(u32 wanted, int n) {
+    if_wanted(wanted, [&] { read_later(n, later_pair); });
+  }
+  void put_what_is_read_later() {
+    Assembler::Label none, pair, done;
+    a_.store(BPF_W, 10, -4, 7);
+    a_.map(1, maps_.later);
+    a_.move(2, 10);
+    a_.plus(2, -4);
+    a_.call(BPF_FUNC_map_lookup_elem);
+    a_.jump_if(BPF_JEQ, 0, 0, none);
+    a_.load(BPF_DW, 3, 0, 0);
+    a_.store(BPF_DW, 8, argument(0), 3);
+    a_.load(BPF_DW, 1, 0, 8);
+    a_.store(BPF_DW, 8, offsetof(NotedCall, value), 1);
+    a_.jump_if(BPF_JGE, 1, later_pair, pair);
+    step(static_cast<u32>(FileCall::Step::text));
+    put_text(done);
+    a_.jump(done);
+    a_.here(pair);
+    step(raw_pair);
+    a_.move(1, 8);
+    a_.plus(1, noted_text);
+    a_.set(2, 8);
+    a_.call(BPF_FUNC_probe_read_user);
+    a_.jump_if(BPF_JNE, 0, 0, done);
+    a_.store_value(BPF_W, 8, offsetof(NotedCall, text_size), 8);
+    a_.set(3, noted_text + 8);
+    output();
+    a_.here(done);
+    a_.store(BPF_W, 10, -4, 7);
+    remove(maps_.later);
+    a_.store_value(BPF_DW, 8, argument(0), 0);
+    a_.here(none);
   }
   // The texts of a program's arguments, up to most_listed.
   void put_list(int n) {
@@ -230,7 +279,7 @@ class Noter {
       a_.jump_if(BPF_JNE, 0, 0, end);
       a_.load(BPF_DW, 3, 10, -16);
       a_.jump_if(BPF_JEQ, 3, 0, end);
-      put_text();
+      put_text(end);
     }
     a_.here(end);
   }
@@ -272,12 +321,9 @@ class Noter {
     a_.call(BPF_FUNC_map_update_elem);
   }
   void forget() {
-    if (maps_.all) return;
     a_.store(BPF_W, 10, -4, 7);
-    a_.map(1, maps_.followed);
-    a_.move(2, 10);
-    a_.plus(2, -4);
-    a_.call(BPF_FUNC_map_delete_elem);
+    remove(maps_.later);
+    if (!maps_.all) remove(maps_.followed);
   }
   std::vector<u64> code() {
     a_.here(out_);
@@ -286,6 +332,26 @@ class Noter {
   }
 
  private:
+  // Its key is on the stack.
+  void remove(const sys::Fd& map) {
+    a_.map(1, map);
+    a_.move(2, 10);
+    a_.plus(2, -4);
+    a_.call(BPF_FUNC_map_delete_elem);
+  }
+  void read_later(int n, i32 as) {
+    a_.store(BPF_W, 10, -4, 7);
+    a_.load(BPF_DW, 1, 8, argument(n));
+    a_.store(BPF_DW, 10, -24, 1);
+    a_.store_value(BPF_DW, 10, -16, as);
+    a_.map(1, maps_.later);
+    a_.move(2, 10);
+    a_.plus(2, -4);
+    a_.move(3, 10);
+    a_.plus(3, -24);
+    a_.set(4, 0);
+    a_.call(BPF_FUNC_map_update_elem);
+  }
   void look_up(const sys::Fd& map) {
     a_.map(1, map);
     a_.move(2, 10);
@@ -448,6 +514,7 @@ result<void> FileCalls::make_maps(const Options& options) {
   followed_ = RS_TRY(make_map(BPF_MAP_TYPE_HASH, 4, 4, 1 << 20, BPF_F_NO_PREALLOC));
   wanted_ = RS_TRY(make_map(BPF_MAP_TYPE_ARRAY, 4, 4, most_calls));
   scratch_ = RS_TRY(make_map(BPF_MAP_TYPE_PERCPU_ARRAY, 4, noted_text + longest_path_text, 1));
+  later_ = RS_TRY(make_map(BPF_MAP_TYPE_HASH, 4, 16, 1 << 16, BPF_F_NO_PREALLOC));
   losses_ = RS_TRY(make_map(BPF_MAP_TYPE_ARRAY, 4, 8, 1, BPF_F_MMAPABLE));
   ring_ = RS_TRY(make_map(BPF_MAP_TYPE_RINGBUF, 0, 0, static_cast<u32>(ring_size_)));
   const u64 page = sys::page_bytes();
@@ -461,6 +528,7 @@ result<void> FileCalls::make_maps(const Options& options) {
     if (call.does != CallFiles::Does::nothing) wanted |= notes_end;
     if (call.does == CallFiles::Does::exec) wanted |= has_list;
     if (call.does == CallFiles::Does::connect) wanted |= has_address;
+    if (call.does == CallFiles::Does::pair) wanted |= std::string_view(call.name) == "socketpair" ? has_pair_behind : has_pair;
     RS_TRY(set(wanted_, static_cast<u32>(*number), &wanted));
   }
   return {};
@@ -509,7 +577,7 @@ result<std::unique_ptr<FileCalls>> FileCalls::open(const Options& options, const
                                             "outside of it");
   std::unique_ptr<FileCalls> calls(new FileCalls(clock));
   RS_TRY(calls->make_maps(options));
-  const Noter::Maps maps{calls->followed_, calls->wanted_, calls->scratch_, calls->losses_, calls->ring_, options.all};
+  const Noter::Maps maps{calls->followed_, calls->wanted_, calls->scratch_, calls->losses_, calls->ring_, calls->later_, options.all};
   using Step = FileCall::Step;
   const auto word = [](Step step) { return static_cast<u32>(step); };
   const std::string events = RS_TRY(tracefs_dir()) + "/events/";
@@ -548,14 +616,18 @@ result<std::unique_ptr<FileCalls>> FileCalls::open(const Options& options, const
   entered.if_wanted(has_list, [&] {
     for (const int path : {0, 1}) entered.if_wanted(1u << path, [&] { entered.put_list(path + 1); });
   });
+  entered.put_pair(has_pair, 0);
+  entered.put_pair(has_pair_behind, 3);
   entered.if_wanted(has_address, [&] { entered.put_address(addressed); });
   RS_TRY(calls->attach("raw_syscalls/sys_enter", entered.code()));
   Noter returned(maps);
   returned.leave_unless_followed();
   returned.look_up_call(RS_TRY(offset_of(exit, "id")));
-  returned.leave_unless(notes_end);
+  returned.leave_unless(notes_begin);
   returned.begin_note();
   returned.copy(RS_TRY(offset_of(exit, "id")), offsetof(NotedCall, number));
+  returned.put_what_is_read_later();
+  returned.leave_unless(notes_end);
   returned.copy(RS_TRY(offset_of(exit, "ret")), offsetof(NotedCall, value));
   returned.step(word(Step::end));
   returned.put();
@@ -654,6 +726,14 @@ void FileCalls::take(const u8* from, u64 size) {
     text = printable_address(from + sizeof noted, static_cast<u32>(text_size));
     if (text.empty()) return;
   }
+  if (noted.step == raw_pair) {
+    i32 two[2] = {};
+    if (text_size < sizeof two) return;
+    std::memcpy(two, from + sizeof noted, sizeof two);
+    noted.step = static_cast<u32>(FileCall::Step::text);
+    noted.value = 0;
+    text = fmt::format("{} {}", two[0], two[1]);
+  }
   write(noted, std::string_view(text.c_str()));
 }
 
@@ -685,7 +765,9 @@ void FileCalls::know(i32 pid) {
   noted.args[1] = sys::now_ns();
   std::vector<std::tuple<i32, bool, std::string>> found;
   bool sockets = false;
-  for (const i32 descriptor : numbers_in(process + "/fd")) {
+  std::vector<i32> descriptors = numbers_in(process + "/fd");
+  descriptors.push_back(0);  // numbers_in() is about processes
+  for (const i32 descriptor : descriptors) {
     std::string text = link_text(process + "/fd/" + std::to_string(descriptor));
     if (text.empty() || found.size() == most_descriptors) continue;
     sockets = sockets || text.starts_with("socket:");

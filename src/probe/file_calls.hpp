@@ -54,7 +54,7 @@ class FileCalls {
   void lose(u64 lost);
 
   ClockInfo clock_;
-  sys::Fd followed_, wanted_, scratch_, losses_, ring_;
+  sys::Fd followed_, wanted_, scratch_, losses_, ring_, later_;
   sys::Region positions_, data_, counted_;
   std::vector<sys::Fd> programs_, events_;
   u64 ring_size_ = 0;
