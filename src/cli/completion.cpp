@@ -247,7 +247,7 @@ class Completion {
       return;
     }
     if (slash == std::string::npos) {
-      for (const char* name : {"event", "system", "task", "thread", "process", "cgroup", "cpu", "ring", "source", "ts"})
+      for (const char* name : {"event", "system", "task", "thread", "process", "cgroup", "file", "cpu", "ring", "source", "ts"})
         add(name, "of every event");
       for (const EventInfo& e : known(false)) {
         if (!typed_.empty()) add(e.system + ":" + e.name + "/", "a field of this event");

@@ -281,7 +281,7 @@ Command add_hist(CLI::App& app) {
       "  ringside hist prev_comm,prev_state -e sched:sched_switch   the kernel, live, until Ctrl-C\n"
       "  ringside hist libc:read/duration_ns.log2 -f 'bytes == 4096' --json | jq .rows\n"
       "Beside the fields of events there are event, system, task (comm, in events without a field of this name), thread, "
-      "process, cgroup, cpu, ring, syscall (by name), source and ts. Modifiers: .log2,\n"
+      "process, cgroup, cpu, ring, syscall (by name), file (of record --files), source and ts. Modifiers: .log2,\n"
       ".buckets=N, .hex, .sym (a kernel function), .execname (of a thread's number), .usecs and .msecs (of times).\n"
       "Sums, counts and maxima are exact, quantiles right within 1.6 %. Nothing is consumed; -e makes an instance of its own.");
   return {c, [options] { return run_hist(*options); }};

@@ -290,7 +290,7 @@ Command add_report(CLI::App& app) {
       "A filter compares fields (== != < <= > >=, & has one of the bits, ~ a glob) and joins comparisons by && || ! and ( ). "
       "Beside\n"
       "the event's own: ts (ns, or 5ms, 1.5s), cpu (-1: unknown), ring, source (kernel, program, a buffer), comm = task, pid = "
-      "tid, cgroup, event, system.\n"
+      "tid, cgroup, event, system; of system calls file, in a recording with --files.\n"
       "Instances of the kernel's are refused, because reading them takes their events away; ringside stat shows their "
       "counters.\n"
       "Of several WHEREs each line begins with its own. They must be of one machine and boot; clocks are converted as far as "

@@ -20,14 +20,6 @@ struct Files : test::BinaryTest {
     if (auto calls = FileCalls::open({}, calibrate(ClockKind::mono)); !calls) GTEST_SKIP() << calls.error().sentence;
     BinaryTest::SetUp();
   }
-  std::vector<json> events(const std::string& options) {
-    const Outcome o = ringside("report --json rec " + options);
-    EXPECT_EQ(o.code, 0) << o.err;
-    std::istringstream lines(o.out);
-    std::vector<json> all;
-    for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));
-    return all;
-  }
 };
 
 // A shell with a copied, an inherited, a relative and a closed descriptor says what /proc says of them; then it uses them.
@@ -37,7 +29,7 @@ const std::string asks_proc =
 
 TEST_F(Files, AreWhatProcSays) {
   ASSERT_EQ(run("echo text >inherited").code, 0);
-  const Outcome o = ringside("record -q -o rec --files -e raw_syscalls -- sh -c '" + asks_proc + "' 3<inherited");
+  const Outcome o = ringside("record -q --files -e raw_syscalls -- sh -c '" + asks_proc + "' 3<inherited");
   ASSERT_EQ(o.code, 0) << o.err;
   std::map<std::string, std::string> files;
   std::istringstream lines(o.out);
@@ -47,7 +39,7 @@ TEST_F(Files, AreWhatProcSays) {
   files["7"] = "/usr/../etc/hostname";  // the name that the program used
   std::set<std::string> read;
   i64 shell = 0;
-  for (const json& e : events("")) {
+  for (const json& e : events()) {
     if (e.at("event") != "raw_syscalls:sys_enter") continue;
     if (shell == 0) shell = e.at("pid");
     if (e.at("pid") != shell || !e.contains("files") || (e.at("syscall") != "dup2" && e.at("syscall") != "fcntl")) continue;
@@ -62,7 +54,7 @@ TEST_F(Files, AreWhatProcSays) {
 }
 
 TEST_F(Files, FiltersTablesAndLinesHaveThem) {
-  ASSERT_EQ(ringside("record -q -o rec --files -- cat /etc/passwd /nonexistent").code, 1);
+  ASSERT_EQ(ringside("record -q --files -- cat /etc/passwd /nonexistent").code, 1);
   std::set<std::string> calls;
   for (const json& e : events("-f 'file == \"/etc/passwd\"'")) calls.insert(e.at("syscall"));
   EXPECT_EQ(calls.count("openat"), 1u);
@@ -70,12 +62,12 @@ TEST_F(Files, FiltersTablesAndLinesHaveThem) {
   bool failed = false;
   for (const json& e : events("-f 'file ~ \"*nonexistent\"'")) failed = failed || e.value("error", "") == "ENOENT";
   EXPECT_TRUE(failed);
-  const std::string lines = ringside("report rec").out;
+  const std::string lines = ringside("report").out;
   EXPECT_NE(lines.find("> \"/etc/passwd\"\n"), std::string::npos) << lines;
   EXPECT_NE(lines.find("# openat 3</etc/passwd>\n"), std::string::npos) << lines;
   EXPECT_NE(lines.find("\"/nonexistent\"]\n"), std::string::npos) << "execve's arguments: " << lines;
   EXPECT_EQ(lines.find("file_call"), std::string::npos) << "they tell the files of other events";
-  const json table = json::parse(ringside("syscalls --json --by file -n 10000 rec").out);
+  const json table = json::parse(ringside("syscalls --json --by file -n 10000 ringside.data").out);
   u64 opens = 0;
   for (const json& row : table.at("rows"))
     if (row.at("key") == "/etc/passwd" && row.at("syscall") == "openat") opens = row.at("calls");
@@ -94,10 +86,10 @@ TEST_F(Files, SyscallsOfACommandHasThemByItself) {
 
 TEST_F(Files, AProcessThatRunsAlreadyHasThoseOfProc) {
   ASSERT_EQ(run("echo text >before").code, 0);
-  const Outcome o = shell("sh -c 'exec 8<before; exec sleep 1000' & P=$!; "
-                          "while ! grep -q sleep /proc/$P/comm; do :; done; "
-                          "$tool record -q -o rec --files -e raw_syscalls -p $P --duration 1s & R=$!; "
-                          "while ! test -e rec/meta.json; do :; done; kill $P; wait $R");
+  const std::string tool = RINGSIDE_BUILD_DIR "/ringside";
+  const Outcome o = run("sh -c 'exec 8<before; exec sleep 1000' & P=$!; while ! grep -q sleep /proc/$P/comm; do :; done; " + tool +
+                        " record -q --files -e raw_syscalls -p $P & R=$!; while ! test -e ringside.data/meta.json; do :; done; "
+                        "kill $P; wait $R");
   ASSERT_EQ(o.code, 0) << o.err;
   bool known = false;
   for (const json& e : events("-e ringside:file_call"))
@@ -106,11 +98,11 @@ TEST_F(Files, AProcessThatRunsAlreadyHasThoseOfProc) {
 }
 
 TEST_F(Files, WhereNoneWereNotedAQuestionIsAnError) {
-  ASSERT_EQ(ringside("record -q -o rec -e raw_syscalls -- true").code, 0);
-  const Outcome filter = ringside("report rec -f 'file ~ \"*\"'");
+  ASSERT_EQ(ringside("record -q -e raw_syscalls -- true").code, 0);
+  const Outcome filter = ringside("report -f 'file ~ \"*\"'");
   EXPECT_EQ(filter.code, 2) << filter.out;
   EXPECT_EQ(ringside("record -q --files --clock tsc true").code, 2);
-  EXPECT_EQ(ringside("syscalls --files rec").code, 2);
+  EXPECT_EQ(ringside("syscalls --files ringside.data").code, 2);
 }
 
 }  // namespace

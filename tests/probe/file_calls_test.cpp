@@ -1,0 +1,104 @@
+// The files of a living process, from the notes of its calls: /proc is the judge.
+#include "probe/file_calls.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <ringside/abi/event_cursor.hpp>
+#include <ringside/abi/sub_buffer.hpp>
+
+#include "decode/descriptors.hpp"
+
+namespace ringside::file_calls_test {
+namespace {
+
+std::string link_of(pid_t pid, int descriptor) {
+  char text[4096];
+  const ssize_t size =
+      readlink(("/proc/" + std::to_string(pid) + "/fd/" + std::to_string(descriptor)).c_str(), text, sizeof text);
+  return size < 0 ? "" : std::string(text, static_cast<size_t>(size));
+}
+
+[[noreturn]] void work(int inherited) {
+  raise(SIGSTOP);  // until its calls are noted
+  const int a = open("/etc/passwd", O_RDONLY), b = open("/etc/group", O_RDONLY);
+  (void)dup2(a, 100);
+  (void)dup2(inherited, 101);
+  (void)dup2(b, 102);
+  (void)fcntl(b, F_DUPFD, 103);
+  if (chdir("/usr") == 0) (void)dup2(open("lib", O_RDONLY | O_DIRECTORY), 104);
+  (void)dup2(a, 105);
+  close(105);
+  const int read_only = open("/etc/hostname", O_RDONLY);
+  (void)dup2(read_only, 102);
+  if (fork() == 0) {
+    close(100);
+    (void)open("/etc/nothing-here", O_RDONLY);
+    _exit(0);
+  }
+  raise(SIGSTOP);
+  _exit(0);
+}
+
+TEST(FileCalls, AreWhatProcSays) {
+  auto opened = FileCalls::open({}, calibrate(ClockKind::mono));
+  if (!opened) GTEST_SKIP() << opened.error().sentence;
+  FileCalls& calls = **opened;
+  auto sources = calls.take_sources();
+  ASSERT_EQ(sources.size(), 1u);
+  const int inherited = open("/etc/hosts", O_RDONLY);
+  ASSERT_GE(inherited, 0);
+  const pid_t child = fork();
+  if (child == 0) work(inherited);
+  close(inherited);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  const auto followed = calls.follow(child);
+  ASSERT_TRUE(followed) << followed.error().sentence;
+  kill(child, SIGCONT);
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  calls.off();
+
+  Formats formats;
+  const EventInfo note = FileCalls::event();
+  formats.add(note.number(), note.system, note.name, note.format, World::own());
+  formats.add(kernel_ids + 1, "raw_syscalls", "sys_enter",
+              "name: sys_enter\nID: 1\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:long "
+              "id;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:unsigned long "
+              "args[6];\toffset:16;\tsize:48;\tsigned:0;\n\nprint fmt: \"\"\n",
+              World::own());
+  Descriptors files;
+  u64 time = 0, notes = 0;
+  for (auto view = sources[0]->next(); view && *view; view = sources[0]->next()) {
+    EXPECT_EQ((*view)->lost_before, 0u);
+    abi::EventCursor c((*view)->sub_buffer + abi::header_size, (*view)->begin, (*view)->end, (*view)->time);
+    for (; c.next(); ++notes) {
+      EXPECT_GE(c.time(), time);
+      time = c.time();
+      files.see(*formats.find(note.number()), c.payload(), c.time());
+    }
+  }
+  EXPECT_EQ(sources[0]->counters().read, notes);
+  const auto file = [&](int descriptor) {
+    const u64 words[8] = {1 | static_cast<u64>(child) << 32,
+                          static_cast<u64>(*syscall_number("read", World::own().architecture)),
+                          static_cast<u64>(descriptor)};
+    return std::string(
+        files.file(files.see(*formats.find(kernel_ids + 1), {reinterpret_cast<const u8*>(words), sizeof words}, ++time)));
+  };
+  for (const int descriptor : {0, 100, 101, 102, 103}) EXPECT_EQ(file(descriptor), link_of(child, descriptor)) << descriptor;
+  EXPECT_EQ(file(102), "/etc/hostname");
+  EXPECT_EQ(file(101), "/etc/hosts");
+  EXPECT_EQ(file(104), "/usr/lib");
+  EXPECT_EQ(file(105), "");
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+}
+
+}  // namespace
+}  // namespace ringside::file_calls_test
