@@ -6,12 +6,12 @@
 #include <cstring>
 #include <optional>
 
-#include "schema/glob.hpp"
 #include "analysis/mistyped.hpp"
 #include "analysis/names.hpp"
-#include "decode/message.hpp"
 #include "decode/descriptors.hpp"
+#include "decode/message.hpp"
 #include "decode/syscalls.hpp"
+#include "schema/glob.hpp"
 #include "sys/try.hpp"
 
 namespace ringside {

@@ -58,7 +58,8 @@ std::vector<Topic> overview() {
       {"COLUMNS",
        "A column is [EVENT/]FIELD[.MODIFIER], for example libc:malloc/size.log2. FIELD is a field of the event, or one of "
        "event, system, task,\n"
-       "thread, process, cgroup, cpu, ring, syscall, file, source, ts. Modifiers: .log2, .buckets=N, .hex, .sym, .execname, .usecs, "
+       "thread, process, cgroup, cpu, ring, syscall, file, source, ts. Modifiers: .log2, .buckets=N, .hex, .sym, .execname, "
+       ".usecs, "
        ".msecs."},
       {"FILTERS",
        "-f takes the kernel's language, for example 'prev_prio < 100 && comm ~ \"cc1*\"'; beside it times with units "

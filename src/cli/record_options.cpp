@@ -255,9 +255,10 @@ void add_options(CLI::App& app, RecordOptions& options) {
   const auto of_rings = [&options](const std::string& name, CLI::Option* option) {
     return option->each([&options, name](const std::string& value) { options.of_rings[name] = value; });
   };
-  app.add_flag("--files", options.files,
-               "note which file each descriptor is, and the paths of system calls, for report, hist, syscalls --by file and file "
-               "in -f: a BPF program reads them at the calls (as root; without -e, raw_syscalls are recorded)");
+  app.add_flag(
+      "--files", options.files,
+      "note which file each descriptor is, and the paths of system calls, for report, hist, syscalls --by file and file "
+      "in -f: a BPF program reads them at the calls (as root; without -e, raw_syscalls are recorded)");
   of_rings("-b",
            add_size(app, "-b,--buffer-size", options.buffer_size, "size of each ring, of a CPU or a thread (default 4M)"));
   of_rings("--rings",

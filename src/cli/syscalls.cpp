@@ -19,10 +19,10 @@
 #include "cli/recording.hpp"
 #include "cli/result.hpp"
 #include "consumer/where.hpp"
-#include "text/units.hpp"
 #include "kernel/perf_sampler.hpp"
 #include "probe/file_calls.hpp"
 #include "sys/try.hpp"
+#include "text/units.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -348,8 +348,9 @@ result<int> run_syscalls(SyscallsOptions options, bool command) {
   choose_calls(options);
   const bool live = command || options.all || !options.pids.empty();
   if (options.files && !live)
-    throw UsageError{"--files belongs to a command, --pid or --all; a recording has files if it was made with them: ringside "
-                     "record --files -e raw_syscalls COMMAND"};
+    throw UsageError{
+        "--files belongs to a command, --pid or --all; a recording has files if it was made with them: ringside "
+        "record --files -e raw_syscalls COMMAND"};
   options.files = options.files || (live && options.by == "file");
   if (live && !command && !options.words.empty())
     throw UsageError{"--all and --pid are about the kernel, live; WHERE is about what was recorded: take one of them"};

@@ -7,8 +7,8 @@
 #include "analysis/column.hpp"
 #include "analysis/pairs.hpp"
 #include "source/sample_rings.hpp"
-#include "text/units.hpp"
 #include "sys/try.hpp"
+#include "text/units.hpp"
 
 namespace ringside {
 namespace {
@@ -79,7 +79,8 @@ u64 Reading::begin() {
 void Reading::narrow(u64 lead) {
   (void)begin();
   const u64 last = part_end_ == forever ? forever : part_end_ - 1;
-  state_from_ = trace_.timeline.narrow(stacks_anywhere() || files_ != nullptr ? 0 : std::max(from(), part_from_), std::min(until(), last), lead);
+  state_from_ = trace_.timeline.narrow(stacks_anywhere() || files_ != nullptr ? 0 : std::max(from(), part_from_),
+                                       std::min(until(), last), lead);
   narrowed_ = true;
 }
 

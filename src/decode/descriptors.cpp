@@ -16,8 +16,8 @@ namespace {
 
 using Does = CallFiles::Does;
 
-constexpr u64 most_bytes = u64{64} << 20;   // of texts
-constexpr u64 most_entries = 1'000'000;     // descriptors of all processes; and threads
+constexpr u64 most_bytes = u64{64} << 20;  // of texts
+constexpr u64 most_entries = 1'000'000;    // descriptors of all processes; and threads
 constexpr u64 clone_fs = 0x200, clone_files = 0x400, clone_thread = 0x10000, clone_newns = 0x20000;
 constexpr u64 range_unshare = 2, range_cloexec = 4;
 constexpr u32 list_step = 256;
@@ -57,8 +57,7 @@ void Descriptors::forget() {
 void Descriptors::lose(u32 ids, bool of_files) {
   const u64 source = ids / Formats::most_ids;
   if (of_files) std::erase_if(threads_, [&](const auto& thread) { return thread.first >> 32 == source; });
-  for (auto& [key, thread] : threads_)
-    if (key >> 32 == source) thread.seen.number = -1;  // what ends now may have begun later
+  ++losses_;  // what ends now may have begun later
 }
 
 const Descriptors::Known& Descriptors::known(const EventType& type) {
@@ -130,7 +129,7 @@ u32 Descriptors::see(const EventType& type, Bytes payload, u64 time) {
   const i64 nr = read_integer(payload, *known.fields->number);
   Call& call = thread.seen;
   if (known.fields->returned != nullptr) {
-    if (call.number != nr) return 0;
+    if (call.number != nr || call.losses != losses_) return 0;
     // A path that was not in memory when the call began is told at its end.
     if (call.about != nullptr && thread.noted.number == nr && thread.noted.texts.size() > call.texts.size() &&
         std::memcmp(thread.noted.args, call.args, 8 * 3) == 0) {
@@ -143,6 +142,7 @@ u32 Descriptors::see(const EventType& type, Bytes payload, u64 time) {
   }
   call = {};
   call.number = nr;
+  call.losses = losses_;
   call.about = call_files(nr, type.world.architecture);
   for (u32 i = 0; i < 6; ++i) {
     const u32 from = known.arguments[i];
@@ -191,10 +191,16 @@ void Descriptors::note(const EventType& type, Bytes payload, u64 time) {
     case Step::end:
       if (about != nullptr) end(thread, *about, told.value, time);
       break;
-    case Step::fork: fork(key, told); break;
-    case Step::gone: threads_.erase(key); break;
+    case Step::fork:
+      fork(key, told);
+      break;
+    case Step::gone:
+      threads_.erase(key);
+      break;
     case Step::descriptor:
-    case Step::directory: take(thread, told, text, time); break;
+    case Step::directory:
+      take(thread, told, text, time);
+      break;
   }
 }
 
@@ -218,7 +224,9 @@ void Descriptors::begin(Thread& thread, const FileCall& call, u64 time) {
   if (makes_copy(*noted.about, args))
     if (const Entry* const from = entry(thread, args[0])) noted.from = *from;
   switch (noted.about->does) {
-    case Does::close: set(thread, static_cast<i32>(args[0]), "", OnExec::unknown, time); break;
+    case Does::close:
+      set(thread, static_cast<i32>(args[0]), "", OnExec::unknown, time);
+      break;
     case Does::dup2:
     case Does::dup3:
       if (static_cast<i32>(args[0]) != static_cast<i32>(args[1]))
@@ -227,7 +235,8 @@ void Descriptors::begin(Thread& thread, const FileCall& call, u64 time) {
     case Does::close_range:
       if ((args[2] & range_unshare) != 0) thread.table = std::make_shared<Table>(*thread.table);
       for (auto& [descriptor, known] : thread.table->entries) {
-        if (static_cast<u32>(descriptor) < static_cast<u32>(args[0]) || static_cast<u32>(descriptor) > static_cast<u32>(args[1]))
+        if (static_cast<u32>(descriptor) < static_cast<u32>(args[0]) ||
+            static_cast<u32>(descriptor) > static_cast<u32>(args[1]))
           continue;
         if ((args[2] & range_cloexec) != 0)
           known.on_exec = OnExec::unknown;
@@ -235,7 +244,8 @@ void Descriptors::begin(Thread& thread, const FileCall& call, u64 time) {
           known = {"", OnExec::unknown, ++serial_, time};
       }
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -251,9 +261,9 @@ void Descriptors::end(Thread& thread, const CallFiles& about, i64 returned, u64 
   const bool whole = noted.about == &about;
   const auto& args = noted.args;
   const u64 flag = about.close_on_exec;
-  const OnExec on_exec = about.flags < 0                                                        ? OnExec::stays
+  const OnExec on_exec = about.flags < 0                                                           ? OnExec::stays
                          : flag == ~u64{0} || (args[static_cast<size_t>(about.flags)] & flag) != 0 ? OnExec::closes
-                                                                                                : OnExec::stays;
+                                                                                                   : OnExec::stays;
   const auto open = [&](std::string file, OnExec then) {
     if (returned >= 0) set(thread, returned, whole ? std::move(file) : "", then, time);
   };
@@ -262,27 +272,41 @@ void Descriptors::end(Thread& thread, const CallFiles& about, i64 returned, u64 
     const bool same = now != nullptr && now->serial == noted.from.serial;
     const bool onto_itself = about.does == Does::dup2 && static_cast<i32>(args[0]) == static_cast<i32>(args[1]);
     if (!onto_itself)
-      open(same ? noted.from.file : "", about.does == Does::fcntl ? (args[1] == F_DUPFD ? OnExec::stays : OnExec::closes) : on_exec);
+      open(same ? noted.from.file : "",
+           about.does == Does::fcntl ? (args[1] == F_DUPFD ? OnExec::stays : OnExec::closes) : on_exec);
     return;
   }
   switch (about.does) {
-    case Does::open: open(full(thread, noted, about.descriptors != 0 ? 1 : 0), on_exec); break;
-    case Does::opens_by_structure: open(full(thread, noted, 1), OnExec::unknown); break;
-    case Does::creat: open(full(thread, noted, 0), OnExec::stays); break;
+    case Does::open:
+      open(full(thread, noted, about.descriptors != 0 ? 1 : 0), on_exec);
+      break;
+    case Does::opens_by_structure:
+      open(full(thread, noted, 1), OnExec::unknown);
+      break;
+    case Does::creat:
+      open(full(thread, noted, 0), OnExec::stays);
+      break;
     case Does::makes_file: {
       const auto name = noted.texts.find(0);
       open(about.file + (name == noted.texts.end() ? "" : name->second + " (deleted)"), on_exec);
       break;
     }
-    case Does::socket: open(socket_kind(args[0], args[1]), on_exec); break;
-    case Does::accept: open(kind_of(descriptor_file(thread, args[0])), on_exec); break;
+    case Does::socket:
+      open(socket_kind(args[0], args[1]), on_exec);
+      break;
+    case Does::accept:
+      open(kind_of(descriptor_file(thread, args[0])), on_exec);
+      break;
     case Does::dup:
     case Does::dup2:
-    case Does::dup3: open("", OnExec::unknown); break;
+    case Does::dup3:
+      open("", OnExec::unknown);
+      break;
     case Does::fcntl:
       if (whole && returned == 0 && args[1] == F_SETFD) {
         const auto at = thread.table->entries.find(static_cast<i32>(args[0]));
-        if (at != thread.table->entries.end()) at->second.on_exec = (args[2] & FD_CLOEXEC) != 0 ? OnExec::closes : OnExec::stays;
+        if (at != thread.table->entries.end())
+          at->second.on_exec = (args[2] & FD_CLOEXEC) != 0 ? OnExec::closes : OnExec::stays;
       }
       break;
     case Does::connect: {
@@ -327,7 +351,8 @@ void Descriptors::end(Thread& thread, const CallFiles& about, i64 returned, u64 
     case Does::close:
     case Does::close_range:
     case Does::exec:
-    case Does::clone: break;
+    case Does::clone:
+      break;
   }
 }
 
@@ -409,7 +434,8 @@ u32 Descriptors::show_result(const Thread& thread, const Call& call, i64 returne
         if (file.empty()) return number(std::move(text), known);
       }
       break;
-    default: break;
+    default:
+      break;
   }
   return file.empty() && text.empty() ? 0 : number(std::move(text), file);
 }

@@ -6,8 +6,8 @@
 //   files.file(shown)                              // "/etc/passwd": the call's first path, else its first descriptor's file
 //
 // What is not known for certain has no text: after a loss of such events, until a call tells it again; of a process that uses
-// io_uring, which opens and closes without calls. A path is the one that the program named, made absolute where its directory is
-// known; links in it are not followed. Memory is bounded: beyond it nothing more is known.
+// io_uring, which opens and closes without calls. A path is the one that the program named, made absolute where its directory
+// is known; links in it are not followed. Memory is bounded: beyond it nothing more is known.
 //
 // Numbers stay valid. Not thread-safe.
 #pragma once
@@ -51,13 +51,14 @@ class Descriptors {
     u64 serial = 0;                      // when it began
     Entry from{};                        // of a copy: what it copies
     u32 shown = 0;                       // at its beginning
+    u64 losses = 0;                      // losses_ then
   };
   struct Thread {
     i32 pid = 0;
     std::shared_ptr<Table> table;
     std::shared_ptr<std::string> directory;
-    Call noted;       // as ringside:file_call tells it
-    Call seen;        // as the kernel's event of its beginning does
+    Call noted;  // as ringside:file_call tells it
+    Call seen;   // as the kernel's event of its beginning does
   };
   struct Known {  // of a type of events
     bool notes = false;
@@ -89,7 +90,7 @@ class Descriptors {
   std::unordered_map<Key, Thread> threads_;
   std::vector<std::unique_ptr<Text>> shown_;
   std::unordered_map<std::string, u32> numbers_;
-  u64 serial_ = 0, bytes_ = 0, entries_ = 0;
+  u64 serial_ = 0, losses_ = 0, bytes_ = 0, entries_ = 0;
 };
 
 }  // namespace ringside

@@ -49,9 +49,9 @@ constexpr size_t most_waiting = 1024, most_descriptors = 100'000;
 // argument points to; behind: the fourth.
 constexpr u32 notes_begin = 1u << 8, notes_end = 1u << 9, has_list = 1u << 10, has_address = 1u << 11, has_pair = 1u << 12,
               has_pair_behind = 1u << 13;
-constexpr u32 addressed = 1;      // connect()'s
+constexpr u32 addressed = 1;                      // connect()'s
 constexpr u32 raw_address = 256, raw_pair = 257;  // steps: the text is a sockaddr, two descriptors
-constexpr i32 later_pair = 16;  // what is read at the call's end: beside its arguments
+constexpr i32 later_pair = 16;                    // what is read at the call's end: beside its arguments
 
 constexpr i32 noted_text = sizeof(NotedCall);
 
@@ -570,14 +570,17 @@ result<void> FileCalls::attach(const std::string& event, const std::vector<u64>&
 
 result<std::unique_ptr<FileCalls>> FileCalls::open(const Options& options, const ClockInfo& clock) {
   if (clock.kind != ClockKind::mono)
-    return refuse(std::errc::invalid_argument, "files of system calls need the clock mono, the one that BPF programs read: --clock mono, for an "
-                                                 "instance when it is made");
+    return refuse(std::errc::invalid_argument,
+                  "files of system calls need the clock mono, the one that BPF programs read: --clock mono, for an "
+                  "instance when it is made");
   if (!sys::pids_are_the_kernels())
-    return refuse(std::errc::not_supported, "files of system calls cannot be noted in a PID namespace (a container): record "
-                                            "outside of it");
+    return refuse(std::errc::not_supported,
+                  "files of system calls cannot be noted in a PID namespace (a container): record "
+                  "outside of it");
   std::unique_ptr<FileCalls> calls(new FileCalls(clock));
   RS_TRY(calls->make_maps(options));
-  const Noter::Maps maps{calls->followed_, calls->wanted_, calls->scratch_, calls->losses_, calls->ring_, calls->later_, options.all};
+  const Noter::Maps maps{calls->followed_, calls->wanted_, calls->scratch_, calls->losses_,
+                         calls->ring_,     calls->later_,  options.all};
   using Step = FileCall::Step;
   const auto word = [](Step step) { return static_cast<u32>(step); };
   const std::string events = RS_TRY(tracefs_dir()) + "/events/";
@@ -640,7 +643,8 @@ result<std::unique_ptr<FileCalls>> FileCalls::open(const Options& options, const
 
 result<void> FileCalls::follow(i32 pid) {
   const u32 one = 1;
-  for (const i32 tid : numbers_in("/proc/" + std::to_string(pid) + "/task")) RS_TRY(set(followed_, static_cast<u32>(tid), &one));
+  for (const i32 tid : numbers_in("/proc/" + std::to_string(pid) + "/task"))
+    RS_TRY(set(followed_, static_cast<u32>(tid), &one));
   know(pid);
   return {};
 }

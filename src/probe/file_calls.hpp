@@ -5,9 +5,9 @@
 //   ... each of take_sources() ...
 //   calls->off();   // the source hands out the rest
 //
-// A BPF program at raw_syscalls:sys_enter copies the texts into a ring (Linux 5.8, with BPF and perf events): nothing is done in
-// the process, whether it is static or not. Of calls that are none of these, it costs a look-up. Where a page of a path is not in
-// memory, the text is missing. All calls of all CPUs are in one order, so a loss is in one place.
+// A BPF program at raw_syscalls:sys_enter copies the texts into a ring (Linux 5.8, with BPF and perf events): nothing is done
+// in the process, whether it is static or not. Of calls that are none of these, it costs a look-up. A path that is
+// not in memory when its call begins is copied at its end. All calls of all CPUs are in one order, so a loss is in one place.
 //
 // Not thread-safe.
 #pragma once
@@ -37,7 +37,7 @@ class FileCalls {
   FileCalls& operator=(const FileCalls&) = delete;
 
   static EventInfo event();
-  result<void> follow(i32 pid);  // this process, too, and what /proc says of its descriptors
+  result<void> follow(i32 pid);                         // this process, too, and what /proc says of its descriptors
   std::vector<std::unique_ptr<Source>> take_sources();  // one; it must not outlive this object
   void off();
 

@@ -87,9 +87,10 @@ TEST_F(Files, SyscallsOfACommandHasThemByItself) {
 TEST_F(Files, AProcessThatRunsAlreadyHasThoseOfProc) {
   ASSERT_EQ(run("echo text >before").code, 0);
   const std::string tool = RINGSIDE_BUILD_DIR "/ringside";
-  const Outcome o = run("sh -c 'exec 8<before; exec sleep 1000' & P=$!; while ! grep -q sleep /proc/$P/comm; do :; done; " + tool +
-                        " record -q --files -e raw_syscalls -p $P & R=$!; while ! test -e ringside.data/meta.json; do :; done; "
-                        "kill $P; wait $R");
+  const Outcome o =
+      run("sh -c 'exec 8<before; exec sleep 1000' & P=$!; while ! grep -q sleep /proc/$P/comm; do :; done; " + tool +
+          " record -q --files -e raw_syscalls -p $P & R=$!; while ! test -e ringside.data/meta.json; do :; done; "
+          "kill $P; wait $R");
   ASSERT_EQ(o.code, 0) << o.err;
   bool known = false;
   for (const json& e : events("-e ringside:file_call"))

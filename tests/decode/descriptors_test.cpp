@@ -28,10 +28,10 @@ struct Calls {
                 "name: sys_enter\nID: 2\nformat:\n" + common +
                     "\tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;\n\nprint fmt: \"\"\n",
                 world);
-    formats.add(exit_id, "raw_syscalls", "sys_exit",
-                "name: sys_exit\nID: 3\nformat:\n" + common +
-                    "\tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n\nprint fmt: \"\"\n",
-                world);
+    formats.add(
+        exit_id, "raw_syscalls", "sys_exit",
+        "name: sys_exit\nID: 3\nformat:\n" + common + "\tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n\nprint fmt: \"\"\n",
+        world);
   }
   static i64 number(const char* name) { return *syscall_number(name, Architecture::x86_64); }
 

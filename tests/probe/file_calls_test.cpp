@@ -86,8 +86,7 @@ TEST(FileCalls, AreWhatProcSays) {
   EXPECT_EQ(sources[0]->counters().read, notes);
   const auto file = [&](int descriptor) {
     const u64 words[8] = {1 | static_cast<u64>(child) << 32,
-                          static_cast<u64>(*syscall_number("read", World::own().architecture)),
-                          static_cast<u64>(descriptor)};
+                          static_cast<u64>(*syscall_number("read", World::own().architecture)), static_cast<u64>(descriptor)};
     return std::string(
         files.file(files.see(*formats.find(kernel_ids + 1), {reinterpret_cast<const u8*>(words), sizeof words}, ++time)));
   };
