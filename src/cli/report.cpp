@@ -88,16 +88,11 @@ class Printer {
     // They tell other events' stacks, and as text nothing themselves.
     const Stacks::Part part = stacks_.part(record.number());
     if (!options_.json && options_.events.empty() && record.lost == 0 &&
-        (part == Stacks::Part::code_map || part == Stacks::Part::stack || tells_files(record)))
+        (part == Stacks::Part::code_map || part == Stacks::Part::stack || part == Stacks::Part::files))
       return false;
     if (options_.tids.empty()) return true;
     const i32 seen = trace.tasks.seen(read_common(record.payload).tid, ring);
     return std::find(options_.tids.begin(), options_.tids.end(), seen) != options_.tids.end();
-  }
-
-  bool tells_files(const TraceRecord& record) const {
-    const EventType* const type = reading_.trace().formats.find(record.number());
-    return type != nullptr && type->full == file_call_event;
   }
 
   // In text it is the lines below its event.
@@ -298,7 +293,7 @@ Command add_report(CLI::App& app) {
       "A thread of another PID namespace is shown as 81234(7): its TID here, and in its container; as 7@4026532278, where it "
       "cannot be seen\n"
       "from here: 7 in that namespace. --tid and pid == TID mean what this reader sees; common_pid is what the event says.\n"
-      "ringside:stack and ringside:code_map, which have the stacks of other events, appear as text only by -e.\n"
+      "ringside:stack, ringside:code_map and ringside:file_call, which are about other events, appear as text only by -e.\n"
       "A gap appears where it happened, as CPU:3 [LOST 1234 EVENTS]; in the ring of a thread as RING:3 [LOST 1234 EVENTS].\n"
       "[001] is the CPU on which the event was written. Of a thread's ring it is known while sched_switch or "
       "sched_migrate_task\n"

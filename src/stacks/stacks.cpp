@@ -4,6 +4,7 @@
 #include <climits>
 #include <cstring>
 
+#include "decode/call_files.hpp"
 #include "kernel/perf_ring.hpp"
 
 namespace ringside {
@@ -64,6 +65,8 @@ void Stacks::find(u32 id, Kind& kind) const {
       kind.part = Part::stack;
   } else if (type.full == "ringside:code_map") {
     kind.part = Part::code_map;
+  } else if (type.full == file_call_event) {
+    kind.part = Part::files;
   } else if (type.stack() != nullptr) {
     kind.part = type.full == "ringside:sample" ? Part::sample : Part::refers;
     kind.field = type.stack();

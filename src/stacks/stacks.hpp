@@ -42,15 +42,16 @@ class Stacks final : public StackTexts {
   };
 
   // What an event type is here.
-  enum class Part : u8 { unknown, none, stack, code_map, kernel_stack, user_stack, refers, sample };
+  enum class Part : u8 { unknown, none, stack, code_map, kernel_stack, user_stack, files, refers, sample };
   Part part(u32 id) {
     Kind& kind = kinds_.at(id, formats_.version());
     if (kind.part == Part::unknown) [[unlikely]] find(id, kind);
     return kind.part;
   }
-  // The events that tell the stacks of others.
+  // The events that tell the stacks, or the files, of others.
   static bool tells(Part p) {
-    return p == Part::stack || p == Part::code_map || p == Part::kernel_stack || p == Part::user_stack;
+    return p == Part::stack || p == Part::code_map || p == Part::kernel_stack || p == Part::user_stack ||
+           p == Part::files;
   }
   // Whether a stack event belongs to an event: they have one thread and one context.
   static bool together(Bytes event, Bytes stack);
