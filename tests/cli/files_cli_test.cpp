@@ -77,9 +77,9 @@ TEST_F(Files, FiltersTablesAndLinesHaveThem) {
 TEST_F(Files, SyscallsOfACommandHasThemByItself) {
   const Outcome o = ringside("syscalls --json --by file -n 10000 -- sh -c 'cat /etc/passwd >copy; cat copy copy >/dev/null'");
   ASSERT_EQ(o.code, 0) << o.err;
-  const auto at = o.out.find('{');
+  const json table = json::parse(o.out);
   u64 opens = 0;
-  for (const json& row : json::parse(o.out.substr(at)).at("rows"))
+  for (const json& row : table.at("rows"))
     if (row.at("key") == dir + "/copy" && row.at("syscall") == "openat") opens = row.at("calls");
   EXPECT_EQ(opens, 3u) << o.out;
 }
@@ -98,10 +98,9 @@ TEST_F(Files, AProcessThatRunsAlreadyHasThoseOfProc) {
   EXPECT_TRUE(known);
 }
 
-TEST_F(Files, WhereNoneWereNotedAQuestionIsAnError) {
+TEST_F(Files, WhereNoneWereNotedNoCallHasOne) {
   ASSERT_EQ(ringside("record -q -e raw_syscalls -- true").code, 0);
-  const Outcome filter = ringside("report -f 'file ~ \"*\"'");
-  EXPECT_EQ(filter.code, 2) << filter.out;
+  EXPECT_EQ(events("-e raw_syscalls -f 'file ~ \"*\"'").size(), 0u);
   EXPECT_EQ(ringside("record -q --files --clock tsc true").code, 2);
   EXPECT_EQ(ringside("syscalls --files ringside.data").code, 2);
 }
