@@ -248,7 +248,8 @@ void add_window(CLI::App& app, Window& window) {
            if (auto done = window.parse_time(text); !done) throw CLI::ValidationError("--time", done.error().sentence);
          },
          "only this part: seconds as report prints them, +0.5s after the first event, or a time of day (14:05:02.5..+10s, "
-         "2026-11-28T14:05..); either side may be left out, and a comma may replace ..")
+         "2026-11-28T14:05..); either side may be left out, and a comma may replace ..; six digits below the second, as in "
+         "1.000212, are all times that report prints so, and other numbers of digits that time to the ns")
       ->type_name("FROM..TO");
 }
 

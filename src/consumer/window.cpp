@@ -1,17 +1,34 @@
 #include "consumer/window.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "analysis/names.hpp"
-#include "text/units.hpp"
 #include "sys/try.hpp"
+#include "text/units.hpp"
 
 namespace ringside {
+
+namespace {
+
+// Below the second: "12.345678", "12.345678s", "14:05:02.345678Z".
+bool has_six_digits(std::string_view text) {
+  const size_t point = text.find('.');
+  if (point == std::string_view::npos) return false;
+  const std::string_view below = text.substr(point + 1);
+  const size_t digits = std::min(below.find_first_not_of("0123456789"), below.size());
+  const std::string_view after = below.substr(digits);
+  const bool of_seconds = after.empty() || after == "s" || text.find(':') != std::string_view::npos;
+  return digits == 6 && of_seconds;
+}
+
+}  // namespace
 
 result<Moment> Moment::parse(std::string_view text) {
   Moment moment;
   moment.given = true;
   moment.relative = !text.empty() && text.front() == '+';
+  moment.in_us = !moment.relative && has_six_digits(text);
   if (text.find(':') != std::string_view::npos || (text.size() >= 10 && text[4] == '-')) {
     const WallTime wall = RS_TRY(parse_wall(text));
     moment.ns = static_cast<u64>(wall.ns);
@@ -45,6 +62,8 @@ result<void> Window::parse_time(std::string_view text) {
   const bool one_kind = from.relative == until.relative && from.of_day == until.of_day && from.of_date == until.of_date;
   if (from.given && until.given && one_kind && !from.of_day && from.ns > until.ns)
     return refuse(std::errc::invalid_argument, in_quotes(text) + " ends before it begins");
+  if (from.in_us) from.ns -= std::min<u64>(from.ns, 500);
+  if (until.in_us) until.ns += std::min<u64>(~until.ns, 499);
   return {};
 }
 
