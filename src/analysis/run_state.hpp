@@ -13,10 +13,12 @@ using RunState = RunStates::State;
 
 constexpr i64 ended_state = 0x10;  // a prev_state: nothing is known from then on
 
+constexpr bool has_ended(i64 prev_state) { return (prev_state & 0x30) != 0; }
+
 // Of a thread that is switched from, by the prev_state of sched_switch. The kernel's letters: S 1, D 2, T 4, t 8, X 16 and Z 32
 // in either order, others beyond; 0 and what stands beyond these bits: R, R+.
 constexpr RunState state_after(i64 prev_state) {
-  if ((prev_state & 0x30) != 0) return RunState::unknown;  // it has ended
+  if (has_ended(prev_state)) return RunState::unknown;
   if ((prev_state & 1) != 0) return RunState::sleeping;
   if ((prev_state & 2) != 0) return RunState::blocked;
   if ((prev_state & 0xC) != 0) return RunState::stopped;

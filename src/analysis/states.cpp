@@ -124,6 +124,15 @@ void States::begin(Thread& t, RunState next, u64 time, u32 ring) {
   t.losses = static_cast<u32>(losses_of(t).size());
 }
 
+// The thread that had this number has ended, and is kept under another key.
+States::Thread& States::begin_life(u64 key) {
+  Thread gone = std::exchange(threads_.at({key, 0}), Thread{});
+  threads_.at({key, ++lives_}) = std::move(gone);
+  Thread& t = threads_.at({key, 0});
+  t.count = 1;
+  return t;
+}
+
 void States::miss(u64 key) {
   if (key == 0) return;
   Thread& t = thread(key);
@@ -193,7 +202,12 @@ void States::run(const TraceRecord& record, const RingName& name, const Kind& ki
     } else {
       if (t.now == running || t.losses < losses_of(t).size()) end(t, record.time);
       if (first && record.time > ring.begin) ++t.before, t.before_ns += record.time - ring.begin;
-      begin(t, state_after(kind.state(record.payload)), record.time, record.source);
+      const i64 state = kind.state(record.payload);
+      begin(t, state_after(state), record.time, record.source);
+      if (has_ended(state)) [[unlikely]] {
+        const Task* const task = tasks_.find(static_cast<Tasks::Key>(left));
+        t.was = std::make_unique<Task>(task != nullptr ? *task : Task{prev, prev, "<...>", "<...>"});
+      }
     }
   }
   if (to != 0) {

@@ -10,9 +10,11 @@
 // event of a thread, its state is unknown until its next event: a thread that runs is told by its own CPU's ring, all others by
 // any. Where a CPU's switches do not follow each other, one is missing: the states of the two threads are unknown there. A
 // trace with the switches of some threads only has many such places, and threads that are seen in part: those are left out.
+// A thread that ended and a later one of the same number are two.
 // Thread-safety: none.
 #pragma once
 #include <array>
+#include <memory>
 #include <ringside/log_buckets.hpp>
 #include <vector>
 
@@ -70,19 +72,23 @@ class States {
     std::vector<u64> values_;
   };
   using All = std::array<Times, kinds>;
+  struct Life {
+    u64 n = 0;                  // several threads had this number: another one for each
+    const Task* was = nullptr;  // its names when it ended; null: it did not
+  };
 
   // Errors: the trace has no sched_switch.
   static result<States> make(Of of, size_t most_threads, const Formats& formats, const Tasks& tasks);
 
   void take(const TraceRecord& record, const RingName& ring);
 
-  // use(key, states): all that are known, with the parts of those that last on at `last_ns`. Threads by Tasks::Key, CPUs by
-  // their ring.
+  // use(key, states, life): all that are known, with the parts of those that last on at `last_ns`. Threads by Tasks::Key, CPUs
+  // by their ring. life: of a thread.
   template <class Use>
   void each(u64 last_ns, const Use& use) const {
     if (of_ == of_cpus) {
       for (u32 n = 0; n < rings_.size(); ++n) {
-        if (rings_[n].seen_kernel) use(u64{n}, with_open(rings_[n].all, rings_[n].now, rings_[n].since, last_ns));
+        if (rings_[n].seen_kernel) use(u64{n}, with_open(rings_[n].all, rings_[n].now, rings_[n].since, last_ns), Life{});
       }
       return;
     }
@@ -90,7 +96,7 @@ class States {
       if (t.in_part()) return;
       All all = with_open(t.all, t.now, t.since, end_of(t, last_ns));
       if (unseen_ == 0) all[RunStates::running].cut(t.before_ns, t.before);
-      use(key[0], all);
+      use(key[0], all, Life{key[1], t.was.get()});
     });
   }
 
@@ -115,6 +121,7 @@ class States {
   };
   struct Thread {
     u64 count = 0;                 // of events
+    std::unique_ptr<Task> was{};   // as Life has it
     u32 switches = 0, unseen = 0;  // to it and from it; those that are missing
     bool in_part() const { return unseen * 10 > switches; }
     RunState now = RunStates::unknown;
@@ -147,9 +154,12 @@ class States {
   void miss(u64 key);
   Thread& thread(u64 key) {
     Thread& t = threads_.at({key, 0});
+    if (t.was != nullptr) [[unlikely]]
+      return begin_life(key);
     ++t.count;
     return t;
   }
+  Thread& begin_life(u64 key);
   const std::vector<u64>& losses_of(const Thread& t) const {
     return t.now == RunStates::running ? rings_[t.ring].losses : losses_;
   }
@@ -169,6 +179,7 @@ class States {
   std::vector<Ring> rings_;
   std::vector<u64> losses_;  // of any ring; so are the ends of a run, where another one begins later
   u64 pauses_ = 0;           // these ends
+  u64 lives_ = 0;            // of threads whose number another one has now
   u32 run_ = 0;              // Tasks::run() of the last event
   u64 switches_ = 0, wake_ups_ = 0, interrupts_seen_ = 0, backward_ = 0, unseen_ = 0;
 };

@@ -138,7 +138,11 @@ class StatesTable {
   bool of_cpus() const { return options_.by == "cpu"; }
   std::span<const Name> names() const { return states_of(options_); }
 
-  std::string name_of(u64 key) const {
+  std::string name_of(u64 key, const Task* was) const {
+    if (was != nullptr && options_.by == "thread")
+      return fmt::format("{}-{}", was->name, trace_.tasks.show(static_cast<Tasks::Key>(key)));
+    if (was != nullptr && options_.by == "process" && !trace_.tasks.any_elsewhere())
+      return fmt::format("{}-{}", was->process, was->pid);
     if (shown_) return shown_->show(key, none_);
     if (!of_cpus()) {
       const std::string_view cgroup = trace_.tasks.cgroup(static_cast<Tasks::Key>(key));
@@ -161,19 +165,20 @@ class StatesTable {
   }
 
   std::vector<Row> gathered(const Totals& totals) const {
-    std::map<std::pair<std::string, u64>, Row> by;
-    states_.each(totals.last_ns, [&](u64 thread, const States::All& times) {
+    std::map<std::tuple<std::string, u64, u64>, Row> by;
+    states_.each(totals.last_ns, [&](u64 thread, const States::All& times, const States::Life& life) {
       const auto task = static_cast<Tasks::Key>(thread);
       if (!is_of_chosen(task)) return;
       if (!options_.task.empty()) {
-        const Task* const known = trace_.tasks.find(task);
+        const Task* const known = life.was != nullptr ? life.was : trace_.tasks.find(task);
         if (known == nullptr || !glob_matches(options_.task, known->name)) return;
       }
-      const u64 key = options_.by == "process"  ? static_cast<u64>(trace_.tasks.process(task))
+      const bool of_then = life.was != nullptr && !trace_.tasks.any_elsewhere();
+      const u64 key = options_.by == "process"  ? static_cast<u64>(of_then ? life.was->pid : trace_.tasks.process(task))
                       : options_.by == "cgroup" ? 0
                                                 : thread;
-      std::string name = name_of(options_.by == "cgroup" ? thread : key);
-      Row& row = by[{name, key}];
+      std::string name = name_of(options_.by == "cgroup" ? thread : key, life.was);
+      Row& row = by[{name, key, options_.by == "thread" ? life.n : 0}];
       row.key = key;
       row.name = std::move(name);
       ++row.threads;
@@ -245,7 +250,7 @@ class StatesTable {
 
   void tree(Result& out, const Totals& totals) const {
     ProcessTree tree(trace_.tasks);
-    states_.each(totals.last_ns, [&](u64 thread, const States::All& times) {
+    states_.each(totals.last_ns, [&](u64 thread, const States::All& times, const States::Life&) {
       if (const auto task = static_cast<Tasks::Key>(thread); is_of_chosen(task)) tree.add(task, times);
     });
     const auto rows = tree.in_order();

@@ -58,7 +58,7 @@ struct StatesOfThreads : testing::Test {
   };
   T at(u64 key, u32 state) const {
     T t;
-    states->each(last, [&](u64 k, const States::All& all) {
+    states->each(last, [&](u64 k, const States::All& all, const States::Life&) {
       if (k != key) return;
       const States::Times& of = all[state];
       t = {of.count(), of.total(), of.longest(), of.cuts(), of.cut_ns()};
@@ -153,7 +153,9 @@ TEST_F(StatesOfThreads, ManyDurationsHaveAQuantile) {
     ++time;
   }
   EXPECT_EQ(at(7, States::running), (T{1000, 500500, 1000}));
-  states->each(last, [&](u64, const States::All& all) { EXPECT_NEAR(all[States::running].p99(), 990, 990 * .016); });
+  states->each(last, [&](u64, const States::All& all, const States::Life&) {
+    EXPECT_NEAR(all[States::running].p99(), 990, 990 * .016);
+  });
 }
 
 TEST_F(StatesOfThreads, AFullTableGivesUpThreadsThatSwitchLeast) {
@@ -163,6 +165,22 @@ TEST_F(StatesOfThreads, AFullTableGivesUpThreadsThatSwitchLeast) {
     switched(static_cast<u64>(tid) * 10 + 5, 0, tid, 1, 0);
   }
   EXPECT_GT(states->evicted().keys, 80u);
+}
+
+TEST_F(StatesOfThreads, ANumberThatIsUsedAgainIsAnotherThread) {
+  tasks.rename(7, "first", true);
+  switched(100, 0, 0, 0, 7);
+  switched(110, 0, 7, 0x10, 0);
+  tasks.rename(7, "second", true);
+  wakes(190, 0, 7);
+  switched(200, 0, 0, 0, 7);
+  switched(215, 0, 7, 1, 0);
+  std::map<std::string, u64> ran;
+  states->each(last, [&](u64 key, const States::All& all, const States::Life& life) {
+    EXPECT_EQ(key, 7u);
+    ran[(life.was != nullptr ? life.was->name : "") + " " + std::to_string(life.n)] = all[States::running].total();
+  });
+  EXPECT_EQ(ran, (std::map<std::string, u64>{{"first 1", 10}, {" 0", 15}}));
 }
 
 TEST_F(StatesOfThreads, OfCpus) {
