@@ -20,6 +20,7 @@ class ForeignDat {
   std::string clock{};   // of the kernel's; empty: the file does not name it
   std::string kallsyms{};
   std::string printk{};  // formats of trace_printk
+  std::string stat{};    // per_cpu/cpuN/stats, of one CPU or several; empty: the file has none
   u64 date_us = 0;       // to be added to times, which are times of day then
   struct Format {
     std::string system, text;
@@ -84,6 +85,7 @@ class ForeignDat {
     if (date_us != 0) out += number(u16{option_date}) + number(static_cast<u32>(date.size() + 1)) + date + '\0';
     const std::string clocks = "local global [" + clock + "]";
     if (!clock.empty()) out += number(u16{option_trace_clock}) + number(static_cast<u32>(clocks.size() + 1)) + clocks + '\0';
+    if (!stat.empty()) out += number(u16{option_cpustat}) + number(static_cast<u32>(stat.size() + 1)) + stat + '\0';
     out += number(u16{option_done}) + std::string("flyrecord\0", 10);
     const u64 at = (out.size() + 32 + page - 1) / page * page, size = u64{pages.size()} * page;
     out += number(at) + number(size);

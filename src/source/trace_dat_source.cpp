@@ -17,7 +17,7 @@ constexpr u64 largest_chunk = u64{16} << 20;       // trace-cmd writes chunks of
 
 TraceDatSource::TraceDatSource(std::shared_ptr<TraceDatBytes> file, RingName name, const ClockInfo& clock, u32 subbuf_size,
                                const CpuData& data, Compression compression, const Counters& counters)
-    : Source(std::move(name), clock), file_(std::move(file)), counters_(counters), compression_(compression) {
+    : Source(std::move(name), clock), file_(std::move(file)), data_(data), counters_(counters), compression_(compression) {
   counters_.subbuf_size = subbuf_size;
   const u64 begin = std::min(data.offset, file_->size);
   // The size of compressed data does not include the number of chunks in front.
@@ -76,7 +76,32 @@ result<std::optional<SubBufferView>> TraceDatSource::next_sub_buffer() {
   const auto have = static_cast<u32>(std::min<u64>(pages_.size, size));
   const u8* const image = pages_.data;
   pages_ = {pages_.data + have, pages_.size - have};
-  return RS_TRY(foreign_ != nullptr ? convert(image, have) : view(image, have, size));
+  auto out = RS_TRY(foreign_ != nullptr ? convert(image, have) : view(image, have, size));
+  const bool first = std::exchange(at_begin_, false);
+  if (counters_.overrun != 0 && (first || out.lost_at_least)) [[unlikely]]
+    place_overrun(out, first);
+  return out;
+}
+
+// The kernel's counter knows of the same losses as the sub-buffers; it has numbers for gaps without one, and may know of more.
+// The only gap without a number gets what the others lack, else the ring's beginning: in overwrite mode the oldest are lost.
+void TraceDatSource::place_overrun(SubBufferView& view, bool first) {
+  if (!overrun_) {
+    overrun_ = Overrun{};
+    TraceDatSource all(file_, name_, clock_, static_cast<u32>(counters_.subbuf_size), data_, compression_, Counters{});
+    all.foreign_ = foreign_;
+    const u64 unpacked = file_->unpacked;  // only what is shown counts
+    u64 told = 0;
+    for (auto one = all.next(); one && *one; one = all.next()) {
+      told += (*one)->lost_before;
+      overrun_->gaps += (*one)->lost_at_least;
+    }
+    file_->unpacked = unpacked;
+    overrun_->more = counters_.overrun - std::min(counters_.overrun, told);
+  }
+  if (overrun_->gaps == 1 ? !view.lost_at_least : !first) return;
+  view.lost_before += overrun_->more;
+  if (overrun_->gaps == 1 && overrun_->more != 0) view.lost_at_least = false;
 }
 
 // A sub-buffer in place, or a copy where it is cut or not aligned.

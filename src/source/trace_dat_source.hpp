@@ -36,12 +36,14 @@ class TraceDatSource final : public Source {
   void seek(u64 index) override {
     const u64 at = index * counters_.subbuf_size;
     pages_ = {};
+    at_begin_ = index == 0;
     rest_ = {all_.data + at, all_.size - at};
   }
 
  private:
   std::string who() const;
   result<std::optional<SubBufferView>> next_sub_buffer();
+  void place_overrun(SubBufferView& view, bool first);
   SubBufferView next_piece();
   // The next run of sub-buffers; none at the end.
   result<void> refill();
@@ -52,6 +54,7 @@ class TraceDatSource final : public Source {
   bool resize(u32 size);
 
   std::shared_ptr<TraceDatBytes> file_;
+  CpuData data_;
   Counters counters_;
   Compression compression_;
   std::shared_ptr<const ForeignSubBuffers> foreign_;  // null: its sub-buffers are shown as they are
@@ -61,7 +64,12 @@ class TraceDatSource final : public Source {
   Bytes all_{};
   Bytes rest_{};   // of the file, not read yet
   Bytes pages_{};  // sub-buffers, in place or in chunk_
-  bool cut_ = false, started_ = false;
+  bool cut_ = false, started_ = false, at_begin_ = true;
+  struct Overrun {
+    u64 more = 0;  // than the sub-buffers tell
+    u32 gaps = 0;  // that have no number
+  };
+  std::optional<Overrun> overrun_{};  // looked for at the first place that needs it
   u32 chunks_ = 0;  // left
   std::vector<u64> chunk_, page_;
 };
