@@ -327,6 +327,7 @@ void Pairs::start(const TraceRecord& record, const RingName& ring) {
   waiting.stack = record.stack;
   if (asks_) [[unlikely]]
     waiting.met = condition_->of_start(record, ring);
+  waiting.passed = false;
   waiting.losses = static_cast<u32>(counts_.losses);
   waiting.ring_losses = counts_.losses == 0 ? 0 : ring_of(record.source).losses;
   if (!by_start_) return;
@@ -368,6 +369,7 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
   if (asks_ && !condition_->met(waiting.met, latency, record, ring)) [[unlikely]] {
     ++counts_.left_out;
     waiting_.erase(at);
+    if (nests_) pass<keys>(key, hash);
     return false;
   }
   ++counts_.pairs;
@@ -391,7 +393,17 @@ bool Pairs::end(const TraceRecord& record, const RingName& ring) {
       keep(record, ring, waiting, Slow{latency_, doubtful, "", mine != nullptr ? show_group(by, *mine) : "", {}, {}, {}});
   }
   waiting_.erase(at);
+  if (nests_) pass<keys>(key, hash);
   return counts;
+}
+
+// An end took the innermost start away: the next one below, which may be of an earlier part, was passed.
+template <size_t keys>
+void Pairs::pass(const Words& key, u32 hash) {
+  if (const u32 below = waiting_.find<keys>(key, hash); below != waiting_.none)
+    waiting_[below].passed = true;
+  else if (edges_ && is_edge<keys>(key, hash))
+    edges_->passes.insert(key);
 }
 
 template void Pairs::start<1>(const TraceRecord&, const RingName&);
@@ -489,6 +501,9 @@ void Pairs::append_edges(const Edges& edges, const std::function<const RingName&
   if (!edges.starts.empty())
     waiting_.each([&](u32 at) { waits_perhaps.set(waiting_.hash(waiting_.key(at)) % waits_perhaps.size()); });
   const u64* next = edges.starts.data();
+  for (const Words& key : edges.passes) {
+    if (const u32 below = waiting_.find<keys>(key, waiting_.hash(key)); below != waiting_.none) waiting_[below].passed = true;
+  }
   const auto starts_before = [&](size_t end) {
     while (next != edges.starts.data() + end) {
       Words key{};
@@ -584,6 +599,7 @@ Pairs::Counts Pairs::counts() const {
   Counts counts = counts_;
   counts.evicted = waiting_.evicted();
   counts.waiting = waiting_.size();
+  if (nests_) waiting_.each([&](u32 at) { counts.passed += waiting_[at].passed; });
   return counts;
 }
 

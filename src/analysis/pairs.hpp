@@ -12,7 +12,9 @@
 //
 // Calls nest: if the thread is in the key, and the events are the begin and the end of a span, or entry and return of a
 // function (NAME and NAME__return or NAME_return, NAME_entry and NAME_exit), each key has a stack of starts, and an end takes
-// the innermost one away. nests() says so. Each track of a thread (track_name) has spans of its own.
+// the innermost one away. nests() says so. Each track of a thread (track_name) has spans of its own. A call may leave without
+// an end (longjmp); then the next end takes its start away, and the true one of that end stays open: passed counts such starts,
+// and as they may as well be calls that last on, the numbers are not exact.
 //
 // Other pairs have one start for each key. An end takes away the newest one, as in the kernel's histogram triggers, where every
 // start sets a variable again and onmatch reads it once: an earlier start that nothing ended is counted as repeated, and the
@@ -51,6 +53,7 @@
 #include <optional>
 #include <ringside/base/result.hpp>
 #include <ringside/histogram.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -96,10 +99,11 @@ class Pairs {
     u64 pairs = 0;             // that meet the condition, including doubtful ones, left out or not
     u64 left_out = 0;          // that do not
     u64 doubtful = 0, repeated = 0, evicted = 0, negative = 0, unmatched = 0, waiting = 0;
-    u64 late = 0;              // starts and ends that came after later events: they may have missed each other
+    u64 passed = 0;  // of calls: waiting starts whose inner call ended; if that left without an end, this took their own end
+    u64 late = 0;    // starts and ends that came after later events: they may have missed each other
     u64 without_key = 0;       // starts and ends that have none
     u64 losses = 0, lost = 0;  // places, events
-    bool exact() const { return losses == 0 && evicted == 0 && negative == 0 && repeated == 0 && late == 0; }
+    bool exact() const { return losses == 0 && evicted == 0 && negative == 0 && repeated == 0 && passed == 0 && late == 0; }
   };
   struct Group {
     u64 count = 0;
@@ -216,6 +220,7 @@ class Pairs {
     i32 cpu = -1;
     u32 stack = 0;
     u32 met = 0;  // what the condition says of it
+    bool passed = false;  // an end took away a start above it
   };
   // A waiting start's group, where the start tells it.
   struct By {
@@ -242,6 +247,7 @@ class Pairs {
     std::vector<u64> starts;  // the words of their keys, one after the other
     std::vector<End> ends;
     std::vector<u8> payloads;
+    std::set<Words> passes;  // keys of ends that took a start of this part away and had no other one of it below
     // Keys of late, by hash: few, so that they stay in the first cache.
     std::vector<std::pair<bool, Words>> seen = std::vector<std::pair<bool, Words>>(64);
     size_t most_open = 0;
@@ -323,6 +329,8 @@ class Pairs {
   template <size_t keys>
   void append_edges(const Edges& edges, const std::function<const RingName&(u32)>& ring,
                     const std::function<void(const TraceRecord&)>& use);
+  template <size_t keys>
+  [[gnu::noinline]] void pass(const Words& key, u32 hash);
   void add_end(const Words& key, const TraceRecord& record);
   void take_over(const Pairs& part);
   bool fits() const {

@@ -52,7 +52,7 @@ constexpr Members latency_facts = {
     {"start", Kind::text, "the events and the condition of the start"},
     {"end", Kind::text, "those of the end"},
     {"key", Kind::array, "what they have in common: pairs of columns"},
-    {"exact", Kind::flag, "nothing was lost, evicted, negative, repeated or late"},
+    {"exact", Kind::flag, "nothing was lost, evicted, negative, repeated, passed or late"},
     {"pairs", Kind::count, "pairs that meet the condition"},
     {"left_out", Kind::count, "pairs that do not meet it (`-f`, `--task`)"},
     {"nested", Kind::flag, "they are calls, and an end takes the innermost start of its key"},
@@ -63,6 +63,7 @@ constexpr Members latency_facts = {
     {"evicted", Kind::count, "starts that gave way to younger ones"},
     {"negative", Kind::count, "ends older than their start"},
     {"open", Kind::count, "starts without an end yet"},
+    {"passed", Kind::count, "of `open`, calls below one that ended: they last on, or another call took their end"},
     {"unmatched", Kind::count, "ends without a start"},
     {"without_key", Kind::count, "starts and ends that have no key"},
     {"late", Kind::count, "starts and ends that came after later events: their pairs may be wrong, or missing"}};
@@ -102,7 +103,7 @@ Result LatencyReport::result(bool last) const {
                        pairs_.nests() ? "; calls, the innermost first" : ""));
   out.set(latency_facts,
           {job_.pairs.start, job_.pairs.end, std::move(keys), exact(), c.pairs, c.left_out, pairs_.nests(), c.doubtful,
-           c.starts, c.ends, c.repeated, c.evicted, c.negative, c.waiting, c.unmatched, c.without_key, c.late});
+           c.starts, c.ends, c.repeated, c.evicted, c.negative, c.waiting, c.passed, c.unmatched, c.without_key, c.late});
   out.set({{"all", std::move(all)}});
   out.account(account_, trace_.unit());
   if (pairs_.grouped()) out.set({{"by", pairs_.by()}});
@@ -283,7 +284,7 @@ std::string LatencyReport::closing() const {
   if (exact())
     return out + (c.pairs == 0 ? "nothing was lost\n" : "nothing was lost: the numbers are exact, quantiles within 0.8 %\n");
   if (c.losses + c.evicted + c.negative + pairs_.evicted_groups().keys == 0 && account_.none_lost())
-    return out + "nothing was lost\n";  // only starts that repeat, or what came late
+    return out + "nothing was lost\n";  // only starts that repeat or were passed, or what came late
   out += "NOT exact:";
   if (c.lost != 0)
     out += fmt::format(" {} lost, in {}; {} of the pairs have such a place between start and end and {}",

@@ -131,6 +131,11 @@ std::vector<std::string> unpaired(const Pairs& pairs) {
   std::vector<std::string> out;
   if (c.waiting != 0) out.push_back(counted(c.waiting, "start has", "starts have") + " no end here");
   if (c.unmatched != 0) out.push_back(counted(c.unmatched, "end has", "ends have") + " no start here");
+  if (c.passed != 0)
+    out.push_back(
+        counted(c.passed, "start is", "starts are") +
+        " still open though an end of the same key came later: a call that lasts on, or one whose end was taken by a call "
+        "inside that left without an end (longjmp); its time is then too short, and the numbers are not exact");
   if (c.repeated != 0)
     out.push_back(counted(c.repeated, "start repeats", "starts repeat") + " within the key before an end came: " +
                   (pairs.options().first ? "the first one counts" : "the last one counts (--first: the first)") +
