@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 
 #include "analysis/mistyped.hpp"
@@ -19,24 +20,42 @@ Column::Unit unit_of(std::string_view name) {
   return counts_ns(name) ? Column::Unit::ns : counts_bytes(name) ? Column::Unit::bytes : Column::Unit::none;
 }
 
+std::string of_real(double value) { return fmt::format("{}", value == 0 ? 0 : value); }  // -0.0 is 0
+
+// As a whole number of the same value is written, if there is one.
+std::string as_whole(double value) {
+  if (std::trunc(value) != value || value < -0x1p63 || value >= 0x1p64) return of_real(value);
+  return value < 0 ? std::to_string(static_cast<i64>(value)) : std::to_string(static_cast<u64>(value));
+}
+
 template <class Number>
-bool whole_number(std::string_view text, Number& out) {
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), out);
+bool whole_number(std::string_view text, Number& out, int base = 10) {
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), out, base);
   return code == std::errc() && end == text.data() + text.size();
 }
 
-// A value without a name, among names; as show_number() writes it.
-std::optional<__int128> number_in(std::string_view text) {
+// A value without a name, among names; as show_number() and `of_real` write it.
+std::optional<long double> number_in(std::string_view text) {
   i64 with_sign = 0;
   u64 without = 0;
+  double real = 0;
   if (whole_number(text, with_sign) && std::to_string(with_sign) == text) return with_sign;
   if (whole_number(text, without) && std::to_string(without) == text) return without;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), real);
+  if (code == std::errc() && end == text.data() + text.size() && std::isfinite(real) && of_real(real) == text) return real;
   return std::nullopt;
 }
 
 // Numbers in front of names.
 bool name_before(std::string_view a, std::string_view b) {
-  const auto x = number_in(a), y = number_in(b);
+  const auto value = [](std::string_view text) -> std::optional<long double> {
+    const bool negative = text.starts_with("-0x");
+    u64 hex = 0;
+    if (!negative && !text.starts_with("0x")) return number_in(text);
+    if (!whole_number(text.substr(negative ? 3 : 2), hex, 16)) return std::nullopt;
+    return negative ? -static_cast<long double>(hex) : static_cast<long double>(hex);
+  };
+  const auto x = value(a), y = value(b);
   if (x && y) return *x < *y;
   return x.has_value() != y.has_value() ? x.has_value() : a < b;
 }
@@ -93,9 +112,10 @@ Column::Access Column::lower(const EventType* type, Kind& kind) const {
       kind = Kind::text;
       access.op = Op::text;
     }
+    if (differs_) kind = Kind::text;
     return access;
   }
-  kind = Kind::whole;
+  kind = differs_ ? Kind::text : Kind::whole;
   if (name_ == "ts") access.op = Op::time;
   if (name_ == "cpu" || name_ == "CPU") access.op = Op::cpu;
   if (name_ == "ring") access.op = Op::ring;
@@ -128,6 +148,10 @@ void Column::find(u32 id, Access& access) {
   Kind kind = kind_;
   access = lower(formats_->find(id), kind);
   if (kind != kind_) access.op = Op::absent;
+  if (access.op == Op::absent && access.field != nullptr) access.op = Op::misfit;
+  if (access.op == Op::integer && access.field->is_signed != is_signed_ && (access.field->is_signed || access.field->size == 8))
+    access.op = Op::other_sign;
+  odd_ = odd_ || access.op == Op::misfit || access.op == Op::other_sign;
   access.event = id;
   if (access.op == Op::event && name_ == "event" && access.type != nullptr) {
     const auto same = [&](const auto& type) { return type->full == access.type->full; };
@@ -147,10 +171,45 @@ bool Column::names_differ() const {
   });
 }
 
+Column::FieldKinds Column::field_kinds() const {
+  FieldKinds all;
+  if (name_ == "stack" || of_tasks() || show_ != Show::plain) return all;
+  for (const auto& type : formats_->all()) {
+    Kind kind = kind_;
+    const Access access = lower(type.get(), kind);
+    if (access.op == Op::absent || access.field == nullptr) continue;
+    all.any_text |= kind == Kind::text;
+    all.any_real |= kind == Kind::real;
+    all.any_whole |= kind == Kind::whole;
+    if (access.op != Op::integer) continue;
+    all.any_signed |= access.field->is_signed;
+    all.any_unsigned |= !access.field->is_signed && access.field->size == 8;
+  }
+  return all;
+}
+
+bool Column::differs() const { return differs_ || field_kinds().differ(); }
+bool Column::differs_from(const Column& other) const { return (field_kinds() | other.field_kinds()).differ(); }
+
+// Of an event of the other sign: its other half of the numbers has the bits of this column's other half.
+bool Column::fits(const Access& access, i64 value) const {
+  const bool has_all_bits = modifier_ == Modifier::none || modifier_ == Modifier::hex || step_ == 1;
+  return access.op != Op::other_sign || value >= 0 || !has_all_bits;
+}
+
 void Column::use_names() {
+  if (differs()) return use_texts();
   if (kind_ != Kind::whole || (modifier_ != Modifier::none && !shows_names())) return;
   if (!of_tasks() && (show_ != Show::plain || !names_differ())) return;
   named_ = true;
+  kind_ = Kind::text;
+  plain_ = false;
+  by_id_ = {};
+}
+
+void Column::use_texts() {
+  if (modifier_ != Modifier::none && modifier_ != Modifier::hex) return;
+  named_ = differs_ = true;
   kind_ = Kind::text;
   plain_ = false;
   by_id_ = {};
@@ -160,7 +219,11 @@ std::string_view Column::name_of(const Access& access, const TraceRecord& record
   const i64 value = read_integer(record.payload, *access.field);
   for (const auto& [number, name] : access.field->symbols)
     if (number == value) return name;
-  number_ = show_number(value, access.field->is_signed);
+  if (modifier_ == Modifier::hex)
+    number_ = value < 0 && access.field->is_signed ? fmt::format("-{:#x}", -static_cast<u64>(value))
+                                                   : fmt::format("{:#x}", static_cast<u64>(value));
+  else
+    number_ = show_number(value, access.field->is_signed);
   return number_;
 }
 
@@ -259,9 +322,7 @@ result<void> Column::bind() {
     const Field* const field = field_of(*type);
     if (field != nullptr && !(name_ == "stack" && field->is_stack)) {
       if (lower(type.get(), kind_).op != Op::absent) {
-        is_signed_ = field->is_signed;
-        is_bool_ = field->is_bool;
-        is_char_ = field->is_char;
+        is_signed_ = field_kinds().any_signed;
         symbols_ = field->symbols;
         if (const auto architecture = architecture_of_calls()) {
           show_ = Show::syscall;
@@ -349,7 +410,7 @@ bool Column::real(const TraceRecord& record, const RingName& ring, double& out) 
   }
   i64 value = 0;
   if (!number(record, ring, value)) return false;
-  out = is_signed_ ? static_cast<double>(value) : static_cast<double>(static_cast<u64>(value));
+  out = is_signed(access) ? static_cast<double>(value) : static_cast<double>(static_cast<u64>(value));
   return true;
 }
 
@@ -374,6 +435,15 @@ bool Column::text(const TraceRecord& record, const RingName& ring, std::string_v
   switch (access.op) {
     case Op::text:
       out = read_text(record.payload, *access.field);
+      if (differs_) {  // a NUL keeps it apart from the number that is written alike
+        (number_ = out) += '\0';
+        out = number_;
+      }
+      return true;
+    case Op::real:
+      if (!differs_) return false;
+      number_ = as_whole(read_floating(record.payload, *access.field));
+      out = number_;
       return true;
     case Op::named:
       out = name_of(access, record);
@@ -408,8 +478,13 @@ bool Column::text(const TraceRecord& record, const RingName& ring, std::string_v
       out = functions[static_cast<size_t>(frame_)];
       return true;
     }
-    default:
-      return false;
+    default: {
+      i64 value = 0;
+      if (!differs_ || !whole(access, record, ring, value)) return false;
+      number_ = std::to_string(value);
+      out = number_;
+      return true;
+    }
   }
 }
 
@@ -427,25 +502,24 @@ bool Column::other_key(const TraceRecord& record, const RingName& ring, Texts& t
   return true;
 }
 
-i64 Column::modify(i64 value) const {
+i64 Column::modify(i64 value, bool is_signed) const {
   const auto floor_divide = [](i64 a, i64 b) { return a / b - (a % b < 0 ? 1 : 0); };
   switch (modifier_) {
     case Modifier::log2: {
-      if (value < 0 && !is_signed_) return 64;
+      if (value < 0 && !is_signed) return 64;
       const u64 size = value < 0 ? ~static_cast<u64>(value) : static_cast<u64>(value);
       return value < 0 ? -1 - static_cast<i64>(std::bit_width(size)) : static_cast<i64>(std::bit_width(size));
     }
     case Modifier::linear:
-      return is_signed_ ? floor_divide(value, step_) : static_cast<i64>(static_cast<u64>(value) / static_cast<u64>(step_));
     case Modifier::divide:
-      return is_signed_ ? floor_divide(value, step_) : static_cast<i64>(static_cast<u64>(value) / static_cast<u64>(step_));
+      return is_signed ? floor_divide(value, step_) : static_cast<i64>(static_cast<u64>(value) / static_cast<u64>(step_));
     default:
       return value;
   }
 }
 
 i64 Column::begin(i64 bucket) const {
-  if (modifier_ == Modifier::linear) return bucket * step_;
+  if (modifier_ == Modifier::linear) return static_cast<i64>(static_cast<u64>(bucket) * static_cast<u64>(step_));
   if (bucket > 0) return bucket == 1 ? 1 : static_cast<i64>(u64{1} << (bucket - 1));
   return bucket == 0 ? 0 : bucket <= -64 ? INT64_MIN : -(i64{1} << (-bucket - 1));
 }
@@ -459,7 +533,7 @@ std::string Column::show(u64 key, const Texts& texts) const {
   if (kind_ == Kind::real) {
     double value = 0;
     std::memcpy(&value, &key, sizeof value);
-    return fmt::format("{}", value);
+    return of_real(value);
   }
   return modifier_ == Modifier::none || modifier_ == Modifier::divide ? show_plain(key) : show_modified(key);
 }
@@ -530,14 +604,19 @@ nlohmann::ordered_json Column::json(u64 key, const Texts& texts) const {
                      (modifier_ == Modifier::none || modifier_ == Modifier::divide || buckets());
   const auto whole = static_cast<i64>(key);
   if (show_ == Show::stack) return formats_->stacks()->functions(static_cast<u32>(key));
+  if (named_) return json(texts.text(key));
   const bool address = plain && is_address(key);
-  const std::string text = plain && buckets() ? show_number(begin(whole), is_signed_)
+  const std::string text = plain && buckets() ? show_number(begin(whole), is_signed_ && whole <= 0)
                            : address          ? show_number(whole, is_signed_)
                                               : show(key, texts);
-  if (named_ && !of_tasks() && number_in(text)) return nlohmann::ordered_json::parse(text);
   const bool number = kind_ == Kind::real ? text.find_first_of("ni") == std::string::npos
                                           : plain && (buckets() || symbols_.empty() || text == show_number(whole, is_signed_));
   return number ? nlohmann::ordered_json::parse(text) : nlohmann::ordered_json(text);
+}
+
+nlohmann::ordered_json Column::json(std::string_view text) const {
+  if (named_ && !of_tasks() && modifier_ == Modifier::none && number_in(text)) return nlohmann::ordered_json::parse(text);
+  return shown(text);
 }
 
 bool Column::before(u64 a, u64 b, const Texts& texts) const {

@@ -21,7 +21,8 @@
 //   execname     the name of the thread with this number    usecs, msecs times, divided
 //
 // A column has one kind: the kind of its field in the first event that has it. An event whose field of that name has another
-// kind has no value. Thread-safety: none; a Column caches how to read each event.
+// kind, or is an array, has no value: is_misfit(). A key takes all kinds (use_names()). Numbers have the sign of their own
+// event. Thread-safety: none; a Column caches how to read each event.
 #pragma once
 #include <cstring>
 #include <ringside/base/result.hpp>
@@ -50,8 +51,16 @@ class Column {
   static result<Column> compile(std::string_view text, const Formats& formats, const Tasks& tasks);
   // For keys: where events name the values of this enum differently, the value becomes the name, a text. A value without a
   // name stays a number in json() and before(). A thread, a process or an .execname becomes a text with the name of that
-  // moment: a number that another thread has later is another key.
+  // moment: a number that another thread has later is another key. Where differs(), every value becomes a text: equal numbers
+  // are one key, also a whole and a real one, and no number equals a text.
   void use_names();
+  // Whether the same 64 bits mean different values in different events: fields of this name are of several kinds, or signed
+  // here and unsigned with 64 bits there.
+  bool differs() const;
+  bool differs_from(const Column& other) const;  // the same of both
+  // What use_names() does if it differs(); for a column that is compared with one that differs. Not if a modifier makes numbers
+  // of the values that mean the same everywhere, as .log2 does.
+  void use_texts();
 
   const std::string& name() const { return text_; }
   Kind kind() const { return kind_; }
@@ -72,17 +81,23 @@ class Column {
   RINGSIDE_INLINE bool number(const TraceRecord& record, const RingName& ring, i64& out) {
     const Access& access = of(record);
     if (!whole(access, record, ring, out)) return false;
-    if (modifier_ != Modifier::none) [[unlikely]] out = modify(out);
+    if (modifier_ != Modifier::none) [[unlikely]]
+      out = modify(out, is_signed(access));
     return true;
+  }
+  // Whether the record's event has a field of this name that is not a value of this column: an array, another kind, or a number
+  // that only a later event made possible.
+  bool is_misfit(const TraceRecord& record) {
+    if (!odd_) [[likely]]
+      return false;
+    const Op op = of(record).op;
+    return op == Op::misfit || op == Op::other_sign;
   }
   bool has(const TraceRecord& record, const RingName& ring);
   bool real(const TraceRecord& record, const RingName& ring, double& out);           // reads whole numbers, too
   bool text(const TraceRecord& record, const RingName& ring, std::string_view& out);  // valid as long as the record
   // Whether the number of this record is unsigned.
-  bool is_unsigned(const TraceRecord& record) {
-    const Access& access = of(record);
-    return access.op == Op::integer && !access.field->is_signed;
-  }
+  bool is_unsigned(const TraceRecord& record) { return !is_signed(of(record)); }
   // Any value as 64 bits, equal if and only if the values are: numbers as they are, reals bit by bit, texts by number.
   // The usual case of key(), without a call: false in all others.
   RINGSIDE_INLINE bool quick_key(const TraceRecord& record, u64& out) const {
@@ -101,17 +116,22 @@ class Column {
       i64 value = 0;
       const bool is = number(record, ring, value);
       out = static_cast<u64>(value);
+      if (odd_) [[unlikely]]
+        return is && fits(of(record), value);
       return is;
     }
     return other_key(record, ring, texts, out);
   }
 
   // A text that text() gave, as people see it.
-  std::string_view shown(std::string_view text) const { return of_tasks() ? text.substr(0, text.find('\0')) : text; }
+  std::string_view shown(std::string_view text) const {
+    return of_tasks() || differs_ ? text.substr(0, text.find('\0')) : text;
+  }
   // A key as text for people: enums by name, threads as NAME-TID, buckets as "[64, 128)".
   std::string show(u64 key, const Texts& texts) const;
   // As JSON: numbers and reals as numbers, everything with a name as a text.
   nlohmann::ordered_json json(u64 key, const Texts& texts) const;
+  nlohmann::ordered_json json(std::string_view text) const;  // a text that text() gave
   // Whether a key comes before another one: numbers by value, then texts alphabetically.
   bool before(u64 a, u64 b, const Texts& texts) const;
   // The value at which a bucket begins.
@@ -121,7 +141,9 @@ class Column {
   enum class Op : u8 {
     unknown,
     absent,
+    misfit,  // a field without a value of this kind
     integer,
+    other_sign,  // an integer in a column of the other sign: fits()
     time,
     cpu,
     ring,
@@ -151,6 +173,16 @@ class Column {
     u32 event = 0;  // its number; of `event`, that of the first one of its name: several inputs, or layouts, number it anew
   };
 
+  struct FieldKinds {
+    bool any_text = false, any_real = false, any_whole = false;
+    bool any_signed = false, any_unsigned = false;  // any_unsigned: with 64 bits
+    bool differ() const { return any_text + any_real + any_whole > 1 || (any_signed && any_unsigned); }
+    FieldKinds operator|(const FieldKinds& other) const {
+      return {any_text || other.any_text, any_real || other.any_real, any_whole || other.any_whole,
+              any_signed || other.any_signed, any_unsigned || other.any_unsigned};
+    }
+  };
+
   RINGSIDE_INLINE const Access& of(const TraceRecord& record) {
     const u32 id = record.number();
     Access& access = by_id_.at(id, formats_->version());
@@ -163,6 +195,9 @@ class Column {
       return true;
     }
     switch (access.op) {
+      case Op::other_sign:
+        out = access.integer(record.payload);
+        return true;
       case Op::time: out = static_cast<i64>(record.time); return true;
       case Op::cpu: out = record.cpu_in(ring); return out >= 0;
       case Op::ring: out = ring.place(); return true;
@@ -177,6 +212,10 @@ class Column {
       default: return false;
     }
   }
+  static bool is_signed(const Access& access) {
+    return (access.op != Op::integer && access.op != Op::other_sign) || access.field->is_signed;
+  }
+  bool fits(const Access& access, i64 value) const;
   bool stack_number(const TraceRecord& record, i64& out) const;
   bool other_key(const TraceRecord& record, const RingName& ring, Texts& texts, u64& out);
   void find(u32 id, Access& access);
@@ -187,12 +226,13 @@ class Column {
   std::optional<Architecture> architecture_of_calls() const;
   bool is_which_event() const { return event_.empty() && name_ == "event"; }
   Access lower(const EventType* type, Kind& kind) const;
-  i64 modify(i64 value) const;
+  i64 modify(i64 value, bool is_signed) const;
   // The steps of compile().
   result<std::string> parse(std::string_view text);
   result<void> bind();
   result<void> take_modifier(const std::string& modifier);
   bool names_differ() const;
+  FieldKinds field_kinds() const;
   tl::unexpected<Error> wrong(const std::string& why) const;
   bool is_address(u64 key) const;            // shown as one
   std::string show_modified(u64 key) const;  // by a modifier that says how
@@ -210,12 +250,14 @@ class Column {
   Show show_ = Show::plain;
   Architecture calls_of_ = Architecture::unknown;
   bool narrow_address_ = false;  // of 32 bits, by the print fmt: no value tells
-  bool is_signed_ = true, is_bool_ = false, is_char_ = false;
+  bool is_signed_ = true;        // any event's field is
+  bool odd_ = false;             // an event was a misfit, or of the other sign
   i64 step_ = 0;
   i32 frame_ = -1;  // stack[N]
   std::vector<std::pair<i64, std::string>> symbols_;
-  bool named_ = false;  // the values are names: use_names()
-  std::string number_;  // the name of a value without one
+  bool named_ = false;    // the values are names: use_names()
+  bool differs_ = false;  // and texts, because events differ
+  std::string number_;    // the name of a value without one
   // NAME-TID of threads or processes of late, by key.
   struct Shown {
     Tasks::Key key = 0;

@@ -56,6 +56,7 @@ class Groups {
       table_.at(key).add(cell);
     });
     without_ += other.without_;
+    misfits_ += other.misfits_;
   }
 
   template <class Use>
@@ -66,6 +67,7 @@ class Groups {
   const std::vector<Column>& columns() const { return columns_; }
   size_t size() const { return table_.size(); }
   u64 without() const { return without_; }  // records that lacked a column
+  u64 misfits() const { return misfits_; }  // of them, those with a field of that name: Column::is_misfit()
   const auto& evicted() const { return table_.evicted(); }
 
   std::string show(const KeyWords& key, size_t column) const { return columns_[column].show(key[column], texts_); }
@@ -90,6 +92,7 @@ class Groups {
     KeyWords key{};
     if (!columns_[0].key(record, ring, texts_, key[0]) || (two_ && !columns_[1].key(record, ring, texts_, key[1]))) {
       ++without_;
+      misfits_ += std::any_of(columns_.begin(), columns_.end(), [&](Column& column) { return column.is_misfit(record); });
       return nullptr;
     }
     return &table_.at(key);
@@ -111,7 +114,7 @@ class Groups {
   bool two_ = false;  // of them
   KeyTable<Cell> table_;
   Texts texts_;
-  u64 without_ = 0, forgotten_ = 0;
+  u64 without_ = 0, misfits_ = 0, forgotten_ = 0;
 };
 
 }  // namespace ringside

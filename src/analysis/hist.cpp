@@ -37,10 +37,12 @@ bool Hist::add_values(const TraceRecord& record, const RingName& ring) {
   for (size_t i = 0; i < values_.size(); ++i) {
     if (!read_[i].read(values_[i], record, ring)) {
       // What lacks a key, too, counts as without the key.
-      if (groups_.has(record, ring))
+      if (groups_.has(record, ring)) {
         ++without_values_[i];
-      else
+        misfits_ += values_[i].is_misfit(record);
+      } else {
         groups_.at(record, ring);
+      }
       return false;
     }
   }

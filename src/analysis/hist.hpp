@@ -55,6 +55,7 @@ class Hist {
   void merge(const Hist& other) {
     groups_.merge(other.groups_);
     count_ += other.count_;
+    misfits_ += other.misfits_;
     for (size_t i = 0; i < without_values_.size(); ++i) without_values_[i] += other.without_values_[i];
   }
 
@@ -68,6 +69,8 @@ class Hist {
   u64 without_key() const { return groups_.without(); }
   // Events that have the keys, but not this value; the first missing one counts.
   u64 without_value(size_t value) const { return without_values_[value]; }
+  // Of without(), those that have fields of these names: arrays, or of another kind (Column::is_misfit()).
+  u64 misfits() const { return groups_.misfits() + misfits_; }
   size_t size() const { return groups_.size(); }
   const auto& evicted() const { return groups_.evicted(); }
 
@@ -84,7 +87,7 @@ class Hist {
   std::vector<Column> values_;
   u32 precision_;
   std::vector<Quantity> read_;  // the values of the record being added
-  u64 count_ = 0;
+  u64 count_ = 0, misfits_ = 0;
   std::vector<u64> without_values_;
 };
 

@@ -166,6 +166,10 @@ result<void> Pairs::compile(const Formats& formats, const Tasks& tasks) {
     RS_TRY(one_meaning(key, starts_, ends_, formats));
     auto start = RS_TRY(column_of(start_events_, key.start, formats, tasks));
     auto end = RS_TRY(column_of(end_events_, key.end, formats, tasks));
+    if (start.differs_from(end) && (start.kind() == end.kind() || start.differs() || end.differs())) {
+      start.use_texts();
+      end.use_texts();
+    }
     if (start.kind() != end.kind())
       return mistyped(std::errc::invalid_argument,
                       in_quotes(key.start) + " of the start and " + in_quotes(key.end) +
@@ -219,7 +223,7 @@ result<void> Pairs::compile_by(const Formats& formats, const Tasks& tasks) {
     });
   if (!event.empty() && event != "start" && event != "end") name = by;
   by_ = RS_TRY(column_of(by_start_ ? start_events_ : end_events_, name, formats, tasks));
-  if (by_->of_tasks()) by_->use_names();
+  if (by_->of_tasks() || by_->differs()) by_->use_names();
   return {};
 }
 
@@ -461,7 +465,7 @@ void Pairs::keep(const TraceRecord& record, const RingName& ring, const Waiting&
     slow.key += (i == 0 ? "" : " ") + name.substr(0, name.find('.')) + "=";
     std::string_view text;
     if (column.kind() == Column::Kind::text && column.text(record, ring, text))
-      slow.key += text;
+      slow.key += column.shown(text);
     else
       slow.key += column.show(word(column, record, ring, has), {});
   }
@@ -614,7 +618,7 @@ std::string Pairs::show_group(u64 key, const Group& group) const {
 }
 
 nlohmann::ordered_json Pairs::group_json(u64 key, const Group& group) const {
-  if (by_->kind() == Column::Kind::text) return by_->shown(group.name);
+  if (by_->kind() == Column::Kind::text) return by_->json(group.name);
   return by_->json(key, {});
 }
 

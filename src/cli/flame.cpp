@@ -39,6 +39,7 @@ class Gathered {
     for (const auto& type : trace.formats.all())
       g->samples_only_ = g->samples_only_ || (type->full == "ringside:sample" && !g->all_);
     if (options.root != "none") g->root_.emplace(RS_TRY(Column::compile(options.root, trace.formats, trace.tasks)));
+    if (g->root_ && g->root_->differs()) g->root_->use_names();
     if (!options.latency.empty()) {
       Pairs::Options pair = pair_of(options.latency, options.keys);
       pair.slowest = 0;

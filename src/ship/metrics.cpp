@@ -119,7 +119,8 @@ void Metrics::take(const std::string& recording) {
       ++counts[number];
       i64 value = 0;
       for (size_t n = 0; n < columns.size(); ++n)
-        if (columns[n] && columns[n]->number(record, ring, value)) hists[n].add(value < 0 ? 0 : static_cast<u64>(value));
+        if (columns[n] && columns[n]->number(record, ring, value))
+          hists[n].add(value < 0 && !columns[n]->is_unsigned(record) ? 0 : static_cast<u64>(value));
     }
     for (size_t n = 0; n < pairs.size(); ++n)
       if (pairs[n] && pairs[n]->take(record, ring)) times[n].add(pairs[n]->latency());

@@ -211,6 +211,88 @@ TEST_F(Hists, KeysOfEachKind) {
   EXPECT_EQ(key("pid.log2", odd(INT32_MIN, "make", 0, 0, 0)), "[-2147483648, -1073741824)");
 }
 
+// The same 64 bits are -1 in one event and 2^64 - 1 in another; fields of one name may even differ in kind.
+struct MixedHists : Hists {
+  enum : u16 { whole = 3, wide, floating, word, list };
+  void know(u16 id, const char* name, const std::string& field, u32 size, bool is_signed) {
+    formats.add(id, "app", name,
+                test::format(id, name,
+                             "\tfield:" + field + ";\toffset:8;\tsize:" + std::to_string(size) +
+                                 ";\tsigned:" + (is_signed ? "1" : "0") + ";\n",
+                             "\"\""));
+  }
+  void know_numbers(bool wide_first) {
+    if (wide_first) know(wide, "wide", "u64 x", 8, false);
+    know(whole, "whole", "int x", 4, true);
+    if (!wide_first) know(wide, "wide", "u64 x", 8, false);
+  }
+  std::string rows(const Hist& hist) const {
+    std::string out;
+    for (const auto& row : hist.rows({Hist::By::key, 0, false}))
+      out += hist.show(row, 0) + "=" + hist.json(row, 0).dump() + " x" + std::to_string(row.count) + "; ";
+    return out;
+  }
+  std::string numbers(const std::string& key) {
+    Hist hist = make(key);
+    for (const i32 x : {-1, 7, -1, INT32_MIN}) EXPECT_TRUE(add(hist, Payload(whole, 1).put(x).put(u32{0})));
+    for (const u64 x : {~u64{0}, u64{7}, u64{1} << 63}) EXPECT_TRUE(add(hist, Payload(wide, 1).put(x)));
+    EXPECT_EQ(hist.misfits(), 0u);
+    return rows(hist);
+  }
+};
+
+TEST_F(MixedHists, NumbersHaveTheSignOfTheirEvent) {
+  for (const bool wide_first : {false, true}) {
+    formats = {};
+    know_numbers(wide_first);
+    EXPECT_EQ(numbers("app:*/x"),
+              "-2147483648=-2147483648 x1; -1=-1 x2; 7=7 x2; 9223372036854775808=9223372036854775808 x1; "
+              "18446744073709551615=18446744073709551615 x1; ");
+    EXPECT_EQ(numbers("x.log2"),
+              "[-2147483648, -1073741824)=-2147483648 x1; -1=-1 x2; [4, 8)=4 x2; [2^63, 2^64)=9223372036854775808 x2; ");
+    EXPECT_EQ(numbers("x.buckets=10"),
+              "[-2147483650, -2147483640)=-2147483650 x1; [-10, 0)=-10 x2; [0, 10)=0 x2; "
+              "[9223372036854775800, 9223372036854775810)=9223372036854775800 x1; "
+              "[18446744073709551610, 18446744073709551620)=18446744073709551610 x1; ");
+    EXPECT_EQ(numbers("x.hex"),
+              "-0x80000000=\"-0x80000000\" x1; -0x1=\"-0x1\" x2; 0x7=\"0x7\" x2; 0x8000000000000000=\"0x8000000000000000\" x1; "
+              "0xffffffffffffffff=\"0xffffffffffffffff\" x1; ");
+  }
+}
+
+TEST_F(MixedHists, EveryKindOfValueCountsAndAnArrayIsReported) {
+  know_numbers(false);
+  know(floating, "floating", "double x", 8, false);
+  know(word, "word", "char x[4]", 4, false);
+  know(list, "list", "u32 x[2]", 8, false);
+  Hist hist = make("x");
+  for (const i32 x : {-1, 7}) EXPECT_TRUE(add(hist, Payload(whole, 1).put(x).put(u32{0})));
+  for (const u64 x : {~u64{0}, u64{1} << 60}) EXPECT_TRUE(add(hist, Payload(wide, 1).put(x)));
+  for (const double x : {7., -0.5, 0x1p60}) EXPECT_TRUE(add(hist, Payload(floating, 1).put(x)));
+  EXPECT_TRUE(add(hist, Payload(word, 1).text(std::string("7\0\0\0", 4))));
+  EXPECT_FALSE(add(hist, Payload(list, 1).put(u64{7})));
+  EXPECT_EQ(rows(hist),
+            "-1=-1 x1; -0.5=-0.5 x1; 7=7 x2; 1152921504606846976=1152921504606846976 x2; "
+            "18446744073709551615=18446744073709551615 x1; 7=\"7\" x1; ");
+  EXPECT_EQ(hist.misfits(), 1u);
+  EXPECT_EQ(hist.without(), 1u);
+  Hist sums = make("event", {"x"});
+  EXPECT_FALSE(add(sums, Payload(floating, 1).put(1.5)));
+  EXPECT_EQ(sums.misfits(), 1u);
+}
+
+// A live key began with the numbers of one event.
+TEST_F(MixedHists, ANumberThatOnlyALaterEventMakesPossibleIsReported) {
+  know(whole, "whole", "int x", 4, true);
+  Hist hist = make("x");
+  EXPECT_TRUE(add(hist, Payload(whole, 1).put(-1).put(u32{0})));
+  know(wide, "wide", "u64 x", 8, false);
+  EXPECT_TRUE(add(hist, Payload(wide, 1).put(u64{7})));
+  EXPECT_FALSE(add(hist, Payload(wide, 1).put(~u64{0})));
+  EXPECT_EQ(rows(hist), "-1=-1 x1; 7=7 x1; ");
+  EXPECT_EQ(hist.misfits(), 1u);
+}
+
 // Events may name the values of an enum differently.
 TEST_F(Hists, EachEventsNamesAreItsOwn) {
   const auto add_event = [&](u16 id, const std::string& name, const std::string& names) {

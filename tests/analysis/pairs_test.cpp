@@ -312,6 +312,45 @@ TEST(HistogramBound, QuantilesAreWithinIt) {
   }
 }
 
+TEST_F(PairsOf, NumbersOfTwoSignsAreEqualByValue) {
+  formats.add(5, "app", "go", test::format(5, "go", "\tfield:int id;\toffset:8;\tsize:4;\tsigned:1;\n", "\"\""));
+  formats.add(6, "app", "end", test::format(6, "end", "\tfield:u64 id;\toffset:8;\tsize:8;\tsigned:0;\n", "\"\""));
+  Pairs pairs = make({.start = "app:go", .end = "app:end", .keys = {{"id", "id"}}});
+  take(pairs, 10, Payload(5, 1).put(i32{-1}).put(u32{0}), thread);
+  EXPECT_FALSE(take(pairs, 20, Payload(6, 1).put(~u64{0}), thread));
+  take(pairs, 30, Payload(5, 1).put(i32{7}).put(u32{0}), thread);
+  EXPECT_TRUE(take(pairs, 40, Payload(6, 1).put(u64{7}), thread));
+  EXPECT_EQ(pairs.slowest()[0].key, "id=7");
+}
+
+// The inner call leaves by longjmp, and its start gets the outer one's end.
+TEST_F(PairsOf, ACallThatMayHaveLostItsEndIsNotExact) {
+  for (const char* name : {"call", "call__return"}) {
+    const u16 id = name == std::string("call") ? 5 : 6;
+    formats.add(id, "app", name, test::format(id, name, "\tfield:u64 x;\toffset:8;\tsize:8;\tsigned:0;\n", "\"\""));
+  }
+  const Payload begin = Payload(5, 71).put(u64{0}), end = Payload(6, 71).put(u64{0});
+  for (const bool in_parts : {false, true}) {
+    Pairs all = make({.start = "app:call", .end = "app:call__return"});
+    ASSERT_TRUE(all.nests());
+    take(all, 10, begin, thread);
+    EXPECT_TRUE(all.counts().exact());  // it lasts on
+    Pairs part = must(all.part(formats, tasks));
+    Pairs& rest = in_parts ? part : all;
+    take(rest, 20, begin, thread);
+    take(rest, 50, end, thread);
+    const auto ring = [&](u32) -> const RingName& { return thread; };
+    if (in_parts) {
+      ASSERT_TRUE(all.append(part, ring, [](const TraceRecord&) {}));
+    }
+    EXPECT_EQ(all.counts().passed, 1u);
+    EXPECT_FALSE(all.counts().exact());
+    take(all, 60, end, thread);
+    EXPECT_EQ(all.counts().passed, 0u);
+    EXPECT_TRUE(all.counts().exact());
+  }
+}
+
 TEST(HeatMap, ColumnsMergeAsTimeGoesOn) {
   HeatMap::Options options;
   options.most_columns = 4;

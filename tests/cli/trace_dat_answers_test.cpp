@@ -266,5 +266,64 @@ TEST_F(TraceDatAnswers, WhatCameAfterLaterEventsIsNotCalledExact) {
   }
 }
 
+TEST_F(TraceDatAnswers, AKindOfNumberThatHistCannotCountIsReported) {
+  know("app", "one", 23, ForeignDat::field("int x", 8, 4, true), "\"\"");
+  know("app", "list", 24, ForeignDat::field("u32 x[2]", 8, 8), "\"\"");
+  event(0, 23, 42, number(i32{-1}));
+  event(10, 24, 42, number(u64{1}));
+  put("x.dat");
+  for (const char* command : {"hist app:*/x", "top --once --by app:*/x"}) {
+    EXPECT_THAT(ringside(std::string(command) + " x.dat").out, HasSubstr("1 event has a field of this name that is an array"));
+    EXPECT_EQ(json::parse(ringside(std::string(command) + " --json x.dat").out).at("misfits"), 1);
+  }
+}
+
+// The kernel's counters and the sub-buffers' flags are about the same losses.
+TEST_F(TraceDatAnswers, LossesAreTheLargerOfCountersAndGaps) {
+  know_mark();
+  const auto lost = [&](u64 flagged, const std::string& overrun) {
+    dat.pages.clear();
+    dat.stat = overrun.empty() ? "" : "CPU: 0\nentries: 2\noverrun: " + overrun + "\n";
+    mark(1000, 42, 1);
+    mark(1000, 42, 2);
+    dat.pages.push_back(dat.sub_buffer(second, std::exchange(data, ""), flagged));
+    std::ofstream(dir + "/x.dat", std::ios::binary) << dat.bytes();
+    const json hist = json::parse(ringside("hist app:mark/x --json x.dat").out);
+    const json latency = json::parse(ringside("latency app:mark app:mark --json x.dat").out);
+    EXPECT_EQ(latency.at("lost"), hist.at("lost"));
+    EXPECT_EQ(latency.at("exact"), hist.at("lost") == 0);
+    return hist.at("lost").get<u64>();
+  };
+  EXPECT_EQ(lost(0, ""), 0u);
+  EXPECT_EQ(lost(0, "0"), 0u);
+  EXPECT_EQ(lost(0, "5"), 5u);
+  EXPECT_EQ(lost(3, "5"), 5u);
+  EXPECT_EQ(lost(5, "5"), 5u);
+  EXPECT_EQ(lost(7, "5"), 7u);
+  lost(0, "5");
+  EXPECT_THAT(ringside("hist app:mark/x x.dat").out, HasSubstr("2 events, 5 lost"));
+}
+
+// report rounds: 1000211638 ns is 1.000212.
+TEST_F(TraceDatAnswers, TimeTakesTheEventsThatReportPrintsSo) {
+  know_mark();
+  mark(211'499, 42, 1);
+  mark(139, 42, 2);
+  mark(861, 42, 3);
+  mark(1, 42, 4);
+  put("x.dat");
+  const auto of = [&](const std::string& time) {
+    std::string all;
+    for (const json& e : events("--time " + time + " x.dat")) all += std::to_string(e.at("fields").at("x").get<i64>());
+    return all;
+  };
+  EXPECT_THAT(ringside("report x.dat").out, HasSubstr("1.000212: mark: x=2"));
+  EXPECT_EQ(of("1.000212..1.000212"), "23");
+  EXPECT_EQ(of("1.000212s.."), "234");
+  EXPECT_EQ(of("..1.000211"), "1");
+  EXPECT_EQ(of("1.000211638..1.000211638"), "2");
+  EXPECT_EQ(of("1.0002..1.00021164"), "12");
+}
+
 }  // namespace
 }  // namespace ringside::trace_dat_answers_test
