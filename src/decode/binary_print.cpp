@@ -13,8 +13,10 @@ namespace {
 // of most %p, which the kernel has printed already.
 class Arguments {
  public:
-  explicit Arguments(const PackedArguments& all) : bytes_(all.bytes), word_(all.word_size), big_endian_(all.big_endian) {}
+  explicit Arguments(const PackedArguments& all)
+      : bytes_(all.bytes), word_(all.word_size), big_endian_(all.big_endian), architecture_(all.architecture) {}
   u32 word() const { return word_; }
+  Architecture architecture() const { return architecture_; }
   std::optional<u64> number(u32 size, bool is_signed) {
     const u32 alignment = size < 4 ? size : 4;
     const size_t at = (at_ + alignment - 1) / alignment * alignment;
@@ -37,6 +39,7 @@ class Arguments {
   Bytes bytes_;
   u32 word_;
   bool big_endian_;
+  Architecture architecture_;
   size_t at_ = 0;
 };
 
@@ -62,8 +65,9 @@ bool append_pointer_argument(const Conversion& conversion, Arguments& arguments,
     append_sized(conversion.form, {name.data(), name.size()}, out);
     return true;
   }
-  const std::string error =
-      conversion.extension == "e" ? error_of_pointer(cut(*pointer, 8 * arguments.word(), true)) : std::string();
+  const std::string error = conversion.extension == "e"
+                                ? error_of_pointer(cut(*pointer, 8 * arguments.word(), true), arguments.architecture())
+                                : std::string();
   char text[detail::most_digits];
   append_sized(conversion.form,
                error.empty() ? std::string_view(text, static_cast<size_t>(detail::put_pointer(text, *pointer) - text)) : error,

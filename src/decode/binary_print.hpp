@@ -4,6 +4,7 @@
 
 #include "decode/append.hpp"
 #include "decode/symbols.hpp"
+#include "source/world.hpp"
 
 namespace ringside {
 
@@ -12,6 +13,7 @@ struct PackedArguments {
   Bytes bytes{};
   u32 word_size = 8;  // of a long
   bool big_endian = false;
+  Architecture architecture = Architecture::unknown;
 };
 
 // An argument that is missing leaves its conversion in the text.

@@ -164,8 +164,8 @@ void append_address(u64 address, bool distance, bool returns, const Symbols& sym
   if (usual && symbol != nullptr) symbols.texts().add(address, out.since(begin));
 }
 
-std::string error_of_pointer(u64 pointer) {
-  const std::string_view name = error_name(static_cast<i64>(pointer), Architecture::x86_64);  // as most number them
+std::string error_of_pointer(u64 pointer, Architecture of) {
+  const std::string_view name = error_name(static_cast<i64>(pointer), of);
   return name.empty() ? std::string() : "-" + std::string(name);
 }
 

@@ -44,6 +44,6 @@ void append_sized(const PrintForm& form, std::string_view text, Appender& out);
 void append_text(std::string_view text, Appender& out);
 void append_address(u64 address, bool distance, bool returns, const Symbols& symbols, Appender& out);
 // %pe: the name of an error that a pointer holds; empty: it is a pointer.
-std::string error_of_pointer(u64 pointer);
+std::string error_of_pointer(u64 pointer, Architecture of);
 
 }  // namespace ringside

@@ -81,7 +81,8 @@ static void append_message_of(Bytes payload, const Field& field, Appender& out) 
     while (whole.ends_with('\n')) whole.remove_suffix(1);
     append(out, whole);
   } else if (known != field.messages->strings.end()) {
-    append_message(known->second, {arguments, field.message_word, field.message_big}, field.messages->symbols, out);
+    append_message(known->second, {arguments, field.message_word, field.message_big, field.messages->architecture},
+                   field.messages->symbols, out);
   } else {
     append(out, "[no format at ");
     append_pointer(address, out);

@@ -113,7 +113,9 @@ void Formats::add(u32 id, std::string system, std::string name, std::string form
   const u32 of = id >> 16;
   if (of >= by_id_.size()) by_id_.resize(of + 1);
   if (by_id_[of] == nullptr) by_id_[of] = std::make_unique<const EventType*[]>(1u << 16);
-  types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), world, context(id)));
+  FormatContext& shared = context(id);
+  if (world.architecture != Architecture::unknown) shared.architecture = world.architecture;
+  types_.push_back(std::make_unique<EventType>(id, std::move(system), std::move(name), std::move(format), world, shared));
   by_id_[of][id & 0xFFFF] = types_.back().get();
 }
 

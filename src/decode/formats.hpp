@@ -190,6 +190,7 @@ struct FormatContext {
   Symbols symbols;
   std::unordered_map<u64, std::string> strings;  // by address
   u32 ticks_per_second = 0;                      // of the kernel; 0: unknown
+  Architecture architecture = Architecture::unknown;
   std::vector<FailedFormat> failed;
 };
 

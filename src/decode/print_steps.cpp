@@ -260,10 +260,10 @@ static void print_kernel_text(const PrintStep& step, const EventFormat& type, By
   append_text(step, type, payload, text, out);
 }
 
-static void print_pointer(const PrintStep& step, const EventFormat& type, Bytes payload, Appender& out) {
+static void print_pointer(const PrintStep& step, const EventFormat& type, Bytes payload, Architecture of, Appender& out) {
   const auto value = static_cast<u64>(narrowed(value_of(step, type, payload), step));
   if (step.kind == StepKind::error) {
-    if (const std::string name = error_of_pointer(value); !name.empty()) return append_text(step, type, payload, name, out);
+    if (const std::string name = error_of_pointer(value, of); !name.empty()) return append_text(step, type, payload, name, out);
   }
   if (step.form.width == 0) return append_pointer(value, out);
   char text[detail::most_digits];
@@ -297,7 +297,7 @@ static void print_unsized(const PrintStep& step, const EventFormat& type, Bytes 
       break;
     case StepKind::pointer:
     case StepKind::error:
-      print_pointer(step, type, payload, out);
+      print_pointer(step, type, payload, context.architecture, out);
       break;
     case StepKind::character: {
       const char c = static_cast<char>(value_of(step, type, payload));

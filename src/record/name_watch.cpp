@@ -1,16 +1,13 @@
 #include "record/name_watch.hpp"
 
+#include <sched.h>
+
 #include <ringside/abi/event_cursor.hpp>
 #include <ringside/abi/sub_buffer.hpp>
 
 #include "sys/try.hpp"
 
 namespace ringside {
-namespace {
-
-constexpr i64 clone_thread = 0x10000;
-
-}  // namespace
 
 result<std::unique_ptr<NameWatch>> NameWatch::create(const ClockInfo& clock, const std::vector<i32>& pids, bool will_follow) {
   TracefsOptions make;
@@ -64,13 +61,14 @@ void NameWatch::note(u64 time, Bytes payload) {
   change.tid = static_cast<i32>(kind.tid(payload));
   change.task = std::string(read_text(payload, *kind.name));
   if (kind.old_name != nullptr) change.old_task = std::string(read_text(payload, *kind.old_name));
-  if (kind.old_name == nullptr && (kind.flags(payload) & clone_thread) == 0) {
+  if (kind.old_name == nullptr && (kind.flags(payload) & CLONE_THREAD) == 0) {
     change.pid = change.tid;
     change.process = change.task;
   }
-  if (change.tid <= 0 || change.task == change.old_task) return;
+  // The first one counts even if it changes nothing: the old name of an exec by another thread than the first is that thread's.
+  if (change.tid <= 0 || (!noted_.insert(change.tid).second && change.task == change.old_task)) return;
   names_.push_back(std::move(change));
-  if (names_.size() > most_name_changes) names_.pop_front();
+  if (names_.size() > most_name_changes) noted_.clear(), names_.pop_front();
 }
 
 void NameWatch::take() {

@@ -3,6 +3,7 @@
 #pragma once
 #include <deque>
 #include <memory>
+#include <unordered_set>
 #include <vector>
 
 #include "analysis/integer_at.hpp"
@@ -39,6 +40,7 @@ class NameWatch {
   Kind begun_, renamed_;
   std::vector<std::unique_ptr<KernelSource>> sources_;
   std::deque<NameChange> names_;
+  std::unordered_set<i32> noted_;  // the threads in them
 };
 
 }  // namespace ringside

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <vector>
 
 #include "binary.hpp"
 #include "kernel/tracefs_instance.hpp"
@@ -130,6 +131,17 @@ TEST_F(KernelNames, AreThoseOfTheTime) {
   EXPECT_GT(all["names_writer"], 1u);
   // Whose events these are is the recorder's own knowledge: none of it is among the events.
   for (const json& e : events()) EXPECT_EQ(e.at("event").get<std::string>().rfind("syscalls:", 0), 0u);
+}
+
+// The thread takes the number of the first one, whose events before keep their name.
+TEST_F(KernelNames, AThreadThatExecutesAnotherProgram) {
+  ASSERT_EQ(run("cp " + program + " other").code, 0);
+  ASSERT_EQ(
+      ringside("record -q -e syscalls:sys_enter_brk,syscalls:sys_enter_execve " + program + " execute ./other").code, 0);
+  std::vector<std::string> tasks;
+  for (const json& e : events())
+    if (tasks.empty() || tasks.back() != e.at("task")) tasks.push_back(e.at("task"));
+  EXPECT_EQ(tasks, (std::vector<std::string>{"names_writer", "executor", "other"}));
 }
 
 }  // namespace

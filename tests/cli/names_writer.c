@@ -1,5 +1,6 @@
 // What threads are called over time.
 //   rename          a thread allocates 5001 bytes, names itself "worker" and allocates 5002
+//   execute FILE    a thread names itself "executor" and executes FILE, which allocates 6001 bytes
 //   ONE TWO         two processes with the same PID, one after the other: ONE allocates 6001 bytes, TWO 6002. In a PID
 //                   namespace of its own, as root: ns_last_pid chooses the second PID
 //   SIZE            allocates SIZE bytes
@@ -32,6 +33,12 @@ static void* work(void* unused) {
   pthread_setname_np(pthread_self(), "worker");
   inside(5002);
   return unused;
+}
+
+static void* execute(void* file) {
+  pthread_setname_np(pthread_self(), "executor");
+  execl(file, file, "6001", (char*)0);
+  return file;
 }
 
 static pid_t start(const char* path, const char* size) {
@@ -78,6 +85,11 @@ int main(int argc, char** argv) {
     pthread_t t;
     pthread_create(&t, NULL, work, NULL);
     return pthread_join(t, NULL);
+  }
+  if (argc == 3 && strcmp(argv[1], "execute") == 0) {
+    pthread_t t;
+    pthread_create(&t, NULL, execute, argv[2]);
+    return pthread_join(t, NULL) != 0 || 1;
   }
   if (argc == 3 && strcmp(argv[1], "enter") == 0) {
     inside(7001);

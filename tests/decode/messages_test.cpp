@@ -77,6 +77,7 @@ TEST(Messages, TracePrintkPrintsEachConversion) {
        "do_work+0x10 do_work 0x10 0x10 0x10"},
       {message("%pM %d", std::string("00:11:22:33:44:55\0\0\0", 20) + packed(9)), "00:11:22:33:44:55 9"},
       {message("%pe %pe", packed(u64{0} - 2, u64{0x1000})), "-ENOENT 0x1000"},
+      {message("%pe", packed(u64{0} - 35)), "0xffffffffffffffdd"},  // architectures differ, and this is of none
       {message("[%9ps] [%-9pS]", packed(u64{0xffffffff81000110}, u64{0xffffffff81000100})), "[  do_work] [do_work+0x0]"},
       {message("%d %s %d", packed(1) + ab + std::string(1, '\0') + packed(2)), "1 ab 2"},
       {message("%c %d", packed('x', 5)), "x 5"},
