@@ -14,6 +14,7 @@
 #include "source/get_reader_served.hpp"
 #include "source/trace_dat_file.hpp"
 #include "sys/sys.hpp"
+#include "sys/text.hpp"
 #include "sys/try.hpp"
 #include "writer/cpu_rings.hpp"
 
@@ -213,7 +214,8 @@ result<Stat> stat_file(const std::string& file) {
         "the file has no counters: these are the events in it; how many were written, and how many of them were lost, is not "
         "known");
   }
-  s.remarks.push_back(fmt::format("{}: trace.dat of version {}; clock {}", file, dat.version, to_string(dat.clock.kind)));
+  s.remarks.push_back(fmt::format("{}: trace.dat of version {}; clock {}", file, dat.version,
+                                  dat.clock_name.empty() ? "unknown" : sys::printable(dat.clock_name)));
   s.facts["recording"] = file;
   return s;
 }
