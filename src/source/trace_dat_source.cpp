@@ -84,7 +84,8 @@ result<std::optional<SubBufferView>> TraceDatSource::next_sub_buffer() {
 }
 
 // The kernel's counter knows of the same losses as the sub-buffers; it has numbers for gaps without one, and may know of more.
-// The only gap without a number gets what the others lack, else the ring's beginning: in overwrite mode the oldest are lost.
+// The only gap without a number gets what the others lack; of several, each keeps "at least". Where there is none it is the
+// ring's beginning: in overwrite mode the oldest are lost.
 void TraceDatSource::place_overrun(SubBufferView& view, bool first) {
   if (!overrun_) {
     overrun_ = Overrun{};
@@ -99,7 +100,7 @@ void TraceDatSource::place_overrun(SubBufferView& view, bool first) {
     file_->unpacked = unpacked;
     overrun_->more = counters_.overrun - std::min(counters_.overrun, told);
   }
-  if (overrun_->gaps == 1 ? !view.lost_at_least : !first) return;
+  if (overrun_->gaps > 1 || (overrun_->gaps == 1 ? !view.lost_at_least : !first)) return;
   view.lost_before += overrun_->more;
   if (overrun_->gaps == 1 && overrun_->more != 0) view.lost_at_least = false;
 }

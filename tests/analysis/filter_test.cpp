@@ -124,7 +124,7 @@ TEST_F(Filters, EventsInFrontOfAClause) {
   for (const auto& [text, why] : {std::pair{"wke: prio == 1", "did you mean sched:wake"},
                                   {"wake: ", "the text ends"},
                                   {"wake: prio == 1; ", "the text ends"},
-                                  {"wake:prio == 1", "a space behind"},
+                                  {"wake:prio == 1", "a space after"},
                                   {"wake: (prio == 1; size == 2)", "this ( has no )"}})
     EXPECT_NE(error(text).find(why), std::string::npos) << text << "\n" << error(text);
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <regex>
 #include <set>
 
 #include "binary.hpp"
@@ -64,7 +65,7 @@ TEST_F(Files, FiltersTablesAndLinesHaveThem) {
   EXPECT_TRUE(failed);
   const std::string lines = ringside("report").out;
   EXPECT_NE(lines.find("> \"/etc/passwd\"\n"), std::string::npos) << lines;
-  EXPECT_NE(lines.find("# openat 3</etc/passwd>\n"), std::string::npos) << lines;
+  EXPECT_TRUE(std::regex_search(lines, std::regex("# openat [0-9]+</etc/passwd>\n"))) << lines;
   EXPECT_NE(lines.find("\"/nonexistent\"]\n"), std::string::npos) << "execve's arguments: " << lines;
   EXPECT_EQ(lines.find("file_call"), std::string::npos) << "they tell the files of other events";
   const json table = json::parse(ringside("syscalls --json --by file -n 10000 ringside.data").out);

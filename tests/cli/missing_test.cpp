@@ -174,7 +174,7 @@ TEST_F(MissingCli, ARingWhoseRefusedEventsAreNotKnownHasNoNumberOfThem) {
     for (const char* ending : {"json", "csv", "dat"})
       ASSERT_EQ(ringside(std::string("export untold --to untold.") + ending).code, 0) << ending;
     EXPECT_NE(test::slurp(dir + "/untold.json").find(R"("at_least":["refused"])"), std::string::npos);
-    EXPECT_NE(test::slurp(dir + "/untold.csv").find("a writer has not told all"), std::string::npos);
+    EXPECT_NE(test::slurp(dir + "/untold.csv").find("a writer has not reported all"), std::string::npos);
     expect_doubt("untold.dat");
     std::filesystem::remove_all(dir + "/untold");
   }

@@ -243,7 +243,7 @@ TEST_F(Newcomer, TheNotationOfHistInAFilter) {
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("triggered by: "));
   EXPECT_THAT(ringside("trigger 'libc:malloc/size > 100'").err,
-              HasSubstr("a command behind --, may have it, with --libc malloc"));
+              HasSubstr("a command after --, may have it, with --libc malloc"));
 }
 
 TEST_F(Newcomer, EventsOfTheCLibraryThatWereNotRecorded) {
