@@ -123,7 +123,7 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
     bool wants = false;
     if (at != words.end() && option_of(*command_of(app, one), *at, wants) == nullptr) words.erase(at);
   }
-  // An optional value in front of -- must be joined to its option: the parser would take -- for it.
+  // An optional value before -- must be joined to its option: the parser would take -- for it.
   for (size_t at = 1; words[0] == "trigger" && at + 2 < words.size() && words[at] != "--"; ++at) {
     const bool snapshot = words[at] == "-o" || words[at] == "--snapshot" || words[at] == "--output";
     if (snapshot && words[at + 1] == "--") {  // without a value it means the default, as nothing does

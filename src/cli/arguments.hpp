@@ -9,7 +9,7 @@ namespace ringside::cli {
 
 constexpr u64 usual_rate = 999;  // of samples, in Hz: where --sample or -g gives none
 
-// help, help COMMAND, version and -V become options; in front of the command that `record` or `syscalls` runs, -- is put.
+// help, help COMMAND, version and -V become options; -- is put before the command that `record` or `syscalls` runs.
 std::vector<std::string> arguments_of(int argc, const char* const* argv, const CLI::App& app);
 
 // The option that a word beginning with - names; null: there is none. `wants`: its value is the next word.

@@ -21,7 +21,7 @@ namespace {
 
 rlimit files_before{};  // rlim_max 0: not raised
 
-// Until it waits at its gate: else a tracer sees it come there. Without /proc nobody can tell.
+// Until it waits at its gate: else a tracer sees it come there. Without /proc it is not known.
 void await_sleep(pid_t pid) {
   for (u32 tries = 0; tries < 10'000 && sys::proc_is_ours(); ++tries) {
     const auto stat = sys::read_file("/proc/" + std::to_string(pid) + "/stat");

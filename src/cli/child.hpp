@@ -1,4 +1,4 @@
-// The command behind `record ... --`: started with an environment of its own, watched, its exit code passed on.
+// The command after `record ... --`: started with an environment of its own, watched, its exit code passed on.
 #pragma once
 #include <sys/types.h>
 
@@ -28,7 +28,7 @@ class Child {
   void pass_on(int signal) const;
   // To be called again and again: once, passes on the signal that asked this process to stop. A Ctrl-C reached the command as
   // well, and so, perhaps, did another SIGINT, which may have gone to the group: a command that ends at it has some time for
-  // that. Where SIGINT was inherited as ignored the command ignores it, too, and SIGTERM stands for it.
+  // that. Where SIGINT was inherited as ignored the command ignores it, too, and SIGTERM replaces it.
   void pass_on_stop();
   // If it still runs: sends this signal, and waits until it ends, for a second at most.
   void stop(int signal);

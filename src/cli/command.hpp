@@ -10,7 +10,7 @@
 
 namespace ringside::cli {
 
-// The one place for exit codes. `record` forwards its command's code, so scripts can put it in front of anything.
+// The one place for exit codes. `record` forwards its command's code, so scripts can put it before any command.
 enum Exit : int {
   exit_ok = 0,
   exit_failure = 1,

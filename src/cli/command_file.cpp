@@ -105,7 +105,7 @@ bool gains_rights(int fd, const struct stat& st) {
   return geteuid() != 0 && fgetxattr(fd, "security.capability", nullptr, 0) > 0;
 }
 
-// The program that the kernel starts for this file: of a script, its interpreter. Empty: it cannot be told.
+// The program that the kernel starts for this file: of a script, its interpreter. Empty: it is not known.
 sys::Fd program_of(const std::string& path) {
   std::string file = path;
   for (int depth = 0; depth < 2; ++depth) {

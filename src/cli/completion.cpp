@@ -1,4 +1,4 @@
-// ringside complete SHELL LINE: what may stand at the end of the line, a word a line; behind a tab what it is. Shells ask it
+// ringside complete SHELL LINE: the words that can end the line, a word a line; after a tab what it is. Shells ask it
 // for each Tab.
 #include <algorithm>
 
@@ -47,7 +47,7 @@ class Completion {
 
   std::string answer(bool bash, bool quoted) {
     find();
-    // bash replaces what stands behind the last : or =, unless it is in quotes.
+    // bash replaces the part after the last : or =, unless it is in quotes.
     const size_t breaks = bash && !quoted ? words_.back().find_last_of(":=") : std::string::npos;
     const size_t skip = breaks == std::string::npos ? 0 : breaks + 1;
     std::string out;
@@ -268,7 +268,7 @@ class Completion {
   }
 
   const CLI::App& app_;
-  std::vector<std::string> words_;  // behind `ringside`
+  std::vector<std::string> words_;  // after `ringside`
   std::string before_, typed_;      // of the last word: what stays, what is being completed
   const CLI::App* command_ = nullptr;
   std::vector<std::string> wheres_, positionals_;

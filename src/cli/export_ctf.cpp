@@ -48,7 +48,7 @@ u64 size_of(const std::string& dir) {
   return bytes;
 }
 
-// From 2.1 on its sink writes CTF 2 unless it is told; the sink before knows no such parameter. Our source speaks the protocol
+// From 2.1 on its sink writes CTF 2 if not asked; the sink before knows no such parameter. Our source speaks the protocol
 // of CTF 1.8.
 std::string ctf_version() {
   FILE* const said = popen("babeltrace2 --version 2>/dev/null", "re");

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view name_line = "name: ", id_line = "\nID: ";
 
-// Texts one behind the other; each begins with the line of its name.
+// Texts one after the other; each begins with the line of its name.
 result<void> add_texts(std::string_view text, const std::string& system, const std::string& file, std::vector<EventInfo>& all) {
   const auto wrong = [&](const std::string& what) { return refuse(std::errc::invalid_argument, file + ": " + what); };
   if (!text.starts_with(name_line)) return wrong("it does not begin with \"name: \", as the format of an event does");

@@ -15,7 +15,7 @@ class InOrder {
   // ahead: how many parts may wait for their turn. use: of one at a time; false: it takes no more.
   InOrder(size_t ahead, std::function<bool(Part&)> use) : ahead_(ahead), use_(std::move(use)) {}
 
-  // Part n. Waits while too many do. False: this part, or those behind it, are not wanted.
+  // Part n. Waits while too many do. False: this part, or those after it, are not wanted.
   bool add(size_t n, Part part) {
     std::unique_lock held(mutex_);
     turn_.wait(held, [&] { return n < next_ + ahead_ || n >= end_; });

@@ -72,7 +72,7 @@ std::string line_of(AnyJson json) {
   return text + "\n";
 }
 
-// Rounded to this number of digits behind the point; without one: as short as possible. Values that JSON cannot express are
+// Rounded to this number of digits after the point; without one: as short as possible. Values that JSON cannot express are
 // null.
 inline Json rounded(double value, int digits = -1) {
   Json json = Json::parse(digits < 0 ? fmt::format("{}", value) : fmt::format("{:.{}f}", value, digits), nullptr, false);

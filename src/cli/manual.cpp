@@ -51,7 +51,7 @@ std::string title(const std::string& name, int section, const std::string& versi
                      section == 1 ? "User commands" : "Overview", roff(name), roff(about));
 }
 
-// A help text: "Title:" above indented lines is a section of its own, as they stand; other lines are paragraphs.
+// A help text: "Title:" above indented lines is a section of its own, unchanged; other lines are paragraphs.
 std::string sections(const std::string& text) {
   std::string page, rest;
   bool as_it_stands = false;
@@ -130,7 +130,7 @@ result<int> write_pages(CLI::App& app, const std::string& dir) {
   return exit_ok;
 }
 
-// The three shells ask `ringside complete SHELL LINE`. It answers with a word a line, and behind a tab what that is; or :files,
+// The three shells ask `ringside complete SHELL LINE`. It answers with a word a line, and after a tab what that is; or :files,
 // :commands.
 constexpr const char* bash_completion = R"bash(# bash completion of ringside
 _ringside() {

@@ -12,7 +12,7 @@ namespace ringside::cli {
 struct Preset {
   const char *name, *what, *start, *end, *keys, *by;
   const char *other_start = nullptr, *other_end = nullptr;  // of a trace that lacks these events
-  const char* akin = "";                                    // events that may stand for the start
+  const char* akin = "";                                    // events that can replace the start
 };
 const std::vector<Preset>& all_presets();
 const Preset* find_preset(const std::string& name);  // null: there is none of this name

@@ -12,12 +12,12 @@ namespace ringside::cli {
 // The groups of a list that --libc takes; any other is a UsageError.
 std::vector<std::string> libc_groups(const std::string& list);
 
-// An instance for this process, "PREFIX-PID". Removes those of the same prefix that dead processes left behind (SIGKILL),
+// An instance for this process, "PREFIX-PID". Removes those of the same prefix that dead processes left (SIGKILL),
 // unless they have unread events, or a process has them open.
 result<std::unique_ptr<Instance>> make_private_instance(const std::string& prefix, InstanceOptions make);
 
-// Removes such an instance at the command's end. It stays, and recording is on in it, if processes that the command left behind
-// have it open, or if it has events that came behind the last reading; only a person removes it then.
+// Removes such an instance at the command's end. It stays, and recording is on in it, if processes that the command left
+// have it open, or if it has events that came after the last reading; only a person removes it then.
 class PrivateInstance {
  public:
   // null: the instance is not private. read_out: its command reads it to the end.
@@ -32,7 +32,7 @@ class PrivateInstance {
   bool read_out_;
 };
 
-// The processes that a command has left behind when it ended: a daemon, a job in the background.
+// The processes that a command has left when it ended: a daemon, a job in the background.
 class LeftBehind {
  public:
   LeftBehind(Instance& instance, bool wait) : instance_(instance), wait_(wait) {}

@@ -158,7 +158,7 @@ std::string larger_rings(const RecordOptions& options, const Instance& instance,
          std::to_string(4 * options.buffer_size >> 10) + "k makes them larger";
 }
 
-// Follows the writers until the command ends with what it has left behind, or without one the processes of --pid, the time is
+// Follows the writers until the command and the processes that it left end, or without one the processes of --pid, the time is
 // up or Ctrl-C. A full disk ends the recording, and the command goes on: it is only observed. True: the next part of the
 // recording is due.
 result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>& child, LeftBehind& left,
@@ -210,7 +210,7 @@ result<bool> follow(Instance& instance, RecordingRun& run, std::optional<Child>&
   }
 }
 
-// FILE.parts becomes FILE: the rings' files one behind the other. On failure the parts stay.
+// FILE.parts becomes FILE: the rings' files one after the other. On failure the parts stay.
 result<void> assemble(const RecordOptions& options, GrowingExport* file, const RecordingMeta& recorded) {
   const auto write = [&]() -> result<void> {
     if (file != nullptr)
@@ -258,7 +258,7 @@ result<std::shared_ptr<RecordingSender>> sender_to(const RecordOptions& options)
   return RecordingSender::begin(std::move(line), std::move(how));
 }
 
-// The parts of a recording, one behind the other; without --rotate there is one.
+// The parts of a recording, one after the other; without --rotate there is one.
 struct Parts {
   RecordOptions& options;
   Instance& instance;
@@ -345,7 +345,7 @@ result<Child> start_command(Parts& parts, const Child::Environment& environment)
   return child;
 }
 
-// A program's events are known only when it runs: patterns that match none are told at the end, or now, if there is no program
+// A program's events are known only when it runs: patterns that match none are named at the end, or now, if there is no program
 // to come.
 void refuse_unmatched(const RecordOptions& options, Instance& instance) {
   auto sentences = unmatched_user(options, instance);
@@ -374,7 +374,7 @@ int exit_code_of(int code, bool succeeded, int earlier, int last) {
   return earlier == exit_failure || last == exit_ok ? earlier : last;
 }
 
-// Finishes the last part and tells how the recording ended. code: the command's. ours: the instance is this command's. command:
+// Finishes the last part and says how the recording ended. code: the command's. ours: the instance is this command's. command:
 // its path, or "". followed: how following the writers ended.
 int finish(Parts& parts, GrowingExport* file, std::optional<Child>& child, int code, bool ours, const std::string& command,
            const result<bool>& followed) {

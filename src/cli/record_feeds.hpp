@@ -43,7 +43,7 @@ struct Others {
 };
 
 result<Others> make_others(const RecordOptions& options, const Instance& instance);
-// Null: no samples by the kernel are wanted. Without samples (a rate of 0) it records what stands at the addresses of stacks.
+// Null: no samples by the kernel are wanted. Without samples (a rate of 0) it records the symbols at the addresses of stacks.
 result<std::unique_ptr<SampleFeed>> make_samples(const RecordOptions& options, const ClockInfo& clock,
                                                  const std::vector<i32>& pids);
 

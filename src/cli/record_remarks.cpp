@@ -34,7 +34,7 @@ std::string why_no_samples(const RecordOptions& options, const std::string& prel
       name, static_cast<double>(cpu_ns) / 1e9);
 }
 
-// Calls of --libc that the program defines itself. Empty: all go to the C library, as far as its file tells.
+// Calls of --libc that the program defines itself. Empty: all go to the C library, as far as its file shows.
 std::string unseen_calls(const RecordOptions& options, const std::string& command) {
   std::vector<std::string> wanted;
   for (const std::string& call : options.libc.empty() || command.empty() ? std::vector<std::string>() : libc_calls())

@@ -35,7 +35,7 @@ class Told {
 std::string compressed_to(const RecordingRun& run);
 
 // "1,234 events, 12.0 KiB in 1.5 s from 3 rings; lost 0; DIR", and the books.
-// books: what stands in front of the books, if these are of more than the recording.
+// books: what comes before the books, if these are of more than the recording.
 void say_summary(const RecordingRun& run, const std::string& where, const std::string& books = "");
 
 // For a finished recording: failure if its books prove nothing, exit_loss if events are missing and the option is on.

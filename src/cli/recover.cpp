@@ -54,7 +54,7 @@ result<int> run_recover(const RecoverOptions& options) {
                   options.file + ", read as " + image->format() +
                       ", holds no sub-buffer with a page footer of ringside's (layout footers; at page boundaries)");
   ClockInfo clock;
-  std::string boot;  // a dump does not tell it
+  std::string boot;  // a dump does not have it
   World world;
   i32 writer = 0;  // its process, if known
   std::vector<EventInfo> events;

@@ -85,7 +85,7 @@ class Printer {
     if (got == Reading::Got::other)
       return record.lost == 0 && printed_last_[record.source] && is_a_stack(record);
     if (got != Reading::Got::event) return true;
-    // They tell other events' stacks, and as text nothing themselves.
+    // They have other events' stacks, and no text of their own.
     const Stacks::Part part = stacks_.part(record.number());
     if (!options_.json && options_.events.empty() && record.lost == 0 &&
         (part == Stacks::Part::code_map || part == Stacks::Part::stack || part == Stacks::Part::files))

@@ -41,7 +41,7 @@ result<std::string> Rotation::put_aside(const std::string& dir) {
   std::string path = dir;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   const auto at = RS_TRY(sys::open_parent(path));
-  if (next_ == 0) {  // behind those of earlier runs
+  if (next_ == 0) {  // after those of earlier runs
     const std::string start = at.name + ".";
     const auto names = RS_TRY(sys::names_in(at.dir.get()));
     for (const std::string& name : names) {

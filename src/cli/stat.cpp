@@ -1,4 +1,4 @@
-// ringside stat: the counters of every ring, the sums that must agree, the memory behind the rings and the writers.
+// ringside stat: the counters of every ring, the sums that must agree, the memory of the rings and the writers.
 #include <fmt/format.h>
 
 #include <set>
@@ -121,7 +121,7 @@ struct Stat {
   std::vector<std::string> remarks, problems;
   Counters past;                    // of rings that gave their memory back
   std::optional<Counters> closing;  // a recording's own sums include rings that were given back
-  bool has_counters = true;         // false: nothing tells how many events were written or lost
+  bool has_counters = true;         // false: nothing says how many events were written or lost
 };
 
 u64 events_in(Source& source) {

@@ -108,7 +108,7 @@ result<int> run_stream(const StreamOptions& options) {
   };
   bool more = true;
   while (more && !stopped()) more = take_more();
-  // A good frame tells by its number that all frames before it have come.
+  // A good frame shows by its number that all frames before it have come.
   const u64 stopped_ns = heard_ns = sys::now_ns(), so_far = frames.frames();
   const auto open_end = [&] { return frames.open_end() && frames.frames() == so_far; };
   while (more && open_end() && sys::now_ns() - heard_ns < silence_ns && sys::now_ns() - stopped_ns < longest_wait_ns)

@@ -68,7 +68,7 @@ constexpr Members top_result = {
     {"", Kind::object, "", nullptr, top_facts},
     {"", Kind::object, "", nullptr, account_members}};
 
-// rates: whether the times tell them. Losses belong to no key, because their values are unknown. They have a line of their own,
+// rates: whether the times have them. Losses belong to no key, because their values are unknown. They have a line of their own,
 // as do the sums.
 Result result_of(const std::vector<Row>& rows, const Groups<Rates>& groups, const TopOptions& options, const Totals& totals,
                  bool rates, bool last) {
@@ -125,7 +125,7 @@ result<int> run_top(TopOptions options) {
   };
   return run->add_up(
       groups, options.most_keys, groups.columns(), make, add, [&](const Totals& totals, double seconds, bool last) {
-        // The last picture stands for the whole.
+        // The last picture is that of the whole.
         if (last && run->live()) {
           seconds = run->elapsed();
           groups.each([](const KeyWords&, Rates& r) {

@@ -1,4 +1,4 @@
-// ringside trigger: a flight recorder. Unread rings go round until an event meets a condition; then they stand still and become
+// ringside trigger: a flight recorder. Unread rings go round until an event meets a condition; then they are frozen and become
 // a recording.
 //
 // The condition is checked elsewhere: in a second instance of the kernel's with only those of its events that can meet it, and
@@ -180,7 +180,7 @@ class FlightRecorder {
           "with -b");
     return run.account().proved() ? result<void>() : refuse(std::errc::io_error, dir + " is incomplete");
   }
-  // Of the recording that was saved last. This takes a while, in which the rings do not stand still.
+  // Of the recording that was saved last. This takes a while, in which the rings are not frozen.
   void keep_names(u64 number) const {
     if (has_stacks_) keep_stack_names(numbered(options_, number), files_.get(), options_.quiet);
   }
@@ -390,7 +390,7 @@ void see_out(Child& child, const TriggerOptions& options, u64 start) {
   child.stop(asked_to_stop() ? stop_signal() : SIGTERM);
 }
 
-// Words of a condition that can be wrong are told before the command runs, and before a night of waiting.
+// Words of a condition that can be wrong are reported before the command runs, and before a night of waiting.
 void check_events_of(const Wanted& wanted, const TriggerOptions& options, const Instance& instance,
                      const std::vector<KernelEvent>& known) {
   const std::vector<EventInfo> declared = instance.events();

@@ -378,7 +378,7 @@ class AskingHost final : public WatchHost {
   View last_;
 };
 
-// The other thread: shows the pictures, until it is told to end or wants to.
+// The other thread: shows the pictures until it ends, or the other one ends it.
 class Front {
  public:
   Front(const WatchOptions& options, Watcher& watcher, bool screen)
