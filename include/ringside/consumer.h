@@ -33,8 +33,8 @@ struct ringside_hist;
 struct ringside_latency;
 
 struct ringside_consumer_options {
-  const char* const* where;   // recordings, trace.dat files, instances, sockets; NULL behind the last; NULL: none
-  const char* const* kernel;  // live events of the kernel, globs over SYSTEM:EVENT; NULL behind the last; NULL: none
+  const char* const* where;   // recordings, trace.dat files, instances, sockets; NULL after the last; NULL: none
+  const char* const* kernel;  // live events of the kernel, globs over SYSTEM:EVENT; NULL after the last; NULL: none
   const char* filter;         // as of `ringside report --filter`; NULL: everything
   uint64_t kernel_buffer_size;  // bytes for each CPU; 0: 4 MiB
   uint64_t look_ahead_ns;       // how long a stalled source may delay the others; 0: 100 ms
@@ -49,7 +49,7 @@ struct ringside_consumer_event {
   const uint8_t* data;  // the event's bytes, the 8 common ones first; valid until the next one is asked for
   uint32_t size;
   uint32_t id;  // the consumer's number for the type of event
-  int32_t cpu;  // where its thread ran; -1: unknown (a ring of a thread, and no sched events tell it)
+  int32_t cpu;  // where its thread ran; -1: unknown (a ring of a thread, and no sched events give it)
   int32_t tid;  // 0: it does not say
 };
 

@@ -50,7 +50,7 @@ struct Event {
   u32 stack = 0;        // the number of its stack, if a column asks for stacks; 0: none
 };
 
-// Where a field stands in the events of one type.
+// The place of a field in the events of one type.
 struct FieldPlace {
   u32 id = 0, offset = 0, size = 0;
   bool is_signed = false;
@@ -164,7 +164,7 @@ class Consumer {
     return f;
   }
   std::string_view name(const Event& e) const;  // "sched:sched_switch"
-  int cpu(const Event& e) const;  // where its thread ran; -1: unknown (a thread's ring, and no sched events tell it)
+  int cpu(const Event& e) const;  // where its thread ran; -1: unknown (a thread's ring, and no sched events give it)
   int tid(const Event& e) const;                // 0: it does not say
   std::string_view task(const Event& e) const;
   std::string text(const Event& e);             // its line, as `ringside report` prints it, without a newline

@@ -232,7 +232,7 @@ constexpr ringside_field field_of(const char* name) {
   }
 }
 
-// An event's fields with their places, behind the one that tells of all (ringside_event).
+// An event's fields with their places, after the one that describes all (ringside_event).
 template <u32 n>
 struct FieldTable {
   ringside_field field[1 + n];
@@ -300,7 +300,7 @@ RINGSIDE_INLINE u32 length_of([[maybe_unused]] const V& value) noexcept {
 // A name as the trace has it: without an underscore at its end.
 constexpr std::string_view plain(const char* name) noexcept { return {name, ringside_plain_length(name)}; }
 
-// Of a __PRETTY_FUNCTION__: Class::function, from behind its return type up to its parameters. plain: its __func__.
+// Of a __PRETTY_FUNCTION__: Class::function, from after its return type up to its parameters. plain: its __func__.
 constexpr std::string_view function_name(std::string_view pretty, std::string_view plain) noexcept {
   size_t end = pretty.find(plain);
   while (end != std::string_view::npos && (end + plain.size() >= pretty.size() || pretty[end + plain.size()] != '('))
@@ -372,7 +372,7 @@ struct Event<D, Types<T...>> {
   template <class... V>
   RINGSIDE_INLINE static void write_numbers(const V&... value) noexcept {
     constexpr u32 size = align_up(table.fixed(), 4u), words = (size + 7) / 8;
-    u64 word[words] = {};  // also the bytes between the fields, and behind them
+    u64 word[words] = {};  // also the bytes between the fields, and after them
     [[maybe_unused]] u32 i = 0;
     (static_cast<void>(__builtin_memcpy(reinterpret_cast<u8*>(word) + table.field[++i].offset, &value, sizeof value)), ...);
     if constexpr (words == 2)

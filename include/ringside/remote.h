@@ -1,8 +1,8 @@
 // External writers in plain C: firmware, a guest, a second processor, a process. C99, little endian, header-only and
-// freestanding; only what stands under "A process" needs Linux and libringside. <ringside/remote/*.hpp> is the same in C++, and
-// docs/remote-writers.md the whole story. Readers cannot tell the two apart.
+// freestanding; only what is under "A process" needs Linux and libringside. <ringside/remote/*.hpp> is the same in C++, and
+// docs/remote-writers.md the whole story. Readers see no difference.
 //
-// A line (UART, pipe, file). The ring stands in the writer's own memory; an idle loop pushes finished sub-buffers:
+// A line (UART, pipe, file). The ring lies in the writer's own memory; an idle loop pushes finished sub-buffers:
 //
 //   static uint32_t memory[8 * 4096 / 4]; static struct ringside_page words[8]; static struct ringside_ring ring;
 //   ringside_ring_init_stream(&ring, memory, words, 8, 4096, clock, NULL);
@@ -30,8 +30,8 @@
 // them (ARMv6-M, RV32I) or to save them, define RINGSIDE_SINGLE_CORE before the include: then both contexts are on one
 // processor, and RINGSIDE_LOCK() and RINGSIDE_UNLOCK(), your macros, disable and enable its interrupts, for a few instructions.
 // No 64-bit atomics, no division, no library: memcpy and memset alone. On 32 bits the meta-page's counters (not its events) may
-// be read torn when their low half wraps. 3 to 4,095 sub-buffers a ring. A lap has 20 bits: a reader that stands still in the
-// middle of a swap while the ring goes round 2^20 times may take a later page for the one that it wanted; its index tells.
+// be read torn when their low half wraps. 3 to 4,095 sub-buffers a ring. A lap has 20 bits: a reader that stops in the
+// middle of a swap while the ring goes round 2^20 times may take a later page for the one that it wanted; its index shows it.
 #ifndef RINGSIDE_REMOTE_H
 #define RINGSIDE_REMOTE_H
 
@@ -172,7 +172,7 @@ static inline const char* ringside_descriptor_pack(void* to, uint32_t layout, ui
   return ringside_descriptor_check(blob, bytes, region_bytes);
 }
 
-// Where ring `index` of a checked descriptor stands in it.
+// The place of ring `index` in a checked descriptor.
 static inline size_t ringside_descriptor_ring(const void* blob, uint32_t index) {
   size_t at = 48;
   for (; index; --index) at += 16 + (size_t)ringside_get32(blob, at + 4) * 8;
@@ -283,7 +283,7 @@ static inline void ringside_stream_event(struct ringside_stream* s, uint32_t id,
   ringside_stream_send(s, 2, 0, 0, 0, 0, pieces, 4);
 }
 
-// Sends the sub-buffers that the writer has left; with `unfinished` also what stands on the one that it is on. By one context.
+// Sends the sub-buffers that the writer has left; with `unfinished` also what is on the one that it is on. By one context.
 static inline void ringside_stream_push(struct ringside_stream* s, uint32_t number, struct ringside_ring* r, bool unfinished) {
   for (;;) {
     bool left;

@@ -1,14 +1,14 @@
 // The ring of ringside/remote.h, and its reader's side, in plain C. Include that.
 //
-// Words. slot[k] says which sub-buffer stands at the positions k, k + n, k + 2n, ... It is the only word that both contexts
+// Words. slot[k] says which sub-buffer is at the positions k, k + n, k + 2n, ... It is the only word that both contexts
 // store, by a compare-and-swap (RINGSIDE_CAS):
 //
 //   slot    writer, when it enters a position that is unread: {lap - 1, id} -> {lap, id}         pairs: SWAP, ENTER
 //           reader, when it takes position r: {lap, id} -> {lap + 1, the page that it gives back}
 //   tail    writer: release, after events and base of the page that it left and entered          pairs: ADVANCE
 //   commit  (in the page) writer: release, after the event                                        pairs: COMMIT
-//   off     the service; the writer loads it behind its store of `busy`, and the service loads     (docs/design/ring.md)
-//           `busy` behind it and a heavy fence
+//   off     the service; the writer loads it after its store of `busy`, and the service loads      (docs/design/ring.md)
+//           `busy` after it and a heavy fence
 //
 // A loser of the compare-and-swap looks again. After the reader's has succeeded, the page is its own: the writer looks at the
 // slot before it enters, so it never stores into it, except that it finishes the page if it is still on it.
@@ -114,8 +114,8 @@ struct ringside_ring {
   // The reader's side.
   uint32_t off;                  // 1: no event begins
   uint32_t own;                  // the reader page
-  uint32_t next, next_k, next_lap;  // the position behind the one that it was taken from
-  bool stood;                    // it has stood in the ring
+  uint32_t next, next_k, next_lap;  // the position after the one that it was taken from
+  bool stood;                    // it has been in the ring
   uint32_t bytes, events;        // consumed of it
   uint64_t time;                 // of the last event consumed, for streams
   uint64_t expected, lost, read;
@@ -375,7 +375,7 @@ static inline uint32_t ringside_ring_filled(struct ringside_ring* r, bool* left)
 }
 
 // For the service. read: data bytes of the reader page that the reader has read. Only when that is all of it, and the writer
-// has left it, the reader gets another page, whose number *id tells.
+// has left it, the reader gets another page, whose number is *id.
 static inline enum ringside_swap ringside_ring_swap(struct ringside_ring* r, uint32_t read, uint32_t* id) {
   uint32_t before = r->own, filled;
   uint64_t lost;

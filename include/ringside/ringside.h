@@ -21,7 +21,7 @@
 // Field types: _Bool, char, every integer, float, double, enums, void* (the address), const char* (a string), ringside_stack
 // (the calls that led to the event: pass ringside_here), and arrays of the numbers as in (uint8_t[6], mac). At most 32 fields
 // and 4,000 bytes with the 8 common ones and the strings' NULs; strings are shortened to fit, NULL reads "(null)". A name that
-// C has for something else takes an underscore behind it, which the trace does not show: (int, class_), (int, default_).
+// C has for something else takes an underscore after it, which the trace does not show: (int, class_), (int, default_).
 //
 // Cost while disabled: one load and a predicted branch (from -O1). Arguments are evaluated: guard costly ones with
 // `if (net_packet_in_enabled())`.
@@ -70,11 +70,11 @@ struct ringside_event {
   const char* format_fields;         // the lines of the fields, as in a tracefs format file, with newlines; NULL: `fields`
   const char* print_fmt;             // what follows "print fmt: "; NULL: name=value of each of `fields`; if it begins with no
                                      // quote, a message of the fields in fmt's syntax: "FILE\nLINE\nMESSAGE" (log_format.hpp)
-  const struct ringside_field* fields;  // in their order; in front of them, one without a name that tells of all: its size is
+  const struct ringside_field* fields;  // in their order; before them, one without a name that describes all: its size is
                                         // their number, its count that of strings, its offset where those begin, its kind
                                         // RINGSIDE_STACK if one of them is; NULL: the event is written by ringside_write alone
-  uint32_t id;                       // atomic; 0: not registered yet; high half: where in the payload, behind the fixed fields,
-                                     // the number of the caller's stack stands; 0: nowhere
+  uint32_t id;                       // atomic; 0: not registered yet; high half: where in the payload, after the fixed fields,
+                                     // the number of the caller's stack is; 0: nowhere
   const volatile uint32_t* enabled;  // atomic; the exact word: 0 disabled; null until registered
   struct ringside_event* next;       // the library's
 };
@@ -135,7 +135,7 @@ uint64_t ringside_stack_of(const void* caller);
 // Instance control
 
 // Makes this process write into the instance `name` (created if missing; 1 to 63 letters, digits, '-', '_', '.'). With a '/' in
-// it, it is a path instead: of an instance that may stand anywhere, in a directory that exists. NULL: the one that is open,
+// it, it is a path instead: of an instance that may be anywhere, in a directory that exists. NULL: the one that is open,
 // else the one in the environment's RINGSIDE_INSTANCE, else the one named "default". The variable is read by this call, so it
 // may be set in main, by setenv. Returns 0 or a negative errno: EINVAL for a bad name, EBUSY if another one is open, EOPNOTSUPP
 // if this processor does not have the instance's clock, EACCES, ENOENT or ENOSPC from the file system. Not for signal handlers.
@@ -152,7 +152,7 @@ struct ringside_options {
 };
 enum { RINGSIDE_OVERWRITE = 0 /* it loses its oldest events */, RINGSIDE_DISCARD = 1 /* it refuses new ones, and counts them */ };
 
-// ringside_open, for an instance of one's own making; one that is there already stays as it is. size: of the struct. Beside the
+// ringside_open, for an instance of your own making; one that is there already stays as it is. size: of the struct. Beside the
 // errors of ringside_open: EINVAL also for a size, a mode or a pattern that is none. Not for signal handlers.
 int ringside_open_with(const struct ringside_options* options, size_t size);
 
@@ -233,7 +233,7 @@ struct ringside_field {
   const struct ringside_symbol* symbols;  // the names of its values; NULL: they have none
 };
 
-// A name's length in the trace, which does not show an underscore at its end: declarations need it where the name stands for
+// A name's length in the trace, which does not show an underscore at its end: declarations need it where the name means
 // something else (net:delete is (net, delete_) in C++).
 __attribute__((always_inline)) RINGSIDE_SHARED size_t ringside_plain_length(const char* name) {
   return __builtin_strlen(name) - (__builtin_strlen(name) > 1 && name[__builtin_strlen(name) - 1] == '_');
@@ -362,7 +362,7 @@ static inline bool ringside_wanted(struct ringside_event* event) {
 #define RINGSIDE_EVENT(system, ...) RINGSIDE_EVENT_FIELDS(system, __VA_ARGS__, )
 #define RINGSIDE_EVENT_FIELDS(system, name, ...) RINGSIDE_EVENT_NAMED(system, name, system##_##name, NULL, __VA_ARGS__)
 
-// The same with a print format of one's own, as in a tracefs format file: "\"%d\", REC->code". NULL: name=value of each field.
+// The same with your own print format, as in a tracefs format file: "\"%d\", REC->code". NULL: name=value of each field.
 #define RINGSIDE_EVENT_AS(system, name, ...) RINGSIDE_EVENT_PRINT(system, name, __VA_ARGS__, )
 #define RINGSIDE_EVENT_PRINT(system, name, print, ...) RINGSIDE_EVENT_NAMED(system, name, system##_##name, print, __VA_ARGS__)
 
@@ -434,7 +434,7 @@ static inline void ringside_span_begin_flow(const char* name, uint64_t id) { rin
 static inline void ringside_span_end_flow(const char* name, uint64_t id) { ringside_flow_span('E', name, id); }
 static inline void ringside_instant_flow(const char* name, uint64_t id) { ringside_flow_span('I', name, id); }
 
-// A span that may end on another thread than it began on. `id` tells it from others of its name that are open at the same time
+// A span that may end on another thread than it began on. `id` separates it from others of its name open at the same time
 // in this process; an address will do.
 static inline void ringside_async_begin(const char* name, uint64_t id) { ringside_async_span('B', name, id); }
 static inline void ringside_async_end(const char* name, uint64_t id) { ringside_async_span('E', name, id); }
@@ -468,7 +468,7 @@ static inline void ringside_frame_mark(struct ringside_frames* frames, const cha
 // Declares a span of a category with its arguments at file scope, RINGSIDE_SPAN(db, query, (const char*, sql)), and with it
 //   void db_query_begin(fields...), db_query_end(fields...)     a slice `query` of this thread
 //   bool db_query_enabled(void)
-// It is the event db:query, enabled by itself, with the fields track_event_type and slice_name in front of its own ones.
+// It is the event db:query, enabled by itself, with the fields track_event_type and slice_name before its own ones.
 #define RINGSIDE_SPAN(category, ...) RINGSIDE_SPAN_FIELDS(category, __VA_ARGS__, )
 #define RINGSIDE_SPAN_FIELDS(category, name, ...)                                                                         \
   RINGSIDE_EVENT_NAMED(category, name, category##_##name, NULL, (char, track_event_type), (const char*, slice_name),      \

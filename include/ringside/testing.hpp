@@ -1,4 +1,4 @@
-// For unit tests: records the events that this process writes in a scope, and tells what they were.
+// For unit tests: records the events that this process writes in a scope, and says what they were.
 //
 //   TEST(Shop, AnOrderIsTraced) {
 //     ringside::testing::Capture capture{"shop:*"};

@@ -24,7 +24,7 @@ struct RingClockNow {
 namespace detail {
 
 // Incremented at open and close, before either changes anything, so that every thread that is attached has to attach again.
-// Stands on a page that the kernel wipes in the child of any fork or clone without shared memory: there it reads 0, and the
+// Lies on a page that the kernel wipes in the child of any fork or clone without shared memory: there it reads 0, and the
 // child attaches again.
 extern struct alignas(largest_page) Epoch {
   u64 now;

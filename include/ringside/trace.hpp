@@ -56,7 +56,7 @@
 // its first call. Two declarations of one name should have the same fields: others are another layout beside it.
 //
 // The system becomes a namespace, the event an object in it, the fields parameters. A name that the program or C++ has for
-// something else takes an underscore behind it, which the trace does not show: RINGSIDE_EVENT(socket_, delete_, (u32, class_))
+// something else takes an underscore after it, which the trace does not show: RINGSIDE_EVENT(socket_, delete_, (u32, class_))
 // is socket:delete, and called by socket_::delete_(1).
 #define RINGSIDE_EVENT(system, ...)                                                                                        \
   RINGSIDE_SPELLED(RINGSIDE_EVENT, system, __VA_ARGS__, )                                                                  \
@@ -117,7 +117,7 @@
 //   db::query span{"SELECT 1", 0};   // a slice `query` from here to the end of the block
 //   span.rows = 17;                  // what its end says
 //
-// It is the event db:query, enabled by itself, with the fields track_event_type and slice_name in front of its own ones. The
+// It is the event db:query, enabled by itself, with the fields track_event_type and slice_name before its own ones. The
 // begin has the values that the span is made with, the end those that its members have then; a text must outlive it.
 #define RINGSIDE_SPAN(category, ...)                                                                                       \
   RINGSIDE_SPELLED(RINGSIDE_SPAN, category, __VA_ARGS__, )                                                                 \
@@ -185,7 +185,7 @@
   } while (0)
 #define RINGSIDE_VALUE(name, ...) (__VA_ARGS__)
 
-// A field's name is the last piece. The type in front of it may contain commas, at most three.
+// A field's name is the last piece. The type before it may contain commas, at most three.
 #define RINGSIDE_PIECES(_1, _2, _3, _4, _5, pieces, ...) pieces
 #define RINGSIDE_PICK(m, ...) RINGSIDE_PIECES(__VA_ARGS__, m##_5, m##_4, m##_3, m##_2, )(__VA_ARGS__)
 #define RINGSIDE_TYPE(...) RINGSIDE_PICK(RINGSIDE_TYPE, __VA_ARGS__)
@@ -316,8 +316,8 @@ class [[nodiscard]] scope {
   u64 flow_ = 0;
 };
 
-// A span that may end on another thread than it began on: a request, a coroutine, a job of a pool. `id` tells it from others of
-// its name that are open at the same time in this process; an address will do.
+// A span that may end on another thread than it began on: a request, a coroutine, a pool's job. `id` separates it from others
+// of its name that are open at the same time in this process; an address will do.
 RINGSIDE_INLINE void async_begin(Name name, u64 id) noexcept { events::async_span('B', name, id); }
 RINGSIDE_INLINE void async_end(Name name, u64 id) noexcept { events::async_span('E', name, id); }
 RINGSIDE_INLINE void async_instant(Name name, u64 id) noexcept { events::async_span('I', name, id); }

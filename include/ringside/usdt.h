@@ -2,7 +2,7 @@
    probe, too: bpftrace, perf and `ringside record -e usdt:PROGRAM:SYSTEM:EVENT` can attach to it, whether the event is enabled
    or not.
 
-     provider    the system         probe   the event; both as declared, with an underscore behind a name that has one
+     provider    the system         probe   the event; both as declared, with an underscore after a name that has one
      arguments   the fields in order: integers, bool, char and enums by value, float and double as their bits, texts and arrays
    by address; 0 for ringside::stack. An event with more than 12 fields has none.
 
@@ -82,7 +82,7 @@
 namespace ringside {
 namespace detail {
 
-// What stands for a field's value at a probe: a number, or an address.
+// What represents a field's value at a probe: a number, or an address.
 template <class T>
 RINGSIDE_INLINE auto operand_of(const T& value) noexcept {
   if constexpr (is_array<T>) {

@@ -105,7 +105,7 @@ class AgedTable {
     if constexpr (words == 1) return a[0] == b[0];
     return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0;
   }
-  // In front of an older one of its key.
+  // Before an older one of its key.
   void put_into_bucket(u32 at) {
     Entry& entry = entries_[at];
     u32& head = bucket(entry);

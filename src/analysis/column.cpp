@@ -46,7 +46,7 @@ std::optional<long double> number_in(std::string_view text) {
   return std::nullopt;
 }
 
-// Numbers in front of names.
+// Numbers before names.
 bool name_before(std::string_view a, std::string_view b) {
   const auto value = [](std::string_view text) -> std::optional<long double> {
     const bool negative = text.starts_with("-0x");
@@ -551,7 +551,7 @@ std::string Column::show_modified(u64 key) const {
                  : fmt::format("[{}, {})", static_cast<unsigned __int128>(key) * static_cast<u64>(step_),
                                (static_cast<unsigned __int128>(key) + 1) * static_cast<u64>(step_));
     case Modifier::sym:
-      // Of several machines' nothing tells whose address it is.
+      // With several machines nothing shows whose address it is.
       if (const auto* const symbol = formats_->several_machines() ? nullptr : formats_->symbols().find(key))
         return fmt::format("{}+{:#x}", symbol->name, key - symbol->address);
       return fmt::format("{:#x}", key);

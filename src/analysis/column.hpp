@@ -249,7 +249,7 @@ class Column {
   Modifier modifier_ = Modifier::none;
   Show show_ = Show::plain;
   Architecture calls_of_ = Architecture::unknown;
-  bool narrow_address_ = false;  // of 32 bits, by the print fmt: no value tells
+  bool narrow_address_ = false;  // of 32 bits, by the print fmt: no value shows it
   bool is_signed_ = true;        // any event's field is
   bool odd_ = false;             // an event was a misfit, or of the other sign
   i64 step_ = 0;

@@ -7,10 +7,10 @@
 //   text       = all { "||" all }        all = one { "&&" one }        one = { "!" } ( "(" text ")" | comparison )
 //   comparison = [ EVENT "/" ] NAME ( "==" | "!=" | "<" | "<=" | ">" | ">=" | "&" | "~" ) VALUE
 //
-// EVENTS: in front of a clause: it is asked of these events alone, and all others pass it (sched_switch: prev_prio < 100). An
+// EVENTS: before a clause: it is asked of these events alone, and all others pass it (sched_switch: prev_prio < 100). An
 // event must pass every clause.
 //
-// EVENT/ in front of a name, as in columns: only events of this pattern meet the comparison (libc:malloc/size > 100).
+// EVENT/ before a name, as in columns: only events of this pattern meet the comparison (libc:malloc/size > 100).
 // stack is the text of the event's stack: its functions, innermost first, with ; between them (stack ~ "*parse*"); stack[0] the
 // innermost function, stack[1] its caller.
 //
@@ -25,7 +25,7 @@
 //
 // Differences from the kernel's filters: numbers compare as numbers (300 equals no byte, -1 no unsigned field; the kernel cuts
 // them to the field's width), and "*1" finds the end of a text in a fixed array (in the kernel, the end of the array). An event
-// that has no such field, or one of another type, never meets the comparison; `!` in front of it turns that around.
+// that has no such field, or one of another type, never meets the comparison; `!` before it turns that around.
 #pragma once
 #include <ringside/base/result.hpp>
 #include <string>
@@ -76,7 +76,7 @@ class Filter {
   // a field.
   bool kernel_may(const EventType& type) const;
   const std::string& text() const { return text_; }
-  // The events that the text puts in front of names with a /.
+  // The events that the text puts before names with a /.
   static std::vector<std::string> events_in(std::string_view text);
   // Whether it compares this name.
   bool names(std::string_view name) const {

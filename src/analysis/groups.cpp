@@ -12,7 +12,7 @@ std::vector<std::string> split_columns(std::string_view text) {
     else
       out.back() += c;
   }
-  // An event in front of the first column applies to all of them: EVENT/A,B.
+  // An event before the first column applies to all of them: EVENT/A,B.
   const size_t slash = out[0].rfind('/');
   for (size_t i = 1; i < out.size() && slash != std::string::npos; ++i) {
     if (out[i].find('/') == std::string::npos) out[i] = out[0].substr(0, slash + 1) + out[i];

@@ -6,7 +6,7 @@
 //
 // A full table evicts the half of its cells that counts least, and counts the evicted keys: a key that comes back begins anew.
 // So memory is bounded, a heavy key survives, and the table is exact as long as evicted().keys is 0.
-// The entries stand side by side, in the order in which they came; an index with open addressing and linear probing has their
+// The entries lie side by side, in the order in which they came; an index with open addressing and linear probing has their
 // places, 4 bytes each, so that both stay in a core's own cache. The hash is seeded, so that nobody can choose keys that collide.
 // Small keys of one word have an index of their own: the key is the place.
 #pragma once

@@ -4,7 +4,7 @@
 //   if (const auto wait = holders.take(record, ring)) ...    // every event, in order
 //
 // The holder is the thread that locked it last before: the events of locks are in the order in which they got it. A wait for a
-// condition or a semaphore is ended by the last signal or post before, whose event is written in front of its call. Nothing
+// condition or a semaphore is ended by the last signal or post before, whose event is written before its call. Nothing
 // ended a wait that failed or timed out, and no signal from before a wait for a condition ended it.
 #pragma once
 #include <optional>

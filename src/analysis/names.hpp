@@ -18,7 +18,7 @@ bool is_builtin(std::string_view name);
 // in all.
 struct Mixture {
   const EventType *with = nullptr, *without = nullptr;
-  bool of_thread = false;  // in `without` it tells the thread that ran
+  bool of_thread = false;  // in `without` it means the thread that ran
   const char* rest() const { return of_thread ? "the thread that ran" : "that of the event itself"; }
   explicit operator bool() const { return with != nullptr && without != nullptr; }
 };

@@ -222,7 +222,7 @@ class Pairs {
     u32 met = 0;  // what the condition says of it
     bool passed = false;  // an end took away a start above it
   };
-  // A waiting start's group, where the start tells it.
+  // A waiting start's group, where the start gives it.
   struct By {
     u64 key = 0;
     bool has = false;
@@ -304,7 +304,7 @@ class Pairs {
     return has;
   }
   void tell_track(const TraceRecord& record, const RingName& ring, u64& word);
-  // Each CPU has an idle thread of its own, and all of them have the number 0; so have the writers that tell no thread.
+  // Each CPU has an idle thread of its own, and all of them have the number 0; so have the writers that name no thread.
   void tell_zero(u32 key, const RingName& ring, u64& word) const {
     if ((idle_keys_ >> key & 1) == 0) return;
     if (ring.kernel)
@@ -369,7 +369,7 @@ class Pairs {
   u64 seed_ = 0;                             // for hashing texts
   IdTable<Role> roles_;
   AgedTable<Waiting> waiting_;
-  std::vector<By> waiting_by_;  // by place; empty: the end tells the group
+  std::vector<By> waiting_by_;  // by place; empty: the end gives the group
   KeyTable<Group> groups_;
   Histogram all_{precision};
   std::vector<Slow> slowest_;                // a heap, the fastest on top

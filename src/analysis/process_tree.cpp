@@ -5,7 +5,7 @@
 namespace ringside {
 namespace {
 
-constexpr u32 deepest = 200;  // chains of parents that are longer stand alone above it
+constexpr u32 deepest = 200;  // chains of parents that are longer end at it
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 //   for (const ProcessTree::Node* node : tree.in_order()) ...
 //
 // A process that has the name of its parent (a fork without an exec, or a thread of which nothing more is known) counts on its
-// parent's line. What started a process is told by task:task_newtask or sched:sched_process_fork; without them it stands alone.
+// parent's line. What started a process is in task:task_newtask or sched:sched_process_fork; without them it is alone.
 #pragma once
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-// What a thread does, as the kernel's scheduler tells it.
+// What a thread does, as the kernel's scheduler reports it.
 #pragma once
 #include <ringside/base/types.hpp>
 
@@ -16,7 +16,7 @@ constexpr i64 ended_state = 0x10;  // a prev_state: nothing is known from then o
 constexpr bool has_ended(i64 prev_state) { return (prev_state & 0x30) != 0; }
 
 // Of a thread that is switched from, by the prev_state of sched_switch. The kernel's letters: S 1, D 2, T 4, t 8, X 16 and Z 32
-// in either order, others beyond; 0 and what stands beyond these bits: R, R+.
+// in either order, others beyond; 0 and what is beyond these bits: R, R+.
 constexpr RunState state_after(i64 prev_state) {
   if (has_ended(prev_state)) return RunState::unknown;
   if ((prev_state & 1) != 0) return RunState::sleeping;

@@ -1,10 +1,10 @@
-// The CPU on which a thread runs at a time, told by the kernel's sched events of the same trace: for threads whose rings are no
-// CPU's. sched_switch tells the threads that run from now on and no longer, sched_migrate_task the CPU that a thread runs on
+// The CPU on which a thread runs at a time, from the kernel's sched events of the same trace: for threads whose rings are no
+// CPU's. sched_switch names the threads that run from now on and no longer, sched_migrate_task the CPU that a thread runs on
 // next.
 //
 //   running.see(record, ring);   // every record in its order; sets record.cpu where it is known
 //
-// What is not told stays unknown: before the first switch to a thread, after a switch from it, and after a loss in the ring of
+// What they omit stays unknown: before the first switch to a thread, after a switch from it, and after a loss in the ring of
 // its CPU. Threads that the reader does not see (of other PID namespaces) have numbers that may be another thread's: unknown.
 // Thread-safety: none.
 #pragma once
@@ -38,7 +38,7 @@ class RunningThreads {
   };
   struct Where {
     i32 cpu = -1;
-    bool by_migration = false;  // its departure is told by any CPU
+    bool by_migration = false;  // any CPU reports its departure
   };
 
   void learn(const TraceRecord& record, const RingName& ring);

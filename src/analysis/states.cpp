@@ -247,7 +247,7 @@ void States::take(const TraceRecord& record, const RingName& name) {
       if (tid <= 0 || of_ == of_cpus) return;
       Thread& t = thread(static_cast<u64>(tasks_.key(tid, name)));
       if (t.losses < losses_of(t).size()) end(t, record.time);
-      // A thread that runs on was woken before it slept; the second event of a wake-up tells nothing new.
+      // A thread that runs on was woken before it slept; the second event of a wake-up says nothing new.
       if (t.now == running || t.now == runnable || t.now == preempted) return;
       end(t, record.time);
       return begin(t, runnable, record.time, record.source);

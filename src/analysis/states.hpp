@@ -7,7 +7,7 @@
 //
 // A state whose beginning and end are in the trace is whole: counted, added up, longest and quantile. One that the trace's
 // beginning, its end or a loss cuts has only a part here: it is counted and added up apart. Where a loss may have taken an
-// event of a thread, its state is unknown until its next event: a thread that runs is told by its own CPU's ring, all others by
+// event of a thread, its state is unknown until its next event: a running thread is shown by its own CPU's ring, all others by
 // any. Where a CPU's switches do not follow each other, one is missing: the states of the two threads are unknown there. A
 // trace with the switches of some threads only has many such places, and threads that are seen in part: those are left out.
 // A thread that ended and a later one of the same number are two.
@@ -139,7 +139,7 @@ class States {
     u32 depth = 0;              // of interrupts
     u32 base = cpu_unknown, now = cpu_unknown;
     u64 since = 0;
-    u64 unknown_ns = 0;  // without interrupts; the next switch tells if it was busy
+    u64 unknown_ns = 0;  // without interrupts; the next switch shows if it was busy
     All all{};
   };
 

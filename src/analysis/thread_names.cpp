@@ -8,7 +8,7 @@
 namespace ringside {
 namespace {
 
-// before: the field with the name that ends here, if it is another one than `name`; null: none tells it.
+// before: the field with the name that ends here, if it is another one than `name`; null: none has it.
 struct Named {
   const char *event, *tid, *name, *before;
 };

@@ -1,6 +1,6 @@
 // Names of threads at each moment of a trace, from the changes that its writers and its recorder have noted (NameChange), and
 // from the kernel's events that have names: switches and wake-ups, forks, exec,
-// task:task_rename. And the process of a thread and its parent, from task:task_newtask; sched:sched_process_fork does not tell
+// task:task_rename. And the process of a thread and its parent, from task:task_newtask; sched:sched_process_fork does not keep
 // threads and processes apart, and names the parent alone. A short-lived thread has its name from its fork or first switch on,
 // a thread that executes another program the program's from there on.
 //
@@ -31,7 +31,7 @@
 
 namespace ringside {
 
-// Columns that such events tell: their values depend on what was before.
+// Columns that such events fill: their values depend on what was before.
 constexpr std::string_view told_by_events[] = {"comm", "COMM", "task", "thread", "process", "cgroup"};
 inline bool is_told(std::string_view column) {
   return std::find(std::begin(told_by_events), std::end(told_by_events), column) != std::end(told_by_events);
@@ -57,7 +57,7 @@ class ThreadNames {
   // Reads a ring of its own. Times are the timeline's. over: asked now and then; true ends it.
   void look_ahead(Source& source, const Timeline::Origin& origin, u64 from, u64 until, const std::function<bool()>& over,
                   Firsts& firsts);
-  // Before the first record: these are the names until events tell others.
+  // Before the first record: these are the names until events give others.
   void begin(const Firsts& firsts);
   // From now on a later part of the trace is read, with nothing of what is between.
   void skip() {
@@ -65,7 +65,7 @@ class ThreadNames {
     tasks_.begin_part();
     in_parts_ = true;
   }
-  // Takes over the last names that parts told, of which each thread reads some.
+  // Takes over the last names of the parts, of which each thread reads some.
   void add(const ThreadNames& parts);
 
  private:
@@ -78,7 +78,7 @@ class ThreadNames {
     const Field* before[2] = {};
     IntegerAt flags;  // task_newtask: clone_flags
   };
-  // What was told last of some threads: most events tell nothing new.
+  // The last names of some threads: most events bring nothing new.
   struct Told {
     i32 tid = 0;
     u32 length = 0;

@@ -74,7 +74,7 @@ result<std::unique_ptr<Reading>> open(const Wanted& wanted) {
   options.filter = wanted.filter;
   auto events = RS_TRY(EventPatterns::parse(wanted.events));
   options.only = std::move(events);
-  options.time.sleep = [](u64) {};  // babeltrace2 sleeps when it is told to come again
+  options.time.sleep = [](u64) {};  // babeltrace2 sleeps when it is asked to come again
   auto reading = Reading::open(std::move(options));
   if (reading && wanted.follow == 0) (*reading)->look_up_names();
   if (reading && wanted.follow != 0)

@@ -154,7 +154,7 @@ i64 number_in(const bt_field* context, std::initializer_list<const char*> names,
   return otherwise;
 }
 
-// Writers of CTF put an array's length in front of it ("_list_length", "__list_len"); the array itself tells it.
+// Writers of CTF put an array's length before it ("_list_length", "__list_len"); the array itself has it.
 bool is_length_of_next(const bt_field_class* structure, u64 i) {
   if (i + 1 >= bt_field_class_structure_get_member_count(structure)) return false;
   const auto* const member = bt_field_class_structure_borrow_member_by_index_const(structure, i);

@@ -49,7 +49,7 @@ class Recorder {
   };
   struct Stream {
     std::map<i32, u32> rings;      // by CPU
-    u64 lost = 0;                  // in front of its next event
+    u64 lost = 0;                  // before its next event
     std::string name;              // known when anything was lost
     u64 packets = 0;               // that were discarded, with any number of events
     bool more_packets = false;     // and others, whose number is unknown

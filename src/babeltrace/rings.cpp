@@ -320,14 +320,14 @@ void Rings::lose(Stream& at, u64 time, u64 events) {
   bt_message_discarded_events_set_count(lost, events);
   add(lost);
   last_ = time;
-  // CTF 1.8 counts losses up to the end of the packet behind them, so that packet is an empty one.
+  // CTF 1.8 counts losses up to the end of the packet after them, so that packet is an empty one.
   open_packet(at, time);
   close_packet(at, time);
 }
 
 void Rings::end() {
   over_ = true;
-  // No ring's gap tells these. A trace without events is none, and has no place for them.
+  // No ring's gap reports these. A trace without events is none, and has no place for them.
   const Account& account = reading_->complete().account;
   if (const u64 events = account.elsewhere(); events != 0 && !streams_.empty()) {
     begin_stream(streams_.emplace_back(), "refused_or_not_recorded");

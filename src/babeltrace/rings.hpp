@@ -32,7 +32,7 @@ struct Wanted {
 
 class Rings {
  public:
-  // The reading's first event tells nothing here: classes of streams and events are made as they come.
+  // The reading's first event says nothing here: classes of streams and events are made as they come.
   Rings(bt_self_message_iterator* iterator, bt_self_component* component, std::unique_ptr<Reading> reading);
   // Up to `room` messages. 0: none now; over(): there will be none.
   size_t next(bt_message_array_const messages, size_t room);

@@ -7,7 +7,7 @@
 // each one runs in a session (the server's term) that was made before it, with session_check=1: fence() returns when that
 // session has ended, and from then on the insert has happened, or never will. The server has one query at a time in a session
 // (error 373), and refuses those of a session that it does not know (372). A server that may keep an insert for later
-// (async_insert) is told not to.
+// (async_insert) is asked not to.
 #pragma once
 #include <atomic>
 #include <functional>

@@ -111,7 +111,7 @@ i64 ahead_in_time_namespace(i32 pid) noexcept {
   return offset_in(text);
 }
 
-// The file tells of the namespace of children, which after unshare() is not yet this process's.
+// The file shows the namespace of children, which after unshare() is not yet this process's.
 void look_at_time_namespace() noexcept {
   __atomic_store_n(&looked, true, __ATOMIC_RELAXED);
   struct stat own {};

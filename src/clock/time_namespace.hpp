@@ -4,7 +4,7 @@
 
 namespace ringside {
 
-// pid: 0 is this process. ns; 0 as well where /proc does not tell. After unshare() it is the one of the process's children.
+// pid: 0 is this process. ns; 0 as well where /proc does not say. After unshare() it is the one of the process's children.
 // Signal-safe.
 i64 ahead_in_time_namespace(i32 pid) noexcept;
 

@@ -15,7 +15,7 @@ enum class KernelOnTsc : u8 {
 enum class Warps : u8 {
   not_tested,   // not needed, or the processors did not meet
   none,
-  found,        // a reading that was taken behind another one, on another processor, was less
+  found,        // a reading that was taken after another one, on another processor, was less
 };
 
 struct TscEvidence {

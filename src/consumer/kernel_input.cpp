@@ -79,7 +79,7 @@ result<void> KernelInput::open(Trace& trace) {
     sources = files_->take_sources();
   }
   kernel_ = std::make_unique<TracefsInstance>(RS_TRY(TracefsInstance::create(make_)));
-  (void)kernel_->numbers();  // from here on threads that end are told, in another PID namespace
+  (void)kernel_->numbers();  // from here on threads that end are reported, in another PID namespace
   const bool all_but_own = !make_.own_events && !make_.only_followed;
   if (all_but_own) own_ = std::make_shared<OwnTasks>(), own_->add(sys::gettid());
   if (make_.only_followed) RS_TRY(kernel_->follow_none());

@@ -13,7 +13,7 @@
 namespace ringside {
 namespace {
 
-constexpr u64 state_bytes = 4 << 20;  // of the kernel's rings, read for what they tell of threads
+constexpr u64 state_bytes = 4 << 20;  // of the kernel's rings, read for what they say of threads
 
 }  // namespace
 
@@ -74,8 +74,8 @@ u64 Reading::begin() {
   return *begin_ns_;
 }
 
-// Of files, only the range that is wanted. In front of it, the last events of the kernel's rings tell who runs where. The
-// stacks of programs and their maps may stand anywhere before.
+// Of files, only the range that is wanted. Before it, the last events of the kernel's rings show who runs where. The
+// stacks of programs and their maps may be anywhere before.
 void Reading::narrow(u64 lead) {
   (void)begin();
   const u64 last = part_end_ == forever ? forever : part_end_ - 1;
@@ -195,7 +195,7 @@ void Reading::look_up_for(const Pairs& pairs) {
   for (const Filter* filter : pairs.conditions()) look_up_for(*filter);
 }
 
-// Of a thread that began or was renamed since, an event has told the name.
+// Of a thread that began or was renamed since, an event has given the name.
 void Reading::look_up(const TraceRecord& record, const RingName& name) {
   if (!name.kernel || record.lost != 0) return;
   const i32 tid = read_common(record.payload).tid;
@@ -276,7 +276,7 @@ Stacks& Reading::join_stacks() {
   return *stacks_;
 }
 
-// A stack event stands behind its event, and between them stand only those of what interrupted it.
+// A stack event comes after its event, and between them are only those of what interrupted it.
 void Reading::join(TraceRecord& record) {
   if (record.lost != 0) return;
   using Part = Stacks::Part;

@@ -34,7 +34,7 @@ struct Totals {
   // too.
   Account account{};
   u64 lost_earlier = 0;  // before the books began
-  u64 late = 0;          // events that came behind later ones
+  u64 late = 0;          // events that came after later ones
   u64 seen() const { return account.read + account.left_out; }
   u64 first_ns = ~u64{0}, last_ns = 0;
   double seconds() const { return last_ns > first_ns ? static_cast<double>(last_ns - first_ns) / 1e9 : 0; }
@@ -90,7 +90,7 @@ class Reading {
   Stacks& join_stacks();
   bool joins_stacks() const { return stacks_ != nullptr; }
   bool has_begun() const { return totals_.first_ns != ~u64{0}; }  // the first record was handed out
-  bool stacks_anywhere() const;  // it does, and those of programs may stand anywhere before their events
+  bool stacks_anywhere() const;  // it does, and those of programs may be anywhere before their events
   // Remarks so far, if Options::notices does not take them.
   const std::vector<std::string>& notices() {
     tell();
@@ -113,7 +113,7 @@ class Reading {
     do {
       if (held_) [[unlikely]] record = *std::exchange(held_, std::nullopt);
       else if (!trace_.timeline.next(record)) return ended_ = true, Got::nothing;
-      if (record.time >= part_end_ && is_part() && part_end_ <= until()) [[unlikely]] {  // a gap may end behind the window
+      if (record.time >= part_end_ && is_part() && part_end_ <= until()) [[unlikely]] {  // a gap may end after the window
         held_ = record;
         return Got::nothing;
       }
@@ -139,7 +139,7 @@ class Reading {
   std::vector<u64> seams(u32 parts);
   u64 bytes();
   u64 begin();  // the time of the trace's first event; to be called before the first record
-  bool tells_names();  // events tell names of threads, or CPUs: from then on
+  bool tells_names();  // events give names of threads, or CPUs: from then on
   bool in_order(std::string_view column);  // the column's values depend on earlier events
   bool in_order(const Filter& filter);      // those that it compares do
   // To be called before the first record. From now on events have their stacks, and the thread of each event of the kernel has
@@ -148,13 +148,13 @@ class Reading {
   void look_up_for(const Filter& filter);
   void look_up_for(const Pairs& pairs);
   void look_up_names();
-  void learn_names();  // for a picture: those of the kernel's threads that nothing else tells
+  void learn_names();  // for a picture: those of the kernel's threads that nothing else names
   bool filters_in_order() { return filter_ && in_order(*filter_); }
   bool is_of(const Window& window, const TraceRecord& record) const;  // on one of its CPUs; a gap: perhaps
   const Window& window() const { return window_; }                    // its times of day are those of the trace
   bool chooses_cpus() const { return !window_.cpus.empty(); }
   // The next records are those of the times from `from` to before `end`. Each part is later than the one before. ordered: what
-  // earlier events tell of threads holds, too, as in a reading of the whole; they are all read then.
+  // earlier events say of threads holds, too, as in a reading of the whole; they are all read then.
   void go_to(u64 from, u64 end, bool ordered);
   void add(Reading& part);  // its totals, to a reading that has read nothing itself
 
@@ -202,7 +202,7 @@ class Reading {
   static constexpr u64 forever = ~u64{0};
   Reading() = default;
   void tell();  // notices
-  // Records stay as they come: no joined stack, no CPU that earlier ones told, no gap that is moved into a window.
+  // Records stay as they come: no joined stack, no CPU that earlier ones gave, no gap that is moved into a window.
   bool is_plain() {
     look_at_rings();
     return !following_ && !trace_.live() && !held_ && window_.whole() && !has_stacks() && !tells_cpus_ && files_ == nullptr;
@@ -265,7 +265,7 @@ class Reading {
   bool outside(TraceRecord& record);
   void join(TraceRecord& record);
   void look_up(const TraceRecord& record, const RingName& name);
-  void know_files();  // if its events tell them
+  void know_files();  // if its events name them
   void see_files(TraceRecord& record);
   bool is_unasked(const TraceRecord& record) const {
     return record.lost == 0 && std::find(unasked_.begin(), unasked_.end(), record.number()) != unasked_.end();
@@ -279,7 +279,7 @@ class Reading {
   Window window_;
   bool narrow_ = false, narrowed_ = false;  // not all is wanted; the sources leave out what is not
   u64 part_from_ = 0, part_end_ = forever;
-  std::optional<TraceRecord> held_{};  // the first one behind the part
+  std::optional<TraceRecord> held_{};  // the first one after the part
   std::optional<u64> begin_ns_{};  // the time of the trace's first event
   u64 state_from_ = 0;             // what is earlier is not looked at
   std::vector<u64> last_ns_{};     // by ring: its last record
@@ -294,7 +294,7 @@ class Reading {
   bool tells_cpus_ = false;  // it has rings of threads, and the kernel's beside them
   bool looked_ahead_ = false;
   bool looks_up_ = false, names_decide_ = false;  // names_decide_: which events are counted
-  std::vector<u32> unasked_{};                    // numbers of events that only tell names
+  std::vector<u32> unasked_{};                    // numbers of events that only give names
   u64 unnamed_ = 0;                               // events of threads whose names are unknown
   u64 look_again_ns_ = 0;                         // for threads of this PID namespace among those that seem to be outside
   std::unordered_map<i32, bool> named_{};         // threads that were looked up; false: in vain
@@ -304,7 +304,7 @@ class Reading {
   u64 grown_until_ = 0;  // open_growing: in the trace's ns
   u64 books_begin_ns_ = 0;
   RefusedCounts refused_before_{};  // when the books began
-  // What left the rings that others empty: none of it was handed out, or told as lost.
+  // What left the rings that others empty: none of it was handed out, or reported as lost.
   struct Settled {
     u64 unseen = 0, overrun = 0;
     bool sure = true;  // no ring was given back just then

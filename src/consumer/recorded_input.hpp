@@ -27,7 +27,7 @@ class RecordedInput : public Input {
   result<void> open_in(Trace& trace, const std::string& dir);
   std::vector<std::unique_ptr<Source>> open_again_in(const std::string& dir) const;
   void load_names(Trace& trace, const std::string& dir) const;   // the kernel's
-  virtual bool names_idle() const { return true; }               // its events may tell no thread 0
+  virtual bool names_idle() const { return true; }               // its events may name no thread 0
 
   std::string dir_ = where;  // once it is open
   std::optional<RecordingMeta> meta_{};

@@ -17,7 +17,7 @@
 namespace ringside {
 namespace {
 
-// jiffies_to_msecs() in a print fmt needs the kernel's HZ, which no format tells: events of this boot are of this kernel.
+// jiffies_to_msecs() in a print fmt needs the kernel's HZ, which no format has: events of this boot are of this kernel.
 void use_ticks(Trace& trace) {
   const std::string boot = sys::boot_id();
   for (const auto& input : trace.inputs)

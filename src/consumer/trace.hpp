@@ -45,7 +45,7 @@ struct Trace {
   // cannot be opened again is left out.
   void read_again(const std::function<void(u32, Bytes)>& use) const;
 
-  // The names that the kernel's threads have before an event tells another one, of files that do not have them otherwise; found
+  // The names that the kernel's threads have before an event gives another one, of files that do not have them otherwise; found
   // once, by reading all of [from, until] ahead.
   const ThreadNames::Firsts& look_ahead(ThreadNames& names, u64 from, u64 until, const std::function<bool()>& over);
   std::shared_ptr<const ThreadNames::Firsts> first_names{};
@@ -68,7 +68,7 @@ struct Trace {
   bool learn_name(i32 tid);  // of one that lives, or that the kernel has seen of late; false: it is unknown
   // In another PID namespace than the first: which threads of the kernel's events are in this one, as far as is known now.
   void find_here();
-  // From now on events tell the names of the kernel's threads. Returns the numbers of those that nothing else asked for.
+  // From now on events give the names of the kernel's threads. Returns the numbers of those that nothing else asked for.
   std::vector<u32> tell_names();
 
  private:

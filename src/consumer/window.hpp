@@ -23,7 +23,7 @@ struct Moment {
 };
 
 // These CPUs (none: all; rings of threads have none), from one time to another, both included. A gap is in it if a part of it
-// may be: it begins behind its ring's last event before, and ends at the first one after it; that of a thread's ring may be of
+// may be: it begins after its ring's last event before, and ends at the first one after it; that of a thread's ring may be of
 // any CPU.
 struct Window {
   std::vector<u32> cpus{};
@@ -31,7 +31,7 @@ struct Window {
   bool whole() const { return cpus.empty() && !of_time(); }
   bool of_time() const { return from.given || until.given; }
   // "12.5s..13s", "+0.5s..+1s", "12.5s..", "..+1s"; also with a comma, as perf takes it: "12.5,13"
-  // "14:05:02.5..+10s", "2026-11-28T14:05..2026-11-28T14:06": times of day; behind one, +10s is after that.
+  // "14:05:02.5..+10s", "2026-11-28T14:05..2026-11-28T14:06": times of day; after one, +10s is from there.
   // A time with six digits below the second is one that report prints, rounded: it is all times that are printed so, from
   // 500 ns before to 499 ns after it. With any other number of digits it is that time, to the ns.
   result<void> parse_time(std::string_view text);

@@ -80,7 +80,7 @@ result<void> judge_files(const fs::path& dir) {
 
 }  // namespace
 
-// The head of a paragraph stands at the margin; its lines are wrapped and indented.
+// The head of a paragraph is at the margin; its lines are wrapped and indented.
 std::string innermost_cause(const std::string& said) {
   constexpr size_t most = 1000;
   std::istringstream in(said);

@@ -97,7 +97,7 @@ inline void append(fmt::memory_buffer& out, std::string_view s) {
   append(to, s);
 }
 
-// A text that is copied often: by sixteen bytes, of which some lie behind its end.
+// A text that is copied often: by sixteen bytes, of which some lie beyond its end.
 class CopiedText {
  public:
   static constexpr size_t step = 16;
@@ -143,7 +143,7 @@ inline HexDigits eight_hex_digits(u32 value) {
 namespace detail {
 constexpr u64 zeros = 0x3030303030303030;  // "00000000"
 
-// Stores the digits without the zeros in front of them, but at least one. Returns the end; bytes behind it may change, too.
+// Stores the digits without leading zeros, but at least one. Returns the end; bytes after it may change, too.
 inline char* put_without_zeros(char* to, u64 text, u64 digits) {
   const auto skipped = static_cast<u32>(std::countr_zero(digits | u64{1} << 56)) & 56;
   text >>= skipped;
@@ -177,7 +177,7 @@ inline char* put_hex_padded(char* to, u64 value, u32 least) {
   __builtin_memcpy(to, all + 16 - least, least);
   return to + least;
 }
-// The six digits of a number below 1,000,000. Two bytes behind them change, too.
+// The six digits of a number below 1,000,000. Two bytes after them change, too.
 inline char* put_six_digits(char* to, u64 value) {
   const u64 text = (eight_digits(value) + zeros) >> 16;
   __builtin_memcpy(to, &text, sizeof text);
@@ -194,7 +194,7 @@ inline char* put_pointer(char* to, u64 value) {
   __builtin_memcpy(to, prefix.data(), prefix.size());
   return value != 0 ? put_hex(to + prefix.size(), value) : to + prefix.size();
 }
-constexpr size_t most_digits = 32;  // with what put_without_zeros writes behind the end
+constexpr size_t most_digits = 32;  // with what put_without_zeros writes past the end
 
 }  // namespace detail
 

@@ -16,7 +16,7 @@ struct Token {
 // The last is an end; wrong: a quotation without an end.
 std::vector<Token> tokens_of(std::string_view text);
 
-// What stands between quotes, with its escapes resolved.
+// What is between quotes, with its escapes resolved.
 std::string unquoted(std::string_view quoted);
 
 }  // namespace ringside

@@ -14,7 +14,7 @@ using StepKind = PrintStep::Kind;
 using NodeKind = Node::Kind;
 using Steps = std::vector<PrintStep>;
 
-constexpr size_t most_work = 50'000;  // steps and instructions: a variable of ({ ... }) may stand there often
+constexpr size_t most_work = 50'000;  // steps and instructions: a variable of ({ ... }) may be there often
 
 // One event is one line.
 std::string in_one_line(std::string text) {

@@ -6,7 +6,7 @@ namespace {
 using NodeKind = Node::Kind;
 using Op = ValueOp::Op;
 
-constexpr size_t longest_code = 4096;  // a variable of ({ ... }) may stand there often
+constexpr size_t longest_code = 4096;  // a variable of ({ ... }) may be there often
 
 i64 signed_size(u32 size, bool is_signed) { return is_signed ? -i64{size} : i64{size}; }
 

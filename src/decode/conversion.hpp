@@ -15,8 +15,8 @@ struct Conversion {
   u8 size = 4;                 // of the argument, in bytes, by the length modifier
   bool is_word = false;        // the size is that of a long; it is 8 only where that has 8 bytes
   char letter = 0;             // d and i are d; 0: there is none
-  std::string_view extension;  // the letters behind p
-  size_t length = 0;           // of the conversion, behind the %
+  std::string_view extension;  // the letters after p
+  size_t length = 0;           // of the conversion, after the %
 
   bool is_signed() const { return letter == 'd'; }
   // %ps and %pS, and their kin: a function's name. %pB looks one byte earlier, as for a return address.
@@ -24,10 +24,10 @@ struct Conversion {
   bool with_distance() const { return extension[0] == 'S' || extension[0] == 'F' || extension[0] == 'B'; }
 };
 
-// Behind a %.
+// After a %.
 Conversion read_conversion(std::string_view text);
 
-// What * stands for; a negative width is one with the flag -, a negative precision is none.
+// What * means; a negative width is one with the flag -, a negative precision is none.
 inline void set_width(PrintForm& form, i32 width) {
   form.left = form.left || width < 0;
   form.width = static_cast<u8>(std::min<i64>(width < 0 ? -i64{width} : width, PrintForm::largest));

@@ -130,7 +130,7 @@ u32 Descriptors::see(const EventType& type, Bytes payload, u64 time) {
   Call& call = thread.seen;
   if (known.fields->returned != nullptr) {
     if (call.number != nr || call.losses != losses_) return 0;
-    // A path that was not in memory when the call began is told at its end.
+    // A path that was not in memory when the call began is reported at its end.
     if (call.about != nullptr && thread.noted.number == nr && thread.noted.texts.size() > call.texts.size() &&
         std::memcmp(thread.noted.args, call.args, 8 * 3) == 0) {
       call.texts = thread.noted.texts;
@@ -158,7 +158,7 @@ u32 Descriptors::see(const EventType& type, Bytes payload, u64 time) {
   return call.shown;
 }
 
-// ---- What ringside:file_call tells.
+// ---- What ringside:file_call says.
 
 void Descriptors::note(const EventType& type, Bytes payload, u64 time) {
   FileCall told;

@@ -5,7 +5,7 @@
 //   files.text(shown)                              // `3</etc/passwd>`, `AT_FDCWD</root> "passwd"`, as strace -y writes them
 //   files.file(shown)                              // "/etc/passwd": the call's first path, else its first descriptor's file
 //
-// What is not known for certain has no text: after a loss of such events, until a call tells it again; of a process that uses
+// What is not known for certain has no text: after a loss of such events, until a call shows it again; of a process that uses
 // io_uring, which opens and closes without calls. A path is the one that the program named, made absolute where its directory
 // is known; links in it are not followed. Memory is bounded: beyond it nothing more is known.
 //
@@ -57,7 +57,7 @@ class Descriptors {
     i32 pid = 0;
     std::shared_ptr<Table> table;
     std::shared_ptr<std::string> directory;
-    Call noted;  // as ringside:file_call tells it
+    Call noted;  // as ringside:file_call reports it
     Call seen;   // as the kernel's event of its beginning does
   };
   struct Known {  // of a type of events

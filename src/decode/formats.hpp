@@ -289,7 +289,7 @@ class Formats {
   const Descriptors* files_ = nullptr;
 };
 
-// The event's id (as in the payload) and thread, from the common fields in front of it. Payloads too short yield 0.
+// The event's id (as in the payload) and thread, from the common fields before it. Payloads too short yield 0.
 struct Common {
   u16 id = 0;
   i32 tid = 0;  // valid if the event's type has_tid
@@ -300,7 +300,7 @@ inline Common read_common(Bytes payload) {  // inline: several times for each ev
   if (payload.size >= 8) __builtin_memcpy(&common.tid, payload.data + 4, sizeof common.tid);
   return common;
 }
-// Does the event tell no thread, as those of a hypervisor?
+// Does the event name no thread, as those of a hypervisor?
 inline constexpr i32 no_thread = -0x7FFFFFFF - 1;  // no thread has this number
 inline bool tells_no_thread(const EventType* type) { return type != nullptr && type->parsed() && !type->has_tid(); }
 // 0: the event has no thread.

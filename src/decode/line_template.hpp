@@ -99,7 +99,7 @@ class LineTemplate {
   }
 
   std::vector<Part> parts_;
-  std::string texts_ = std::string(CopiedText::step, ' ');  // the literals, and what is copied behind the last one
+  std::string texts_ = std::string(CopiedText::step, ' ');  // the literals, and what is copied after the last one
   size_t bound_ = 2 * CopiedText::step;
 };
 

@@ -139,7 +139,7 @@ const Node* PrintParser::names(bool flags, bool is_wide) {
     node.text = between->text;
   }
   while (take(",")) {
-    if (!is("{")) {  // a name that stands for pairs
+    if (!is("{")) {  // a name that means pairs
       if (assignment()->is_known) wrong("'{' is missing");
       continue;
     }

@@ -6,7 +6,7 @@
 
 namespace ringside {
 
-// The letters behind %p at the beginning of `text` that name such a form; empty: none.
+// The letters after %p at the beginning of `text` that name such a form; empty: none.
 //   U[LlBb] · M[RF] m[R] · I4[hnlb] i4[hnlb] · I6[c] i6 · IS[pfsc][hnlb] iS · h[CDN] · b[l] · E[achnops] · a[dp] · 4cc
 std::string_view memory_form(std::string_view text);
 

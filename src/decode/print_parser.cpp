@@ -51,7 +51,7 @@ std::string PrintParser::source(size_t from) const {
   return std::string(text_.substr(here(from), end - here(from)));
 }
 
-// Kernels write the quotes within a format string as they are: it ends with one that has a comma behind it, or nothing.
+// Kernels write the quotes within a format string as they are: it ends with one that has a comma after it, or nothing.
 std::string PrintParser::raw_format() {
   constexpr std::string_view between = " \t\r\n";
   for (size_t at = text_.find('"') + 1; (at = text_.find('"', at)) != text_.npos; ++at) {
@@ -278,7 +278,7 @@ const Node* PrintParser::record_member(size_t from) {
     node.type = element_type(common);
     return nodes_.add(std::move(node));
   }
-  for (const std::string_view prefix : {"__data_loc_", "__rel_loc_"}) {  // the word that tells where the data is
+  for (const std::string_view prefix : {"__data_loc_", "__rel_loc_"}) {  // the word that says where the data is
     if (!wanted.starts_with(prefix)) continue;
     Node node;
     node.kind = NodeKind::common;
@@ -320,7 +320,7 @@ const Node* PrintParser::postfix(const Node* of, size_t from) {
         of = of->parts[0];
         continue;
       }
-      // The first member of a struct, of which the format tells the bytes alone.
+      // The first member of a struct, of which the format gives the bytes alone.
       unknown = unknown || !of->is(NodeKind::memory) || (member != "b" && member != "s6_addr" && member != "s_addr");
     } else if (is("(")) {
       skip_balanced();

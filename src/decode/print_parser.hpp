@@ -82,7 +82,7 @@ class PrintParser {
   const Node* memory(u32 index, CType of);
   const Node* spelled(std::string text);
   u32 field_index(std::string_view name);
-  void skip_balanced();  // behind the bracket that closes this one
+  void skip_balanced();  // past the bracket that closes this one
 
   struct Nested {
     explicit Nested(PrintParser& parser) : of(parser) {

@@ -141,7 +141,7 @@ Bytes limited(const PrintStep& step, const EventFormat& type, Bytes payload, fmt
   return {all.data, std::min<u64>(static_cast<u64>(count), all.size / each) * each};
 }
 
-// The step's form, with what stands for * in it.
+// The step's form, with the value of * in it.
 PrintForm form_of(const PrintStep& step, const EventFormat& type, Bytes payload) {
   PrintForm form = step.form;
   if (!step.star_width.empty()) set_width(form, static_cast<i32>(value_of(step.star_width, type, payload)));

@@ -14,7 +14,7 @@ using NodeKind = Node::Kind;
 bool is_comparison(Op op) { return op >= Op::both && op <= Op::greater_equal; }
 bool is_shift(Op op) { return op == Op::shift_left || op == Op::shift_right; }
 
-// Whether it is where something stands, which only the kernel knew as a number.
+// Whether it is the place of something, which only the kernel knew as a number.
 bool is_place(const Node& node) {
   switch (node.kind) {
     case NodeKind::text:

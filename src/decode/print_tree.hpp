@@ -30,7 +30,7 @@ struct Node {
     bytes,    // __print_hex of memory and a number of bytes; `text` is between them
     mask,     // __get_bitmask; as `is_symbolic`: __get_cpumask
     call,     // unknown: the name `text`, and its arguments
-    spelled   // unknown: `text` as it stands there
+    spelled   // unknown: `text` as it is there
   };
   Kind kind = Kind::number;
   CType type{};

@@ -28,7 +28,7 @@ bool begins_type(std::string_view word) {
 
 }  // namespace
 
-// A name that nothing tells of is a type's where it stands alone in parentheses, with a value behind them.
+// An unknown name is a type's where it is alone in parentheses, with a value after them.
 bool PrintParser::at_type(size_t further) const {
   const Token& first = peek(further);
   if (first.kind != TokenKind::word || first.text == "REC") return false;

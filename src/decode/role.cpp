@@ -10,7 +10,7 @@ namespace {
 bool is_integer(const Field* f) { return f != nullptr && f->kind == FieldKind::integer; }
 bool is_text(const Field* f) { return f != nullptr && (f->kind == FieldKind::text || f->kind == FieldKind::loc_text); }
 
-// The field alone, or behind a cast.
+// The field alone, or after a cast.
 bool shows(const EventFormat& format, const PrintStep& step, std::string_view field) {
   const auto& code = step.code;
   const bool plain =

@@ -32,7 +32,7 @@ EventRole role_of(const EventType& type);
 // The function of a call, by its name, or its address.
 std::string function_of(const EventRole& role, u32 id, Bytes payload, const Formats& formats);
 
-// Whether the event's line shows this field with [ns] behind it, as sched_stat_runtime does.
+// Whether the event's line shows this field with [ns] after it, as sched_stat_runtime does.
 bool prints_ns(const EventType& type, std::string_view field);
 // Whether an event type prints a field as an address: %p, %pS.
 bool prints_address(const EventType& type, std::string_view field);

@@ -25,7 +25,7 @@ class StackTexts {
   virtual void append_lines(u32 stack, fmt::memory_buffer& out) = 0;
 
   // Asked before the names of an event's stack are written, with their bytes: a reading's, and 16 KiB for each event. Events of
-  // a few bytes may all have one stack of a thousand long names. False: `no_room` stands there, and it is counted.
+  // a few bytes may all have one stack of a thousand long names. False: `no_room` replaces them, and it is counted.
   bool may_write(u64 bytes) {
     room_ += of_an_event;
     beyond_ += bytes > room_ ? 1 : 0;

@@ -56,7 +56,7 @@ void Symbols::Table::read() {
     if (!symbol.name.empty()) all.push_back(symbol);
   }
   // If an address has several names, the last is the function's: section marks (_stext) come before it. The kernel's own come
-  // in order, those of modules behind them do not.
+  // in order, those of modules after them do not.
   const auto by_address = [](const Symbol& a, const Symbol& b) { return a.address < b.address; };
   const auto modules = std::is_sorted_until(all.begin(), all.end(), by_address);
   std::stable_sort(modules, all.end(), by_address);

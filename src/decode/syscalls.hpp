@@ -1,4 +1,4 @@
-// Names of system calls and of errors, and the events that tell of calls.
+// Names of system calls and of errors, and the events that report calls.
 //
 //   syscall_name(63, Architecture::arm64)        "read"; empty: that architecture has no such number, or is unknown
 //   syscall_number("read", Architecture::arm64)  63; none: it has no such name
@@ -24,7 +24,7 @@ std::optional<i64> syscall_number(const std::string& name, Architecture of);
 // unknown architecture, which may be MIPS, SPARC, PA-RISC or Alpha, only the errors that all number alike: up to ERANGE.
 std::string_view error_name(i64 returned, Architecture of);
 
-// What an event tells of a call: raw_syscalls:sys_enter and sys_exit, syscalls:sys_enter_* and sys_exit_*.
+// What an event says of a call: raw_syscalls:sys_enter and sys_exit, syscalls:sys_enter_* and sys_exit_*.
 struct SyscallFields {
   const Field* number = nullptr;
   const Field* returned = nullptr;  // null: the call begins

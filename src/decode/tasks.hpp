@@ -24,10 +24,10 @@ struct Task {
   std::string name, process;
   Elsewhere elsewhere{};
   std::string cgroup{};
-  bool told = false;      // only events have told its name
+  bool told = false;      // only events have given its name
   bool recorded = false;  // read from a recording: it is no thread of this machine now
-  i32 parent = 0;         // the process that made its process, as events tell it; 0: unknown
-  u32 life = 0;           // changes when another thread has the number, as far as events and changes of names tell it
+  i32 parent = 0;         // the process that made its process, as events give it; 0: unknown
+  u32 life = 0;           // changes when another thread has the number, as far as events and changes of names show it
 };
 
 // What begins with a new thread.
@@ -76,7 +76,7 @@ class Tasks {
     by_key_[own] = std::move(task);
     if (!pending_.empty()) show_before(own);
   }
-  // The threads of this WHERE are those of that one, the first of its machine: to be told before any of them. 0 are the first
+  // The threads of this WHERE are those of that one, the first of its machine: to be called before any of them. 0 are the first
   // WHERE's, and a number there is a thread's key.
   void are_of(u32 numbering, u32 machine) {
     if (machine != 0) machines_[numbering] = machine, any_elsewhere_ = true;
@@ -136,7 +136,7 @@ class Tasks {
     next_due_ = due_.empty() ? ~u64{0} : due_.begin()->first;
     now_ = at_ = ns;
   }
-  // The thread's name from now on, as the kernel's events tell it. Not `always`: only if nothing else tells it.
+  // The thread's name from now on, as the kernel's events give it. Not `always`: only if nothing else gives it.
   void rename(Key key, std::string_view name, bool always) {
     name = name.substr(0, sys::longest_name);  // each event of the thread shows it
     const auto [at, fresh] = by_key_.try_emplace(key, unnamed(key, std::string(name)));
@@ -205,7 +205,7 @@ class Tasks {
     for (auto& [key, task] : now) by_key_[key] = std::move(task);
     ++renamed_;
   }
-  // Those that read parts of the trace; each tells this before a part, and gives what it remembers at the end.
+  // Those that read parts of the trace; each calls this before a part, and gives what it remembers at the end.
   void begin_part() { in_part_.clear(), in_parts_ = true; }
   void add_past(const Tasks& part) {
     for (const Past& past : part.past_) remember(past.key, past.time, find(past.key), past.task);
@@ -324,7 +324,7 @@ class Tasks {
       task.process = name;
     ++renamed_;
   }
-  // By its names alone an exec cannot be told from another process: only a thread of another one is certainly another.
+  // By its names alone an exec looks like another process: only a thread of another one is certainly another.
   void take(Key key, const NameChange& change) {
     take(key, change.pid, change.task, change.process);
     const bool begins = change.kernel && change.old_task.empty();

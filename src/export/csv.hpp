@@ -4,8 +4,8 @@
 //   ts_ns,buffer,cpu,ring,pid,tid,task,event,lost,size,ptr,...,more
 //
 // ts_ticks instead of ts_ns: ticks of a clock whose rate is unknown. buffer: which of several inputs or buffers the event is
-// of. Events share the column of a field that they both have; a field with the name of a column in front of them is
-// fields.NAME. more: fields that have no column, as text, because their event was declared when the first line stood, or
+// of. Events share the column of a field that they both have; a field with the name of a column before them is
+// fields.NAME. more: fields that have no column, as text, because their event was declared when the first line was written, or
 // because there are more than most_columns.
 #pragma once
 #include <functional>

@@ -107,7 +107,7 @@ void append_value(Bytes payload, const Field& field, Appender& out) {
   }
 }
 
-// "ring":3; in front of it the buffer, where there are several.
+// "ring":3; before it the buffer, where there are several.
 void append_place(const RingName& ring, fmt::memory_buffer& out) {
   if (!ring.buffer.empty()) {
     append(out, "\"buffer\":");

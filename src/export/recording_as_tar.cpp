@@ -31,7 +31,7 @@ TarHead tar_head(const std::string& name, u64 size, i64 modified) {
   TarHead head{};
   put(head.name, name);
   put(head.mode, "0000600");
-  put(head.user, "0000000");  // root's, as nobody's name is told
+  put(head.user, "0000000");  // root's, as no user's name is sent
   put(head.group, "0000000");
   if (size < largest) {
     put(head.size, fmt::format("{:011o}", size));

@@ -112,7 +112,7 @@ void TextLines::append_addresses(const Formats& formats, const EventType& type, 
   }
 }
 
-// Names behind the kernel's own text: " # openat ENOENT", " # read 3</etc/passwd>".
+// Names after the kernel's own text: " # openat ENOENT", " # read 3</etc/passwd>".
 void TextLines::append_call(const EventType& type, const TraceRecord& record, fmt::memory_buffer& out) {
   const SyscallWords words = syscalls_.read(type, record.payload);
   const std::string_view files = record.files != 0 ? formats_.files()->text(record.files) : std::string_view();

@@ -4,15 +4,15 @@
 //   CPU:3 [LOST 1234 EVENTS]
 //
 // The task is 16 wide and right-aligned, then come -tid, the CPU ([---]: unknown), seconds.microseconds, the event and its
-// fields. A gap of a ring that is no CPU's names the ring: RING:3 [LOST 1234 EVENTS]. The part in front of the time is cached
+// fields. A gap of a ring that is no CPU's names the ring: RING:3 [LOST 1234 EVENTS]. The part before the time is cached
 // for some hundred threads.
 //
-// Behind the kernel's own text of a system call come its name, unless the event's name has it, and the name of its error:
+// After the kernel's own text of a system call come its name, unless the event's name has it, and the name of its error:
 //   sys_exit: NR 257 = -2 # openat ENOENT
 // and its paths and the files of its descriptors, where a recording has them:
 //   sys_enter: NR 0 (3, 7ffd31c3e0a8, 340, 0, 0, 0) # read 3</etc/passwd>
 //
-// The stack of a program's event stands under it, as the kernel's stacks do in its file `trace` with the option sym-offset:
+// The stack of a program's event is under it, as the kernel's stacks are in its file `trace` with the option sym-offset:
 //    => parse+0x1d/0x40 [app] parse.c:12
 // Those of the kernel are events, whose line says <stack trace>.
 #pragma once
@@ -46,7 +46,7 @@ class TextLines {
                                fmt::memory_buffer& out);
   // A column of process IDs, as the kernel's option record-tgid adds it. Before the first line.
   void show_processes(bool show) { processes_ = show; }
-  // The time of day in front of each line, instead of the clock's. Before the first line.
+  // The time of day before each line, instead of the clock's. Before the first line.
   void show_wall(const std::optional<WallClock>& wall) { wall_ = wall; }
   // Without tasks, a line is upstream's for remote buffers: "[003]\t 1234.567890: selftest id=1". Before the first line.
   void show_tasks(bool show) { with_tasks_ = show; }
@@ -61,7 +61,7 @@ class TextLines {
   };
   struct Event {
     const EventType* type = nullptr;
-    CopiedText head;  // its name, and what stands between it and the fields
+    CopiedText head;  // its name, and what is between it and the fields
     bool of_stack = false;
   };
   bool print_marker(const EventType& type, Bytes payload, fmt::memory_buffer& out) const;

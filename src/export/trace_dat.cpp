@@ -105,7 +105,7 @@ std::string clock_options(const ClockInfo& clock) {
   return out;
 }
 
-// What no page of the file tells.
+// What no page of the file has.
 std::string statistics(const TraceDat& dat) {
   std::string lines, out;
   const auto line = [&](std::string_view key, std::string_view value) { lines += fmt::format("{}: {}\n", key, value); };
@@ -395,7 +395,7 @@ class DatWriter {
     return placed;
   }
 
-  // The gap in front of it stands in its bytes, or does now.
+  // The gap before it is in its bytes, or is put there.
   const u8* with_gap(const SubBufferView& view, const u8* from, u64 used, u32 subbuf_size) {
     abi::SubBufferHeader header{};
     std::memcpy(&header, from, sizeof header);

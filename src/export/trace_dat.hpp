@@ -21,7 +21,7 @@
 namespace ringside {
 
 struct TraceDatBuffer {
-  std::string name;  // trace-cmd prints it in front of each line, where there are several
+  std::string name;  // trace-cmd prints it before each line, where there are several
   std::vector<std::unique_ptr<Source>> rings;
 };
 
@@ -32,7 +32,7 @@ struct TraceDat {
   std::map<i32, std::string> tasks;  // comm by tid
   std::string kallsyms, printk_formats;  // may be empty
   std::vector<TraceDatBuffer> buffers;
-  Account account{};       // told among the statistics: trace-cmd report --stat shows it
+  Account account{};       // listed among the statistics: trace-cmd report --stat shows it
   bool unordered = false;  // the times of some ring go back
   std::function<bool()> stop{};  // true: the file is not wanted
 };

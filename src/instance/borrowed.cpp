@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* note_file = "borrowed";
-constexpr off_t lock_at = (off_t{1} << 40) - 1;  // in front of the members' (members.cpp)
+constexpr off_t lock_at = (off_t{1} << 40) - 1;  // before the members' (members.cpp)
 
 // Empty, errno EAGAIN: another process has it.
 sys::Fd lock_of(const Instance& instance) {

@@ -18,7 +18,7 @@ namespace {
 // Another process gave its memory back between two reads.
 bool is_gone(const Error& error) { return error.code == std::errc::no_such_file_or_directory; }
 
-// Is there a server, which counts mappers? The count that a killed one left stands for no mapper.
+// Is there a server, which counts mappers? The count that a killed one left counts no mapper.
 bool is_served(int dir) {
   const sys::Fd fd = sys::open_owned(dir, "serving", O_RDWR);
   struct flock whole {};
@@ -117,7 +117,7 @@ result<void> Instance::put_aside(const RingName& ring, const Geometry& geometry)
     return done;
   }
   introduce_cpu_ring(aside, RingState::retired);
-  // An empty one leaves nothing behind. Where programs write, one of them may be in the middle of an event there: the next
+  // An empty one leaves nothing. Where programs write, one of them may be in the middle of an event there: the next
   // resize gives it back.
   if (writers() == Presence::none) give_back(number);
   return {};

@@ -108,7 +108,7 @@ class Instance {
   std::vector<RingInfo> rings();
   // The names of the rings alone: their files are not opened.
   std::vector<RingName> ring_names();
-  // Does a process write, or hold a ring? unknown: there was a writer, and nothing can tell whether it lives.
+  // Does a process write, or hold a ring? unknown: there was a writer, and nothing shows whether it lives.
   Presence writers() { return present(role::writer); }
   // The same, or has it open: it may be about to write its first event.
   Presence users() { return present(role::writer | role::opener); }
@@ -121,7 +121,7 @@ class Instance {
   // The threads that wrote to rings of CPUs, and all threads of other PID namespaces that wrote, as far as they are known.
   // threads_seen() moves on whenever there is more to know.
   std::vector<RingName> threads() const;
-  // The changes of names since the n-th, as far as they are kept; n moves on behind them.
+  // The changes of names since the n-th, as far as they are kept; n moves on past them.
   std::vector<NameChange> names(u64& n) const;
   // Finds the numbers of a thread, given by the number in its events, in its PID namespace and here. rings() and threads() have
   // done it.
@@ -142,7 +142,7 @@ class Instance {
   }
   u64 refused() const { return refused_elsewhere().sum(); }
   u64 refused_without_ring() const { return __atomic_load_n(&control().refused, __ATOMIC_RELAXED); }
-  u64 refused_off() const { return __atomic_load_n(&control().refused_off, __ATOMIC_RELAXED); }  // or a ring stood still
+  u64 refused_off() const { return __atomic_load_n(&control().refused_off, __ATOMIC_RELAXED); }  // or a ring was stopped
 
   result<std::unique_ptr<Source>> source(u32 ring);  // consumes; EBUSY while another process does
   result<std::unique_ptr<Source>> peek(u32 ring);    // reads, consumes nothing
@@ -165,7 +165,7 @@ class Instance {
   // The same for the ring of one CPU. EOPNOTSUPP: the instance has rings of threads.
   result<void> resize_cpu(u32 cpu, u64 buffer_size);
   // Swaps all rings' content out: moves it to PATH/snapshot, an instance that can be opened like any other, and empties the
-  // rings. Returns its path. EBUSY while another process maps or consumes a ring, or a writer stands still in mid-event. An
+  // rings. Returns its path. EBUSY while another process maps or consumes a ring, or a writer is stopped in mid-event. An
   // earlier snapshot is replaced. CPUs get fresh rings without a copy; events written to a thread's ring while it is copied
   // (about 0.1 ms a MiB) are refused.
   result<std::string> snapshot();

@@ -93,7 +93,7 @@ class OwnSource final : public Source {
   u64 lag_ns() const override { return lag_of(view_, clock_, writing_); }
 
  private:
-  // A second without news: the memory behind events that were read can go.
+  // A second without news: the memory of events that were read can go.
   void idle() noexcept {
     const u64 now = sys::now_ns();
     if (last_data_ == 0) last_data_ = now;

@@ -10,7 +10,7 @@ namespace ringside {
 
 class ExitNumbers {
  public:
-  void open();  // where perf is refused, nothing is told
+  void open();  // where perf is refused, nothing is reported
   bool open_anywhere() const { return !rings_.empty(); }
   // Those since the last call, of this namespace.
   void take(const std::function<void(i32 kernel, i32 pid, i32 tid)>& use);

@@ -77,7 +77,7 @@ result<std::unique_ptr<InterruptedFile>> InterruptedFile::open(const std::string
   fcntl(to.get(), F_SETPIPE_SZ, 1 << 20);
   fcntl(file->pipe_.get(), F_SETFL, O_NONBLOCK);
   const pid_t parent = getpid();
-  // No signal tells its end, and no handler of fork runs.
+  // No signal reports its end, and no handler of fork runs.
   const long pid = syscall(SYS_clone, 0ul, nullptr, nullptr, nullptr, nullptr);
   if (pid == 0) pass_on(from.get(), to.get(), file->stop_, parent);
   if (pid < 0) return fail(errno, "cannot start the process that reads " + path);

@@ -67,7 +67,7 @@ bool send_dropped(i32 pid, i32 tid, i32 number) {
   return signal != 0 && syscall(SYS_rt_tgsigqueueinfo, pid, tid, signal, &info) == 0;
 }
 
-// The number behind the last occurrence of `name` in the text; 0: there is none.
+// The number after the last occurrence of `name` in the text; 0: there is none.
 i32 number_behind(std::string_view text, std::string_view name) {
   const size_t at = text.rfind(name);
   return at == text.npos ? 0 : std::atoi(std::string(text.substr(at + name.size(), 12)).c_str());

@@ -1,8 +1,8 @@
 // The kernel's events name threads by the numbers of the first PID namespace. Inside another one (a container) this finds the
 // number of a thread, and the thread of a number.
 //
-// The kernel itself tells it: a signal that a thread ignores is dropped without any effect, and the event
-// signal:signal_generate of an instance made for that has the number. Threads that end between two looks are told by
+// The kernel itself gives it: a signal that a thread ignores is dropped without any effect, and the event
+// signal:signal_generate of an instance made for that has the number. Threads that end between two looks are shown by
 // perf's samples of sched:sched_process_exit, which have both numbers.
 //
 //   if (KernelNumbers::differ()) { auto numbers = RS_TRY(KernelNumbers::shared()); RS_TRY(numbers->of(pid, tid)); }
@@ -52,7 +52,7 @@ class KernelNumbers {
   const i32 mark_;  // si_errno of the signals sent here: this, plus a running number
   ExitNumbers exits_;
   std::map<i32, Thread> by_kernel_;
-  std::map<i32, std::pair<i32, u64>> by_tid_;  // of the living: the kernel's number, and the start that tells them apart
+  std::map<i32, std::pair<i32, u64>> by_tid_;  // of the living: the kernel's number, and the start that separates them
   u64 looked_ns_ = 0;
 };
 

@@ -38,7 +38,7 @@ bool is_one(const std::string& path) { return sys::read_file(path).value_or("").
 
 std::string name_of(const std::string& dir) { return dir.substr(dir.rfind('/') + 1); }
 
-// No file tells a remote's clock. pKVM's hypervisor has the kernel's boot clock, and others, the kernel's test module among
+// No file names a remote's clock. pKVM's hypervisor has the kernel's boot clock, and others, the kernel's test module among
 // them, its global one; what is read is compared with the moment of its reading.
 std::string clock_of(const std::string& name) { return name == "hypervisor" ? "boot" : "global"; }
 
@@ -191,7 +191,7 @@ class KernelRemote::Ring final : public Source {
       const auto line = take_remote_line(behind);
       if (!line->event && line->lost != 0) {
         if (packer_.pending()) return true;
-        packer_.restart();  // a gap is in front of a sub-buffer
+        packer_.restart();  // a gap comes before a sub-buffer
         packer_.lost(line->lost);
         rest_ = behind;
         continue;

@@ -31,7 +31,7 @@ struct PerfRecord {
   u64 inode = 0;      // of the file; 0: unknown, as where the build id is known
   Bytes build_id{};
   std::string_view text{};        // map: the path; name: the thread's
-  u64 lost = 0;                   // records that had no room in front of this one
+  u64 lost = 0;                   // records that had no room before this one
 };
 
 // The addresses that are none: marks in a chain of calls.

@@ -92,7 +92,7 @@ std::string_view without_spaces(std::string_view text) {
   return text;
 }
 
-// ", REC->a, f(REC->b, 1)": what stands between commas that are in no parentheses and no string.
+// ", REC->a, f(REC->b, 1)": what is between commas that are in no parentheses and no string.
 std::vector<std::string_view> arguments_of(std::string_view text) {
   std::vector<std::string_view> all;
   size_t from = 0;

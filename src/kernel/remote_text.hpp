@@ -1,4 +1,4 @@
-// What the kernel's own remotes (Linux 7: remotes/NAME of tracefs) tell of their events, which is text:
+// What the kernel's own remotes (Linux 7: remotes/NAME of tracefs) say of their events, which is text:
 //
 //   [001]<tab>    1.461460: selftest id=42
 //   CPU:0 [LOST 1700 EVENTS]
@@ -13,7 +13,7 @@
 
 namespace ringside {
 
-// An event, or the number of those that are missing in front of the next one.
+// An event, or the number of those that are missing before the next one.
 struct RemoteLine {
   u32 cpu = 0;
   u64 lost = 0;
@@ -34,7 +34,7 @@ class RemoteEventText {
   const std::string& name() const { return name_; }
   u16 id() const { return id_; }
   std::string format() const;  // of what read() makes: what the text shows
-  // The bytes of an event with this text, behind its name. False: its format prints no such text.
+  // The bytes of an event with this text, after its name. False: its format prints no such text.
   bool read(std::string_view text, std::vector<u8>& payload) const;
 
  private:
@@ -46,7 +46,7 @@ class RemoteEventText {
     bool is_signed = false;
   };
   struct Conversion {
-    std::string before, how;  // the text in front of it, and "%llu"
+    std::string before, how;  // the text before it, and "%llu"
     u32 base = 10;
     size_t field = 0;  // of fields_
   };
@@ -59,7 +59,7 @@ class RemoteEventText {
   u16 id_ = 0;
   std::vector<Field> fields_;
   std::vector<Conversion> conversions_;
-  std::string behind_;  // the text behind the last conversion
+  std::string behind_;  // the text after the last conversion
 };
 
 }  // namespace ringside

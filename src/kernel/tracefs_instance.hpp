@@ -67,7 +67,7 @@ class TracefsInstance {
   // exec of a program with one thread. In another PID namespace than the first an error says if that thread cannot be found.
   result<void> follow(i32 pid, bool also = true) { return follow_thread(pid, pid, also); }  // also: besides those before
   result<void> follow_process(i32 pid);            // all threads that it has now, and what they start
-  // Behind each of the chosen events the kernel writes its stack (ftrace:kernel_stack); if all are chosen, also the user's
+  // After each of the chosen events the kernel writes its stack (ftrace:kernel_stack); if all are chosen, also the user's
   // (ftrace:user_stack), as far as frame pointers lead.
   result<void> record_stacks(const std::vector<EventInfo>& events, const std::function<bool(const EventInfo&)>& chosen,
                              bool all, const std::string& filter);
@@ -81,7 +81,7 @@ class TracefsInstance {
   // system calls of the machine take the slow way; to forget it takes up to 0.1 s, as the kernel waits for all processors.
   bool begin_after_read(i32 number);
   void forget_read();
-  // In another PID namespace than the first: which thread of this one the kernel's events mean. Null: it cannot be told, or the
+  // In another PID namespace than the first: which thread of this one the kernel's events mean. Null: it is unknown, or the
   // kernel's numbers are this process's.
   KernelNumbers* numbers();
   result<i32> number_of(i32 pid, i32 tid);  // by which the kernel's events name a thread of this namespace

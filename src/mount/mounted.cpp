@@ -21,7 +21,7 @@ constexpr size_t most_lanes_kept = 512;  // each keeps two mappings
 
 struct Mounted::Lane {
   std::optional<RingView> own;  // unless the ring is mapped: RingTable has it open then
-  u32 tid = 0;                  // of the ring's entry when it was opened: another one may stand in its place by now
+  u32 tid = 0;                  // of the ring's entry when it was opened: another one may be in its place by now
   RingView* locked = nullptr;
   SubBufferView shown;
   u32 events = 0;  // events in it, by the writer's count
@@ -222,7 +222,7 @@ result<void> Mounted::mark(bool raw, std::string_view bytes, i32 tid) {
   RS_TRY(marker_.write(raw, bytes, tid));
   const char* const name = raw ? "raw_data" : "print";
   if (!triggers_->has_marker(name)) return {};
-  // The event again, as it stands in the ring.
+  // The event again, as it is in the ring.
   refresh();
   std::vector<u64> event((bytes.size() + 16) / 8 + 1);
   auto* const at = reinterpret_cast<u8*>(event.data());

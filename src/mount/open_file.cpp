@@ -205,7 +205,7 @@ void PipeFile::find(Lane& lane) {
   }
 }
 
-// The event under the cursor, behind the loss that it follows.
+// The event under the cursor, after the loss that it follows.
 void PipeFile::print(const Lane& lane) {
   TraceRecord record{lane.time, lane.lost_before(), {}, lane.ring, lane.name.ids()};
   if (record.lost != 0) lines_->print(record, lane.name, text_);
@@ -359,7 +359,7 @@ Copy copy_of(const SubBufferView& view, u32 subbuf_size, u32 room, const std::fu
     ++copy.events;
     if (wanted && !wanted(cursor.time(), cursor.payload())) unwanted.push_back(cursor.offset());
   }
-  if (bytes <= room) end = bytes;  // with the padding behind the last event
+  if (bytes <= room) end = bytes;  // with the padding after the last event
   copy.end = view.begin + end;
   if (end == 0) {
     copy.bytes.clear();

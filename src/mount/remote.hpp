@@ -3,7 +3,7 @@
 // is read.
 //
 // The writer may die, hang, lie or be stopped: only a thread of this object ever asks it, and that waits `patience` at most.
-// All functions here return at once and are for one thread, the server's; its event descriptor tells it to check again.
+// All functions here return at once and are for one thread, the server's; its event descriptor asks it to check again.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -73,7 +73,7 @@ class Remote final : public RingSet {
   bool ready(u32 ring, u32 percent) override;
   bool can_be_mapped(u32 ring) const override { return static_cast<bool>(file(ring)); }
   result<sys::Fd> map(u32 ring) override { return file(ring); }
-  const void* memory() const override;  // tells one writer's rings from the next one's
+  const void* memory() const override;  // differs for the next writer's rings
   result<bool> get_reader(u32 ring, Asker& asker, bool must) override;
   void alarm(int percent, bool late) override;
 

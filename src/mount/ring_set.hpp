@@ -114,7 +114,7 @@ class RingSet {
   virtual bool can_be_mapped(u32 ring) const = 0;
   virtual result<sys::Fd> map(u32 ring) = 0;
   virtual void unmap(u32) {}
-  virtual const void* memory() const { return this; }  // tells one mapping of ring N from another one's
+  virtual const void* memory() const { return this; }  // differs for another mapping of ring N
   // False: ask again. must: the wait is over, answer with what there is.
   virtual result<bool> get_reader(u32 ring, Asker& asker, bool must) = 0;
 

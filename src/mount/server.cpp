@@ -24,7 +24,7 @@ constexpr u32 events_readable = EPOLLIN | EPOLLRDNORM;
 // Splice reads the size before it asks: with size 0 it would assume the end of the file, and lose events silently.
 constexpr u64 endless = u64{1} << 62;
 
-// "/instances/NAME" in front of a path; else empty.
+// "/instances/NAME" before a path; else empty.
 std::string instance_in(const std::string& path) {
   constexpr std::string_view above = "/instances/";
   return path.rfind(above, 0) == 0 ? path.substr(0, path.find('/', above.size())) : std::string();

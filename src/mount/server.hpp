@@ -31,7 +31,7 @@ class Reply {
   virtual void waits() {}   // from now on interrupt() may come
 };
 
-// A client that is told when a file becomes ready.
+// A client that is notified when a file becomes ready.
 class Poller {
  public:
   virtual ~Poller() = default;
@@ -126,7 +126,7 @@ class Server {
   struct Inode {
     Node node;
     std::string path;
-    u64 known = 0;  // how often the kernel has been told of it
+    u64 known = 0;  // how often the kernel has learned of it
   };
   struct File {
     std::unique_ptr<OpenFile> file;

@@ -1,4 +1,4 @@
-// The names below the mount, and the object behind each: one table of files (tree.cpp), and directories that are made from the
+// The names below the mount, and the object of each: one table of files (tree.cpp), and directories that are made from the
 // instances as they are now.
 //
 //   top, instances/NAME    the files of an instance; options/, events/, per_cpu/

@@ -65,7 +65,7 @@ class Plot {
 
   // weight: how many events its stack counts for.
   void add(const TraceRecord& record, const RingName& ring, u64 weight = 1);
-  // One that is not shown, but may tell what the threads do that are: each record goes either here or to add().
+  // One that is not shown, but may say what the threads do that are: each record goes either here or to add().
   void see(const TraceRecord& record, const RingName& ring);
   // The heat map of that name, which the page shows before those of durations; past the bound, one that is never shown. Others
   // may be merged into it.
@@ -89,7 +89,7 @@ class Plot {
   struct Counter;
   struct Heat;
   struct ThreadEvent;  // an event on its thread's lane
-  // A span that may end on another thread: it stands on the lane of the one that began it.
+  // A span that may end on another thread: it lies on the lane of the one that began it.
   struct AsyncOpen {
     u64 begin, lost;  // lost: lost_ then
     u32 thread;

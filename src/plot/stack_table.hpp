@@ -9,7 +9,7 @@
 
 namespace ringside::plot {
 
-// A call's number stands for the stack that ends there: the call, its caller, and so on.
+// A call's number means the stack that ends there: the call, its caller, and so on.
 class StackTable {
  public:
   static constexpr size_t most = 262'144;  // calls
@@ -23,7 +23,7 @@ class StackTable {
   // From 1 on; 0: it is none, or there was no room for it.
   u32 number(u32 stack);
   bool full() const { return full_; }
-  const std::vector<Call>& calls() const { return calls_; }  // number 1 first; a caller stands before its calls
+  const std::vector<Call>& calls() const { return calls_; }  // number 1 first; a caller comes before its calls
   const std::vector<const std::string*>& functions() const { return functions_; }
 
  private:

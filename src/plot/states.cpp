@@ -29,7 +29,7 @@ void ThreadStates::leave(u32 thread, u64 time, u32 ring, i64 prev_state, u64 sin
 
 void ThreadStates::wake(u32 thread, u64 time, u32 ring, u64 waker) {
   const State s = now(thread).state;
-  // A thread that runs on was woken before it slept; the second event of a wake-up tells nothing new.
+  // A thread that runs on was woken before it slept; the second event of a wake-up says nothing new.
   if (s == running || s == runnable || s == preempted) return;
   change(thread, runnable, time, ring, waker);
 }

@@ -9,7 +9,7 @@
 //   for (const Slice& s : states.lanes().slices(thread)) ...   // `what` is a State
 //
 // A state is drawn from the event that begins it to the event that ends it. Where a loss may have taken an event of a thread,
-// its state is unknown until its next event: a thread that runs is told by its own CPU's ring alone, all others by any ring.
+// its state is unknown until its next event: a running thread is shown by its own CPU's ring alone, all others by any ring.
 // Memory: that of Lanes. Slices that are too short to see are merged there; merged ones have no waker.
 #pragma once
 #include "analysis/run_state.hpp"
@@ -28,11 +28,11 @@ class ThreadStates {
   explicit ThreadStates(u64 most) : lanes_(most) {}
 
   void run(u32 thread, u64 time, u32 ring) { change(thread, running, time, ring, no_waker); }
-  // `since`: when it ran on this CPU at least, if no event told.
+  // `since`: when it ran on this CPU at least, if no event said.
   void leave(u32 thread, u64 time, u32 ring, i64 prev_state, u64 since);
   void wake(u32 thread, u64 time, u32 ring, u64 waker);
   void lose(u64 begin, u32 ring);
-  void forget(u32 thread) { now(thread).state = unknown; }  // its state has an end that no event told
+  void forget(u32 thread) { now(thread).state = unknown; }  // its state has an end that no event showed
   void finish(u64 last);
   const Lanes& lanes() const { return lanes_; }
 

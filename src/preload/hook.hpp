@@ -2,7 +2,7 @@
 // library and write an event about the call.
 //
 // The program must not notice: errno is kept, no descriptor stays open, a call that is left by longjmp or cancellation leaves
-// nothing behind, and an event that cannot be written is dropped. Safe in signal handlers, before main, after a thread's
+// no state, and an event that cannot be written is dropped. Safe in signal handlers, before main, after a thread's
 // destructors. The library's own calls are not recorded; all others are, also those of a handler that interrupts a hook.
 #pragma once
 #include <errno.h>
@@ -25,7 +25,7 @@ extern constinit Groups groups;  // none until the library is loaded
 
 // The next definition of a function. A section of its own gathers them all: they are looked up when the library is loaded,
 // because a signal handler must not look them up.
-// The alignment is the compiler's greatest for such an object: between two of them nothing stands.
+// The alignment is the compiler's greatest for such an object: between two of them nothing lies.
 struct alignas(32) Next {
   const char* name;
   void* found;
@@ -97,7 +97,7 @@ auto hooked(bool group, Real real, Tell tell) {
   return result;
 }
 
-// C11's results, told as those of pthread.
+// C11's results, reported as those of pthread.
 inline int number_of(int result) noexcept {
   return result == thrd_success ? 0 : result == thrd_busy ? EBUSY : result == thrd_timedout ? ETIMEDOUT : EINVAL;
 }

@@ -62,7 +62,7 @@ int replacing(int from, int to, Real real) noexcept {
   bool was_open = false;
   {
     const ringside::SystemCalls calls;
-    if (!calls) {  // nothing tells whether it was open
+    if (!calls) {  // nothing shows whether it was open
       const int done = real();
       if (done >= 0) ringside::count_refused();
       return done;

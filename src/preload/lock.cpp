@@ -1,6 +1,6 @@
 // The group lock: read-write locks and spinning ones, and waits for conditions and semaphores with what ends them.
 //
-// An event of a lock or a wait is written when the call returns, one that ends a wait before its call: so the waker's stands
+// An event of a lock or a wait is written when the call returns, one that ends a wait before its call: so the waker's comes
 // before those of the threads that it wakes. The lock inside a condition variable is the mutex that its wait names.
 #include <pthread.h>
 #include <semaphore.h>

@@ -22,7 +22,7 @@ void note_name(i32 number, const char* name) noexcept {
     if (number == 0)
       number = in->foreign ? self.tid : sys::gettid();
     else if (in->foreign)
-      number = 0;  // nothing tells which number another thread's events have
+      number = 0;  // nothing shows which number another thread's events have
     if (number > 0) name_thread(*in, number, task);
   }
   errno = left;

@@ -52,7 +52,7 @@ bool count(u64 ringside::InstanceControl::*what) noexcept {
   return true;
 }
 
-// The alternate stack may be small, and nothing may stand in front of it.
+// The alternate stack may be small, and nothing may come before it.
 bool has_room(const void* context) noexcept {
   const stack_t& alternate = static_cast<const ucontext_t*>(context)->uc_stack;
   const u64 left = reinterpret_cast<u64>(__builtin_frame_address(0)) - reinterpret_cast<u64>(alternate.ss_sp);
@@ -101,7 +101,7 @@ bool alternate_stack_is_too_small() noexcept {
 [[gnu::tls_model("initial-exec")]] constinit thread_local struct {
   int number;  // -1: there is none
   bool runs, small;  // small: the alternate stack was too small once, and that is counted
-  u64 left_ns;       // while it stands still
+  u64 left_ns;       // while it is stopped
 } mine{-1, false, false, 0};
 
 // False: the kernel gives none.
@@ -127,7 +127,7 @@ void end_timer(void* number) noexcept {
 
 timespec time_of(u64 ns) noexcept { return {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)}; }
 
-// It goes on where it stood.
+// It goes on where it stopped.
 void arm() noexcept {
   const itimerspec when{time_of(interval_ns), time_of(mine.left_ns)};
   mine.runs = syscall(SYS_timer_settime, mine.number, 0, &when, nullptr) == 0;
@@ -139,7 +139,7 @@ void disarm() noexcept {
   mine.runs = false;
   const u64 ns = static_cast<u64>(left.it_value.tv_sec) * 1'000'000'000 + static_cast<u64>(left.it_value.tv_nsec);
   mine.left_ns = ns != 0 && ns < interval_ns ? ns : interval_ns;
-  // Its last signal may be pending, and one of the program's behind it.
+  // Its last signal may be pending, and one of the program's after it.
   sigset_t ours;
   sigemptyset(&ours);
   sigaddset(&ours, sample_signal);

@@ -24,7 +24,7 @@ struct SignalUse {
 };
 extern constinit SignalUse the_programs;
 
-// Blocks the signal in this thread, whatever the program is told. In a sandbox it does nothing.
+// Blocks the signal in this thread, whatever the program is shown. In a sandbox it does nothing.
 class HoldBack {
  public:
   HoldBack() noexcept;
@@ -37,7 +37,7 @@ class HoldBack {
   const SystemCalls calls_;
 };
 
-// Does this mask stand for one with the signal, which was left out?
+// Does this mask represent one with the signal, which was left out?
 bool hides(const sigset_t& mask) noexcept;
 // Sends it again, to the thread or the process that it was sent to.
 void send_again(const siginfo_t& info) noexcept;
@@ -46,8 +46,8 @@ void take_over_mask(bool hidden) noexcept;
 // The program waits for the signal to be sent to its handler, signalfd or sigwait: this thread's mask is what it shows.
 void stop_hiding(sigset_t& mask) noexcept;
 
-// The timer of this thread stands still while the signal is blocked, or the alternate stack is too small: a pending signal of
-// it would stand in the way of the program's. Signals are held back.
+// The timer of this thread is stopped while the signal is blocked, or the alternate stack is too small: a pending signal of
+// it would keep out the program's. Signals are held back.
 void fit_timer(const sigset_t& mask) noexcept;
 bool timer_fits(const sigset_t& mask) noexcept;  // as far as the signal is blocked
 bool is_of_timer(const siginfo_t& info) noexcept;

@@ -75,7 +75,7 @@ u32 set_mask(const sigset_t& set) noexcept {
   return static_cast<u32>(syscall(SYS_rt_sigprocmask, SIG_SETMASK, &set, nullptr, _NSIG / 8));
 }
 
-// What a thread with the mask `now` has behind such a call.
+// What a thread with the mask `now` has after such a call.
 sigset_t after(int how, const sigset_t& now, const sigset_t& set) noexcept {
   sigset_t all = set, rest = now;
   if (how == SIG_SETMASK) return set;
@@ -158,7 +158,7 @@ sighandler_t install(int number, sighandler_t handler, int flags) noexcept {
   action.sa_handler = handler;
   action.sa_flags = flags;
   if (sigaction(number, &action, &old) != 0) return SIG_ERR;
-  return old.sa_handler;  // a handler of three arguments stands at the same place
+  return old.sa_handler;  // a handler of three arguments is at the same place
 }
 
 }  // namespace

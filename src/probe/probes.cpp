@@ -241,8 +241,8 @@ result<std::vector<ProbePoint>> kprobe_points(const Probe& probe) {
                                   probe.name + (probe.offset != 0 ? fmt::format("+{}", probe.offset) : ""), fetch}};
 }
 
-// Folders have colons in their names, and functions have them and slashes: the first colon behind the name of a file ends the
-// path. If no file is there, the first one behind the last slash.
+// Folders have colons in their names, and functions have them and slashes: the first colon after the name of a file ends the
+// path. If no file is there, the first one after the last slash.
 size_t end_of_path(const std::string& rest) {
   for (size_t colon = rest.find(':'); colon != std::string::npos; colon = rest.find(':', colon + 1)) {
     struct stat st {};

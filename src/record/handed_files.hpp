@@ -21,7 +21,7 @@ class HandedFiles {
   // Programs of the instance hand over from now on. Null: they cannot.
   static std::unique_ptr<HandedFiles> listen(Instance& instance);
   ~HandedFiles();
-  // Holds what `find` returns, as O_PATH: a file that a process has mapped. version: tells it from others that have this name
+  // Holds what `find` returns, as O_PATH: a file that a process has mapped. version: separates it from others with this name
   // in code maps; `find` is not called for one that is held.
   void hold(const std::string& name, const std::string& version, i32 pid, const std::function<sys::Fd()>& find);
   // The files of this name in code maps, to read, the last one first, of all that were sent up to now.

@@ -40,7 +40,7 @@ result<std::unique_ptr<KernelFeed>> KernelFeed::create(const Options& options, c
   auto instance = RS_TRY(TracefsInstance::create(make));
   std::unique_ptr<KernelFeed> feed(new KernelFeed(std::move(instance), options, clock));
   TracefsInstance& mine = feed->instance_;
-  if (KernelNumbers::differ()) {  // from here on threads that end are told
+  if (KernelNumbers::differ()) {  // from here on threads that end are reported
     const auto numbers = RS_TRY(KernelNumbers::shared());
     (void)mine.numbers();
     if (!numbers->tells_ended() && options.notice)
@@ -280,7 +280,7 @@ Drained KernelFeed::take(u32 at, u64 most) {
 }
 
 // After recording is switched off. An event that was open at that moment is committed later, and so are those of interrupts
-// within it: its processor may be a virtual one that stands still.
+// within it: its processor may be a virtual one that is paused.
 void KernelFeed::take_all(u32 at) {
   constexpr int most_waits = 1000;  // 1 ms each
   for (int waits = 0; take(at, ~u64{0}) == Drained::all && sources_[at]->counters().unread != 0; ++waits) {

@@ -1,4 +1,4 @@
-// Tells of losses while a recording goes on: at the first one, then at most once a minute.
+// Reports losses while a recording goes on: at the first one, then at most once a minute.
 #pragma once
 #include <optional>
 #include <ringside/base/types.hpp>

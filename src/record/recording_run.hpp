@@ -61,7 +61,7 @@ class Feed {
  protected:
   // In the next recording. told: what the account has until now is in an earlier one; else that recording never was.
   void begin_account(bool told);
-  // What external writers and lines have refused, as their counters tell.
+  // What external writers and lines have refused, as their counters show.
   void add_refused(const Counters& totals) {
     taken_.account.refused += refused_of(totals);
     taken_.account.refused_at_least |= totals.refusals == Refusals::at_least;
@@ -69,7 +69,7 @@ class Feed {
   static void add_unknown(RecordingMeta& meta, const std::map<i32, RingName>& threads);  // those that it does not have yet
 
   Taken taken_;            // and refused events, which are those since the rings were made
-  Account told_;           // its overrun and refused: earlier recordings have told them
+  Account told_;           // its overrun and refused: earlier recordings have reported them
   bool complete_ = false;  // after close(): no writer is left, so every event that is not recorded is missing
   bool handing_over_ = false;
 };

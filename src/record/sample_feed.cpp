@@ -25,7 +25,7 @@ namespace {
 constexpr u16 sample_id = 0xEF01, stack_id = 0xEF02, code_map_id = 0xEF03;
 constexpr u32 own_subbuf_size = 16384;
 constexpr size_t longest_path = 3000;
-constexpr const char* outside_name = "<outside>";  // of threads outside of this PID namespace: the kernel tells no number
+constexpr const char* outside_name = "<outside>";  // of threads outside of this PID namespace: the kernel gives no number
 
 u64 raw_ns() {
   timespec t{};
@@ -39,7 +39,7 @@ std::string comm_of(i32 pid, i32 tid) {
   return name;
 }
 
-// PROCMAP_QUERY (Linux 6.11): the build id of what stands at an address, from the kernel's own look at the file.
+// PROCMAP_QUERY (Linux 6.11): the build id of what is at an address, from the kernel's own look at the file.
 struct MapQuery {
   u64 size, flags, address;
   u64 start, end, vma_flags, page_size, offset, inode;
@@ -398,7 +398,7 @@ Counters SampleFeed::close(RecordingRun& run) {
   std::vector<Counters> all;
   for (size_t i = 0; i < outs_.size(); ++i) {
     Out& out = outs_[i];
-    // Losses behind the last record are only in the counts.
+    // Losses after the last record are only in the counts.
     if (lost[i] > out.told_lost) lose(run, out, lost[i] - std::exchange(out.told_lost, lost[i]));
     flush(run, out);
     Counters c;

@@ -1,5 +1,5 @@
-// Records the kernel's samples of CPU time as ringside:sample, with their stacks (ringside:stack) and what stood at the
-// addresses (ringside:code_map): the same events as a program's own. Each CPU has a ring; what was mapped before stands in one
+// Records the kernel's samples of CPU time as ringside:sample, with their stacks (ringside:stack) and what was at the
+// addresses (ringside:code_map): the same events as a program's own. Each CPU has a ring; what was mapped before is in one
 // more. With a rate of 0 it records only the latter, for stacks that come with events of the kernel.
 #pragma once
 #include <deque>
@@ -35,7 +35,7 @@ class SampleFeed final : public Feed {
  public:
   struct Options {
     PerfSampler::Options sampler;
-    u64 max_size = 0;  // of the recording: what it removes must stand in it again
+    u64 max_size = 0;  // of the recording: what it removes must be in it again
     std::function<void(const std::string&)> notice{};  // takes messages for the user
   };
   static result<std::unique_ptr<SampleFeed>> create(Options options, const ClockInfo& clock);
@@ -83,7 +83,7 @@ class SampleFeed final : public Feed {
   std::vector<size_t> out_of_;                       // outs_ by the sampler's ring
   std::map<i32, RingName> threads_;
   std::deque<NameChange> names_;
-  std::set<u64> stacks_;                             // that stand in the recording
+  std::set<u64> stacks_;                             // that are in the recording
   std::unordered_map<std::string, std::string> build_ids_;  // in hex, by device, inode and path
   u64 bytes_at_look_ = 0, throttled_ = 0, malformed_ = 0;
   u64 mapped_before_ = 0;                            // the time of what was mapped before

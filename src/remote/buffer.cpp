@@ -148,7 +148,7 @@ class RingReader {
     return done;
   }
   // Repeats it; without an error, what this side knows of the ring is right again. A refusal leaves the ring as it was. If the
-  // writer is gone, its reader page tells whether it carried the reset out.
+  // writer is gone, its reader page shows whether it carried the reset out.
   result<void> settle() {
     if (unsettled_ && !buffer_.is_gone()) {
       auto done = reset();

@@ -25,7 +25,7 @@
 
 namespace ringside::remote {
 
-// What a writer tells of a swap.
+// What a writer reports of a swap.
 struct SwapAnswer : Swapped {
   u32 refused = 0;       // events that the ring has refused so far, modulo 2^32, if the writer
   bool counted = false;  // counts them
@@ -39,7 +39,7 @@ struct Callbacks {
   std::function<result<void>(u32 ring)> reset;
   // Checks, without a request, whether the writer is still there; calls Buffer::gone if not. May be missing.
   std::function<void()> look_after;
-  // Of a writer that is gone: the last count of the ring's refused events (as SwapAnswer::refused), if it told it at its end. May
+  // Of a writer that is gone: the last count of the ring's refused events (as SwapAnswer::refused), if sent at its end. May
   // be missing.
   std::function<std::optional<u32>(u32 ring)> last_refused{};
 };
@@ -74,7 +74,7 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   // back.
   int fd(size_t file = 0) const noexcept { return fds_[file].get(); }
   size_t files() const noexcept { return fds_.size(); }
-  // A ring's meta-page, writable: neither side reads its fields that tell mappers about the reader page.
+  // A ring's meta-page, writable: neither side reads its fields that inform mappers of the reader page.
   result<sys::Region> meta_page(u32 ring) const;
   const u8* data(u32 ring) const noexcept { return data_of(ring); }  // its meta-page, then its sub-buffers
   u64 region_bytes() const noexcept { return plan_.region_bytes(); }
@@ -87,7 +87,7 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   // What the writer has published so far, without a request.
   Counters counters(u32 ring) const;  // walks the unread sub-buffers
   u64 refused() const;                // of all rings, as of the last swaps; any thread
-  bool refused_is_exact() const;      // the writer told it in each of these; for the sources' thread
+  bool refused_is_exact() const;      // the writer gave it in each of these; for the sources' thread
 
   // The sources ask the writer once more when they have read everything, as its refused events are not seen otherwise; until it
   // answers, their number is a lower bound (Refusals::at_least). For the sources' thread.

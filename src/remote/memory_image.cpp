@@ -29,7 +29,7 @@ bool begins_with(Bytes file, std::string_view text) {
 
 auto damaged(const std::string& what) { return refuse(std::errc::bad_message, "the dump is damaged: " + what); }
 
-// makedumpfile's form for pipes: pieces of the real file, each with its place and length, big-endian, behind a page of header.
+// makedumpfile's form for pipes: pieces of the real file, each with its place and length, big-endian, after a page of header.
 // The place of a byte of the real file in this one; pieces that come later replace earlier ones only where they begin.
 class Flattened {
  public:
@@ -107,7 +107,7 @@ class Kdump {
 
 result<Kdump> Kdump::of(Bytes file, const Flattened* flattened) {
   Kdump dump(file, flattened);
-  constexpr u64 status_64 = 424, status_32 = 412;  // behind names of the machine and a time stamp of 16 or 8 bytes
+  constexpr u64 status_64 = 424, status_32 = 412;  // after names of the machine and a time stamp of 16 or 8 bytes
   struct Rest {
     u32 status, block_size, sub_header_blocks, bitmap_blocks, max_mapnr;
   } rest{};

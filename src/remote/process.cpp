@@ -53,7 +53,7 @@ struct Process::Wire {
     const u64 deadline = sys::now_ns() + static_cast<u64>(ns);
     for (int resets = 0;;) {
       const ssize_t got = recv(socket.get(), &a, sizeof a, MSG_TRUNC);
-      // A peer that closes without reading a request leaves an ECONNRESET in front of its last answer.
+      // A peer that closes without reading a request leaves an ECONNRESET before its last answer.
       if (got < 0 && errno == ECONNRESET && ++resets < 3) continue;
       if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
         if (errno == EAGAIN || sys::now_ns() >= deadline) return false;

@@ -69,7 +69,7 @@ class Process {
   std::shared_ptr<Buffer> buffer_;
   Offer offer_;
   i32 pid_ = 0;
-  bool has_more_rings_ = false;  // than this side brought, as it last told; and the events for them
+  bool has_more_rings_ = false;  // than this side brought, as it last said; and the events for them
   u64 not_brought_ = 0;
 };
 

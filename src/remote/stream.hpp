@@ -27,7 +27,7 @@ class FrameReader {
   bool next(Frame& frame, bool last = false);
 
   u64 skipped() const { return skipped_; }  // bytes that belong to no good frame
-  // Bytes have come behind the last good frame, and nothing tells yet which frames they were.
+  // Bytes have come after the last good frame, and nothing shows yet which frames they were.
   bool open_end() const { return skipped_ != skipped_before_ || at_ != bytes_.size(); }
   u64 missing() const { return missing_; }  // frames that were sent but did not arrive whole, by their sequence numbers
   u64 frames() const { return frames_; }
@@ -75,7 +75,7 @@ class StreamContent {
   const std::vector<EventInfo>& events() const { return events_; }
   const std::vector<std::pair<u16, Ring>>& rings() const { return rings_; }
   u64 restarts() const { return restarts_; }
-  // The writer has counted the refused events of its rings to their end: those of the rings, and those that no ring tells.
+  // The writer has counted the refused events of its rings to their end: those of the rings, and those that no ring has.
   bool counts_refused() const { return counted_; }
   u64 refused_elsewhere() const { return refused_elsewhere_; }
   bool uncertain() const;  // frames are missing, and no later one counts what was in them

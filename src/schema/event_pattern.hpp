@@ -1,4 +1,4 @@
-// A pattern that selects events, in every place that takes one: -e, set_event, an instance's own list, EVENT/ in front of a
+// A pattern that selects events, in every place that takes one: -e, set_event, an instance's own list, EVENT/ before a
 // column.
 //
 //   SYSTEM:EVENT   globs in both; an empty one is any

@@ -1,4 +1,4 @@
-// A filter's clauses: "sched_switch: prev_prio < 100; sched_waking: prio < 100". In front of a ":" and a space stand the events
+// A filter's clauses: "sched_switch: prev_prio < 100; sched_waking: prio < 100". Before a ":" and a space come the events
 // that the clause is asked of; without them it is asked of all. Used where the kernel filters and where we do.
 #pragma once
 #include <ringside/base/result.hpp>

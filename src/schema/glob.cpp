@@ -6,7 +6,7 @@ namespace ringside {
 namespace {
 
 // Matches one character against the element at pattern[p], which is no star, and moves p past it. A bracket without an end
-// stands for itself.
+// means itself.
 bool one_matches(std::string_view pattern, size_t& p, char c) {
   const char at = pattern[p++];
   if (at == '?') return true;

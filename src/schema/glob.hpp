@@ -1,4 +1,4 @@
-// The kernel's globs: * ? [a-z] [!a-z] and \ in front of a literal character. No recursion: a hostile pattern costs the product
+// The kernel's globs: * ? [a-z] [!a-z] and \ before a literal character. No recursion: a hostile pattern costs the product
 // of both lengths at most.
 #pragma once
 #include <string_view>

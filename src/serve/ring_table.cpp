@@ -76,7 +76,7 @@ RingTable::~RingTable() {
     for (; ring.mappers != 0; --ring.mappers) one_mapper_less(ring.view.ring().control->mapped);
 }
 
-// A killed server left its clients' counts behind. This process holds the lock, so they count no living mapper.
+// A killed server left its clients' counts. This process holds the lock, so they count no living mapper.
 void RingTable::forget_dead_mappers() const {
   const u32 n = words_.nr_rings();
   for (u32 i = 0; i < n; ++i) {

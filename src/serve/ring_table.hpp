@@ -49,7 +49,7 @@ class RingTable {
  private:
   struct Served {
     Served(sys::Fd f, RingView v) : folder(std::move(f)), view(std::move(v)) {}
-    sys::Fd folder;  // the ring's own, even if another stands in its place by now
+    sys::Fd folder;  // the ring's own, even if another is in its place by now
     RingView view;
     u32 mappers = 0;
     bool idle = false;  // the last read found nothing

@@ -21,7 +21,7 @@ struct ServerOptions {
   std::string instance;         // name or path
   std::string socket;           // empty: PATH/socket, which only this user can reach
   std::vector<u32> uids, gids;  // users and groups that may connect, beside this user; all groups of a process count
-  std::optional<u32> mode;      // of the socket; default 0600, or 0666 if others may connect (SO_PEERCRED tells who they are)
+  std::optional<u32> mode;      // of the socket; default 0600, or 0666 if others may connect (SO_PEERCRED says who they are)
   std::optional<u32> gid;       // of the socket
   u32 most_clients = 128;
   u32 most_clients_of_a_user = 48;  // one user's flood leaves room for others

@@ -106,7 +106,7 @@ result<std::optional<Error>> Recorder::complete() {
     if (run_->books_are_kept())
       told_ = now;
     else
-      lost -= std::min(lost, now.lost() - told_.lost());  // the next part tells them
+      lost -= std::min(lost, now.lost() - told_.lost());  // the next part reports them
   }
   const u64 events = run_->events();
   run_ = nullptr;
@@ -169,7 +169,7 @@ result<void> Recorder::poll() {
     run_->poll();
     const bool due = run_->failed() || run_->bytes() >= options_.part_bytes || sys::now_ns() - begun_ns_ >= options_.part_ns;
     if (due && run_->events() + run_->faults().problems().size() == 0 && !run_->failed())
-      begun_ns_ = sys::now_ns();  // an empty part tells nothing
+      begun_ns_ = sys::now_ns();  // an empty part says nothing
     else if (due) RS_TRY(end_part());
   }
   if (run_ == nullptr) {

@@ -143,7 +143,7 @@ void Spool::settle_removed() {
   next_batch_ += beyond_doubt;
 }
 
-// The next part tells the server of the losses that the part on its way has not told.
+// The next part reports the losses that the part on its way has not reported.
 void Spool::take_back_dropped() {
   std::vector<Sending::Dropped>& untold = sending_->dropped;
   std::erase_if(untold, [&](const Sending::Dropped& one) { return static_cast<i64>(one.to_ns) < sending_->told_before; });
@@ -151,7 +151,7 @@ void Spool::take_back_dropped() {
   untold.clear();
 }
 
-// After a long absence the server is told of many dropped parts as of one.
+// After a long absence the server hears of many dropped parts as of one.
 void Spool::tell_dropped(Sending::Dropped dropped) {
   if (dropped.events == 0 && dropped.lost == 0 && dropped.proved) return;
   if (dropped_.size() < 1000) return dropped_.push_back(std::move(dropped));

@@ -55,7 +55,7 @@ struct Sending {
   struct Dropped {
     u64 from_ns = 0, to_ns = 0, events = 0;  // by the wall clock
     std::string why{};
-    u64 lost = 0;        // before they were dropped, with the part's own count; 0: its own rows tell
+    u64 lost = 0;        // before they were dropped, with the part's own count; 0: its own rows say
     bool proved = true;  // that this is all
   };
   std::vector<Dropped> dropped{};   // events that went since the part before: rows of the table `losses`
@@ -151,7 +151,7 @@ class Spool {
   std::set<u64> gone_;  // parts whose events are in the books, and whose directories may still be there
   u64 next_batch_ = 1;
   std::optional<Sending> sending_;
-  std::vector<Sending::Dropped> dropped_;  // not told to the server yet
+  std::vector<Sending::Dropped> dropped_;  // not reported to the server yet
   u64 oldest_ns_ = 0;                      // when the oldest part began, as the last state says
   bool ended_ = false;
 };

@@ -11,13 +11,13 @@ namespace ringside {
 // Of every table: time, which the server computes, and these. time_ns is the time of day; error_ns says how far that may be
 // off.
 //   time_ns Int64 · error_ns UInt32 · host String · boot UInt64 · agent String · batch UInt64
-// Of tables of events also these, in front of the fields'. number: the record's in its part, losses counted in.
+// Of tables of events also these, before the fields'. number: the record's in its part, losses counted in.
 //   mono_ns UInt64 · ring UInt32 · number UInt32 · cpu Int32 · tid Int32 · task String · flags UInt16
 // An event whose format is not understood has the column `payload` instead of its fields.
 
 bool is_own_column(const std::string& name);  // one of these
 // The names of the fields' columns, in their order. Each name is there once, and those above stay theirs: a field gets a _
-// behind its name until that is free.
+// after its name until that is free.
 std::vector<std::string> columns_of(const EventType& type);
 // The type of a field's column: Int32, String, Array(UInt64), ...
 std::string type_of(const Field& field);

@@ -75,7 +75,7 @@ class Parts {
   std::set<u32> ring_taken_;
   std::vector<RecordedRing> rings_;
   std::map<std::pair<i32, u64>, RingName> threads_;
-  std::set<std::string> doubts_;  // that were told
+  std::set<std::string> doubts_;  // that were reported
   u64 filtered_ = 0;
   bool complete_ = true;
 };

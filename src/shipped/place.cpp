@@ -77,7 +77,7 @@ result<std::vector<ShippedAsRecording::Machine>> ShippedAsRecording::machines(co
   std::string hosts, answer;
   for (const std::string& host : place.hosts) hosts += (hosts.empty() ? "" : ", ") + quoted_text(host);
   if (!hosts.empty()) hosts = " AND host IN (" + hosts + ")";
-  // An event may be older than the part that holds it, so the events themselves tell which parts are wanted.
+  // An event may be older than the part that holds it, so the events themselves show which parts are wanted.
   std::map<std::pair<std::string, u64>, Machine> with_events;  // host, boot
   std::set<u64> boots;
   for (const std::string& table :

@@ -22,7 +22,7 @@ void put_field(const Field& field, const ColumnIn& column, u64 row, std::vector<
     if (at + bytes.size() > payload.size()) payload.resize(at + bytes.size());
     std::memcpy(payload.data() + at, bytes.data(), bytes.size());
   };
-  // Behind all fixed ones; its place and length in front.
+  // After all fixed ones; its place and length in front.
   const auto put_behind = [&](std::string_view bytes, bool ended) {
     const size_t at = payload.size(), length = std::min<size_t>(bytes.size() + (ended ? 1 : 0), 65535);
     if (at > 65535) return;
@@ -74,7 +74,7 @@ bool fits(const Field& field, const ColumnIn& column) {
 }
 
 result<void> put_fields(const EventType& type, const std::vector<const ColumnIn*>& columns, u64 row, std::vector<u8>& payload) {
-  // All fixed ones first: the others lie behind them.
+  // All fixed ones first: the others lie after them.
   size_t fixed = 8;
   for (const Field& field : type.fields())
     fixed = std::max<size_t>(fixed, field.offset + (field.is_rest ? 0 : field.size));

@@ -25,7 +25,7 @@ class ShippedInput : public RecordedInput {
     for (const std::string& remark : fetched_->remarks()) trace.notices.push_back(machine_.host + ": " + remark);
     return {};
   }
-  // Its gaps that have no event behind them in what was asked for.
+  // Its gaps that have no event after them in what was asked for.
   Account account() const override {
     Account of = RecordedInput::account();
     if (recording() != nullptr) of.overrun = recording()->account.overrun;

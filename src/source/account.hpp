@@ -23,7 +23,7 @@ enum class Refusal : u8 {
   full,         // the ring was full, in discard mode
   nested,       // handlers filled the ring
   no_ring,      // there was no ring for it, or no memory for that: a limit, a sandbox, a handler that jumped away
-  off,          // recording was off, or the ring stood still for a snapshot
+  off,          // recording was off, or the ring was stopped for a snapshot
   not_brought,  // an external writer's ring for which its reader brought no memory
   unknown,      // the writer, or the file, gives no reason
 };
@@ -58,13 +58,13 @@ struct Account {
   u64 unrecorded = 0;  // written, but the recorder could not go on
   RefusedCounts refused{};
   bool overrun_at_least = false;  // a gap has no number: `overrun` counts 1 for it
-  bool refused_at_least = false;  // a writer has not told all that it refused: `refused` may be too small
+  bool refused_at_least = false;  // a writer has not reported all that it refused: `refused` may be too small
   // Why more may be missing, a sentence each: rings that could not be read, a recorder that did not finish.
   std::vector<std::string> doubts{};
 
   u64 written() const { return earlier + read + left_out + own + unread + overrun + unrecorded; }
   u64 tried() const { return written() + refused.sum(); }
-  u64 elsewhere() const { return refused.sum() + unrecorded; }  // lost, and no gap stands where
+  u64 elsewhere() const { return refused.sum() + unrecorded; }  // lost, and no gap shows where
   u64 lost() const { return overrun + elsewhere(); }
   bool proved() const { return doubts.empty(); }  // lost() is all that is missing of what was stored
   bool exact() const { return proved() && !refused_at_least && !overrun_at_least; }

@@ -1,7 +1,7 @@
 // Compresses a recording while it is made. The sub-buffers of a ring go into ringN.raw as in any recording; a thread moves the
 // older ones, in groups (groups.hpp), into ringN.zst, and gives their blocks in ringN.raw back to the file system. The recorder
-// never waits for it: where it is slower than the events, more of them stand in ringN.raw meanwhile. A group is whole in
-// ringN.zst before its hole is made, and says where in ringN.raw it stood. So after a kill at any moment every sub-buffer is in
+// never waits for it: where it is slower than the events, more of them are in ringN.raw meanwhile. A group is whole in
+// ringN.zst before its hole is made, and says where in ringN.raw it was. So after a kill at any moment every sub-buffer is in
 // one of the two files, and one that is in both is read once.
 #pragma once
 #include <condition_variable>
@@ -34,9 +34,9 @@ class Compressor {
     bool closed = false, waits = false;
   };
   void add_ring(u32 number, Ring ring);
-  void ready(u32 ring, u64 end);  // its sub-buffers in front of `end` will not change
+  void ready(u32 ring, u64 end);  // its sub-buffers before `end` will not change
   void close(u32 ring, u64 end);  // its file ends there, for now
-  // Waits until all is compressed, and removes the files ringN.raw. An error: what is not compressed stands there; nothing is
+  // Waits until all is compressed, and removes the files ringN.raw. An error: what is not compressed stays there; nothing is
   // lost.
   result<void> finish();
   u64 bytes() const;  // of all ringN.zst

@@ -1,10 +1,10 @@
 // Sub-buffers of a kernel of 32 bits or of a big-endian machine, converted into those of a little-endian kernel of 64 bits, so
-// that no other code has to know of them: headers, the numbers of events and of their fields, as the formats tell them.
+// that no other code has to know of them: headers, the numbers of events and of their fields, as the formats give them.
 //
 //   32 bits      the commit, and the number of missed events, have 4 bytes, the data begins at 12; kernel_stack and user_stack
 //                have addresses of 4 bytes: they and their formats become those of 64 bits
 //   big-endian   the type of an event is in the upper 5 bits of its first word; each field is turned. The arguments of
-//                trace_printk stay as they are: only its text tells where they begin (decode/binary_print.hpp)
+//                trace_printk stay as they are: only its text says where they begin (decode/binary_print.hpp)
 //
 // What is hostile stays in bounds: a sub-buffer never becomes longer than size_of() says.
 #pragma once

@@ -43,7 +43,7 @@ ssize_t receive(int fd, void* bytes, size_t room, sys::Fd& file) {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   ssize_t n = -1;
-  // If a peer closes with requests unread, an ECONNRESET comes before its last words: read on behind it.
+  // If a peer closes with requests unread, an ECONNRESET comes before its last words: read on after it.
   for (int tries = 0; tries < 3 && n < 0; ++tries) {
     n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (n < 0 && errno != EINTR && errno != ECONNRESET) break;

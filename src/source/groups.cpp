@@ -20,7 +20,7 @@ constexpr u64 largest_group = aligned(sizeof(GroupHeader) + largest_frame);
 }  // namespace
 
 GroupFile::GroupFile(sys::Region file, u32 subbuf_size) : file_(std::move(file)), subbuf_size_(subbuf_size) {
-  // Behind the last one stands at most a part of another.
+  // After the last one comes at most a part of another.
   const u64 most = 2 * largest_group, top = file_.size() / group_alignment * group_alignment;
   for (u64 back = 0; back <= std::min(most, top) && !last_; back += group_alignment) last_ = at(top - back);
 }
@@ -60,7 +60,7 @@ bool make_group(Bytes raw, u64 at, u64 raw_at, u64 time_stamp, std::vector<u8>& 
   if (context == nullptr) return false;
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
-  // The frame ends where the group ends, so what fills it up stands in front of it. It is made behind the largest header.
+  // The frame ends where the group ends, so what fills it up comes before it. It is made past the largest header.
   constexpr u64 most_header = sizeof(GroupHeader) + group_alignment;
   out.resize(most_header + ZSTD_compressBound(raw.size));
   const size_t size = ZSTD_compress2(context.get(), out.data() + most_header, out.size() - most_header, raw.data, raw.size);

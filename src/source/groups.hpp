@@ -1,10 +1,10 @@
 // The compressed part of a ring in a recording: groups of sub-buffers, each by itself, back to back in a file.
 //
-//   group:  GroupHeader, zeros, one zstd frame of `raw_size` bytes of sub-buffers as they stand in ringN.raw; a multiple of 64
+//   group:  GroupHeader, zeros, one zstd frame of `raw_size` bytes of sub-buffers as they are in ringN.raw; a multiple of 64
 //   bytes
 //
 // The header and the zeros are a skippable frame of zstd's, so the file is one that zstd reads: `zstd -dc ring0.zst` writes
-// what ringN.raw would be. A group says where it stands in the file, so it is found from any place: a search looks at each 64th
+// what ringN.raw would be. A group says where it is in the file, so it is found from any place: a search looks at each 64th
 // byte, and nothing that compressed data happens to hold is taken for one. No index has to be kept.
 #pragma once
 #include <optional>
@@ -25,7 +25,7 @@ struct GroupHeader {
   static constexpr u64 name = 0x65646973'676e6972;  // "ringside"
 
   u32 magic = skippable;
-  u32 skip = 0;  // bytes behind this word up to the frame
+  u32 skip = 0;  // bytes after this word up to the frame
   u64 mark = name;
   u64 at = 0;          // of the header in this file
   u64 raw_at = 0;      // of the first sub-buffer in ringN.raw
@@ -47,12 +47,12 @@ class GroupFile {
   GroupFile() = default;
   GroupFile(sys::Region file, u32 subbuf_size);
 
-  u64 end() const { return last_ ? last_->end : 0; }  // behind the last whole group
+  u64 end() const { return last_ ? last_->end : 0; }  // after the last whole group
   u64 raw_end() const { return last_ ? last_->raw_end() : 0; }
   u64 size() const { return file_.size(); }
   bool cut() const { return file_.cut(); }
   std::optional<Group> at(u64 offset) const;                   // none: there is no whole group
-  std::optional<Group> first_from(u64 offset) const;           // the first one that stands there or behind
+  std::optional<Group> first_from(u64 offset) const;           // the first one that is there or later
   bool read(const Group& group, std::vector<u64>& out) const;  // its sub-buffers; false: it is damaged
 
   // A search by time goes in steps of this many bytes.
@@ -65,7 +65,7 @@ class GroupFile {
   std::optional<Group> last_{};
 };
 
-// Appends the frame of `raw` and what belongs to it to `out`, which is emptied; the group stands at `at`. False: there is no
+// Appends the frame of `raw` and what belongs to it to `out`, which is emptied; the group is at `at`. False: there is no
 // memory.
 bool make_group(Bytes raw, u64 at, u64 raw_at, u64 time_stamp, std::vector<u8>& out);
 

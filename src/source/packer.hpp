@@ -17,11 +17,11 @@ class Packer {
   // event.
   bool add(u64 time, Bytes payload);
   bool holds(size_t payload) const;
-  void lost(u64 events) { lost_ += events; }  // in front of the next event; to be called behind take()
+  void lost(u64 events) { lost_ += events; }  // before the next event; to be called after take()
   bool pending() const { return end_ != taken_ || lost_ != 0; }
   // The events since the last call; valid until the next one.
   SubBufferView take();
-  void restart();  // the next event begins a sub-buffer; to be called behind take()
+  void restart();  // the next event begins a sub-buffer; to be called after take()
 
  private:
   std::vector<u64> words_;

@@ -455,7 +455,7 @@ result<void> RecordingWriter::put(RingFile& file, RecordedRing& entry, const Sub
   }
   if (grows) return grow(file, kept, w.events);
 
-  // Behind a full sub-buffer there is no room for the number of missed events: its last event then goes into a sub-buffer of
+  // After a full sub-buffer there is no room for the number of missed events: its last event then goes into a sub-buffer of
   // its own.
   const u32 capacity = entry.subbuf_size - abi::header_size;
   if (view.lost_before != 0 && kept.end - kept.begin + 8 > capacity && w.events > 1) {
@@ -496,7 +496,7 @@ result<void> RecordingWriter::append_piece(RingFile& file, RecordedRing& ring, c
   file.time_stamp = header.time_stamp;
   file.commit = size;
   file.shift = view.begin;
-  file.last_end = lost != 0 ? 0 : view.end;  // a stored number stands where the data would grow
+  file.last_end = lost != 0 ? 0 : view.end;  // a stored number is where the data would grow
   return {};
 }
 

@@ -7,7 +7,7 @@
 //   DIR/names       names of the addresses of its stacks, as they were when it was made
 //   DIR/ringN.raw   ring N's sub-buffers back to back, each `subbuf_size` bytes, in the format of read() of trace_pipe_raw:
 //                   16 bytes of header (time stamp; commit with the missed-events flags in bits 31 and 30), the data, the
-//                   number of missed events right behind the data, zeros (holes of the file) to the end
+//                   number of missed events right after the data, zeros (holes of the file) to the end
 //
 //   DIR/ringN.zst, cpuN.zst   of a compressed recording: the older part of ringN.raw, in groups (groups.hpp). ringN.raw has a
 //   hole
@@ -85,7 +85,7 @@ struct RecordingMeta {
   std::vector<NameChange> names;  // that their numbers got while it was recorded
   std::optional<RecordedTrigger> trigger;
   Counters totals;                // at the end, including rings whose memory was given back
-  Account account;                // where the events are that were written while it was made; the gaps stand in its rings, too
+  Account account;                // where the events are that were written while it was made; the gaps are in its rings, too
   bool compressed = false;        // there are files ringN.zst
   bool complete = false;
 
@@ -243,17 +243,17 @@ class RecordingSource final : public Source {
   bool removed_ = false;   // since the last one that was handed out
   mutable bool in_a_row_ = true;
   std::vector<u64> copy_;  // of a sub-buffer in which the file ends, or that may be removed
-  u64 begin_;              // behind the hole
+  u64 begin_;              // after the hole
   u64 offset_;
 
-  // Compressed: what stands in front of begin_.
+  // Compressed: what is before begin_.
   GroupFile groups_;
   sys::Fd packed_;  // while more may come
   std::string packed_path_;
   u64 group_at_ = 0;        // the next one
   std::vector<u64> group_;  // its sub-buffers, of which the next one begins at
   u64 in_group_ = 0;
-  u64 was_read_ = 0;  // what stood in front of this place in the other file
+  u64 was_read_ = 0;  // what was before this place in the other file
 };
 
 // A ring of a recording that another object of this process writes, after RecordingWriter::will_be_followed(): what is there

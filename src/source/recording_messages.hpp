@@ -1,10 +1,10 @@
 // A recording on its way to another machine: messages in one direction, over any stream of bytes. Each has a head and `size`
-// bytes behind it. The receiver does what a message says at once, so that a line that breaks leaves what a killed recorder
+// bytes after it. The receiver does what a message says at once, so that a line that breaks leaves what a killed recorder
 // leaves: whole sub-buffers, and the last meta.json.
 //
 //   hello  magic, the sender's host name             file: the version. The first one, and only that
 //   ring   the name of a ring's file (cpu3.raw)      file: its number from here on: 0, 1, 2, ...
-//   bytes  bytes of that file at `offset`            at most one sub-buffer behind its end
+//   bytes  bytes of that file at `offset`            at most one sub-buffer past its end
 //   size   -                                         `offset`: the size of that file
 //   text   a name, and the whole content             offset: the length of the name. meta.json, kallsyms, printk_formats, names
 //   end    -                                         the recorder has ended in good order. file: 1 if it gives names when asked

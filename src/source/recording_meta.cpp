@@ -171,7 +171,7 @@ World read_world(const json& j, const RecordingMeta& meta) {
   return of;
 }
 
-// Recordings of before the account: what no gap told.
+// Recordings of before the account: what no gap showed.
 Account account_of_missing(const json& missing) {
   Account account;
   const u64 refused = missing.value("refused", u64{0}), off = std::min(refused, missing.value("refused_off", u64{0}));
@@ -259,7 +259,7 @@ void add_unlisted(int dir, RecordingMeta& meta) {
   }
 }
 
-// Reserves room behind the end of the file, for a text of twice the size.
+// Reserves room after the end of the file, for a text of twice the size.
 bool reserve(const sys::Fd& fd, u64 size) {
   return fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(2 * size + 65536)) == 0;
 }

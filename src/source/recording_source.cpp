@@ -62,7 +62,7 @@ result<std::unique_ptr<Source>> RecordingSource::open(int open, const std::strin
   return std::unique_ptr<Source>(std::move(source));
 }
 
-// Maps what is there now. The rest stands behind it in the other file.
+// Maps what is there now. The rest is after it in the other file.
 result<void> RecordingSource::map_groups(const std::string& path) {
   struct stat st {};
   if (fstat(packed_.get(), &st) != 0) return fail(errno, "cannot measure " + path);
@@ -80,7 +80,7 @@ result<void> RecordingSource::map_groups(const std::string& path) {
 // Were those that are gone from the other file compressed meanwhile?
 bool RecordingSource::more_groups() {
   struct stat st {};
-  was_read_ = offset_ - ring_.subbuf_size;  // this one is gone; those in front of it were read
+  was_read_ = offset_ - ring_.subbuf_size;  // this one is gone; those before it were read
   return packed_ && fstat(packed_.get(), &st) == 0 && static_cast<u64>(st.st_size) > groups_.size() &&
          map_groups(packed_path_) && group_at_ < groups_.end();
 }

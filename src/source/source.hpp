@@ -16,7 +16,7 @@ namespace ringside {
 struct SubBufferView {
   const u8* sub_buffer = nullptr;  // its 16-byte header; events start at sub_buffer + 16
   u32 begin = 0;                   // data offset of the first event not yet seen (0: the start)
-  u32 end = 0;                     // data offset behind the last committed event
+  u32 end = 0;                     // data offset after the last committed event
   u64 lost_before = 0;             // events lost just before `begin`
   u64 time = 0;                    // running time before `begin` (the header's time stamp when begin == 0)
   bool lost_at_least = false;      // nobody has counted them: more may be lost than `lost_before`
@@ -26,7 +26,7 @@ struct SubBufferView {
 // What the refused events of Counters are.
 enum class Refusals : u8 {
   by_reason,  // as `dropped` and `commit_overrun` say
-  in_sum,     // all are in `dropped`: an external writer tells no reasons
+  in_sum,     // all are in `dropped`: an external writer gives no reasons
   at_least,   // the same, and there may be more: an external writer that ended without a word, or never counts
 };
 constexpr std::string_view to_string(Refusals r) {
@@ -44,7 +44,7 @@ struct Counters {
   u64 bytes = 0;           // bytes of unread events, headers included
   u64 unfinished_bytes = 0;  // reserved and never published (still being written, or the writer died)
   u64 oldest_time = 0;     // clock ticks
-  u64 resident_bytes = 0;  // memory behind both regions
+  u64 resident_bytes = 0;  // memory of both regions
   u64 subbuf_size = 0, nr_subbufs = 0;
   u64 capacity_bytes = 0;  // of events, the reader page not counted
 };
@@ -149,7 +149,7 @@ class Source {
   virtual Counters counters() const = 0;
   // Of a source that consumes nothing, beside others that do. passed: events of its ring, since that was made or emptied last,
   // that will not be handed out: they were, or others have consumed or overwritten them. given: those that it has handed out,
-  // or told as lost, since it was opened. None: nobody takes its events away.
+  // or reported as lost, since it was opened. None: nobody takes its events away.
   struct Passed {
     u64 passed = 0, given = 0;
   };

@@ -30,7 +30,7 @@ inline bool view_copy(const u8* copy, u64 have, u32 subbuf_size, SubBufferView& 
 // Of a sub-buffer that was removed or overwritten with zeros: one that was recorded has events or a gap.
 inline bool is_zeros(const abi::SubBufferHeader& header) noexcept { return header.time_stamp == 0 && header.commit == 0; }
 
-// The header for a copy of a view. With missed_stored, view.lost_before, which is their number then, stands right behind the
+// The header for a copy of a view. With missed_stored, view.lost_before, which is their number then, comes right after the
 // data.
 inline abi::SubBufferHeader header_of_copy(const SubBufferView& view, u32 subbuf_size) noexcept {
   abi::SubBufferHeader header{view.time, view.end - view.begin};

@@ -5,7 +5,7 @@
 //   u64 host = shift->on(cpu)->of(ticks);
 //
 // As in trace-cmd's library, an offset holds from its time to the next one; that of the first also holds before it, that of the
-// last but one also behind it. With the flag, offsets between two times are interpolated. A CPU with one offset has no rate.
+// last but one also after it. With the flag, offsets between two times are interpolated. A CPU with one offset has no rate.
 #pragma once
 #include <optional>
 #include <ringside/base/types.hpp>

@@ -54,7 +54,7 @@ struct TraceDatFile {
   std::string kallsyms, printk_formats;
   std::vector<std::unique_ptr<Source>> rings;
   bool of_day = false;     // its times are times of day: trace-cmd record --date
-  bool of_guest = false;   // its machine is a guest, whose host it does not tell
+  bool of_guest = false;   // its machine is a guest, whose host it does not name
   bool unshifted = false;  // some of its times are of a guest's clock; others of a guest's are shifted to its host's
   Account account;         // as far as the file says it
   std::vector<std::string> problems;

@@ -1,7 +1,7 @@
 // The numbers of the trace.dat format, for its reader and its writer. All integers are little-endian.
 //
 //   both   "\x17\x08\x44tracing" "6\0" or "7\0", u8 endianness, u8 long size, u32 page size (bytes of a sub-buffer), then
-//   6      blocks H F E K P C one behind the other, u32 CPUs, "options  \0" with options until id 0, "flyrecord\0", for each CPU
+//   6      blocks H F E K P C one after the other, u32 CPUs, "options  \0" with options until id 0, "flyrecord\0", for each CPU
 //          {u64 offset, u64 size}; a further buffer's table lies where its option says
 //   7      compression "name\0version\0", u64 where the first options section is; then sections: u16 id, u16 flags (1:
 //          compressed), u32 name, u64 size, data. Options say where blocks and buffers are, the last one where more options are
@@ -49,7 +49,7 @@ enum Section : u16 {
 };
 inline constexpr u32 section_header_size = 16;
 
-// Lines of an option_cpustat that ringside writes, in front of any CPU's: "KEY: VALUE".
+// Lines of an option_cpustat that ringside writes, before any CPU's: "KEY: VALUE".
 inline constexpr std::string_view stat_refused = "refused events", stat_unrecorded = "unrecorded events";
 inline constexpr std::string_view stat_doubt = "more may be missing";
 inline constexpr std::string_view stat_unordered = "times go back";

@@ -35,7 +35,7 @@ result<std::optional<SubBufferView>> TraceDatSource::next() {
 }
 
 // The events up to the first one that is shifted by another difference. An absolute time stamp would undo the shift, so what
-// stands between two events ends a piece, too; each begins with an event.
+// comes between two events ends a piece, too; each begins with an event.
 SubBufferView TraceDatSource::next_piece() {
   SubBufferView piece = *unshifted_;
   abi::EventCursor at(piece.sub_buffer + abi::header_size, piece.begin, piece.end, piece.time);

@@ -66,7 +66,7 @@ class TraceDatSource final : public Source {
   Bytes pages_{};  // sub-buffers, in place or in chunk_
   bool cut_ = false, started_ = false, at_begin_ = true;
   struct Overrun {
-    u64 more = 0;  // than the sub-buffers tell
+    u64 more = 0;  // than the sub-buffers show
     u32 gaps = 0;  // that have no number
   };
   std::optional<Overrun> overrun_{};  // looked for at the first place that needs it

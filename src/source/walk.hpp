@@ -10,9 +10,9 @@ namespace ringside {
 // What a walk over a view finds out.
 struct Walk {
   u64 events = 0;
-  u32 end = 0;          // behind the last event: padding is not worth keeping
+  u32 end = 0;          // after the last event: padding is not worth keeping
   u32 last = 0;         // the last event's header
-  u32 before_last = 0;  // behind the event before that
+  u32 before_last = 0;  // after the event before that
   u64 time_before_last = 0, time = 0;  // time: of the last event
   bool backwards = false;              // an event is earlier than the one before it
   abi::Malformed malformed = abi::Malformed::no;

@@ -21,7 +21,7 @@ std::string wall_second(i64 seconds);
 // With nine digits of the second, and the zone's difference from UTC: "2026-11-28T14:05:02.123456789+01:00".
 std::string wall_text(i64 ns);
 
-// "14:05", "14:05:02.5", "2026-11-28T14:05:02.5", with a blank for the T, and Z or +01:00 behind it. ns since 1970; without a
+// "14:05", "14:05:02.5", "2026-11-28T14:05:02.5", with a blank for the T, and Z or +01:00 after it. ns since 1970; without a
 // date (`has_date` false) ns of the day. EINVAL: it is none.
 struct WallTime {
   i64 ns = 0;

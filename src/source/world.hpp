@@ -10,7 +10,7 @@
 
 namespace ringside {
 
-// The interface of its kernel. A program of 32 bits on a kernel of 64 has another one, which no event tells.
+// The interface of its kernel. A program of 32 bits on a kernel of 64 has another one, which no event shows.
 enum class Architecture : u8 {
   unknown,
   x86_64,

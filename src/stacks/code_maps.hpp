@@ -1,4 +1,4 @@
-// Which file's code stands at an address of a process, as long as the process lives: what the events ringside:code_map tell.
+// Which file's code is at an address of a process, as long as the process lives: what the events ringside:code_map say.
 //
 //   maps.add(process, {start, end, offset, maps.file(path, build_id)});
 //   u32 space = maps.space(process);                 // these maps; a later one that replaces some of them makes a new space

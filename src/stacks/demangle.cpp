@@ -87,13 +87,13 @@ std::string short_name(std::string name) {
   return begin < name.size() ? name.substr(begin) + clone : name + clone;
 }
 
-constexpr size_t rust_hash = 16;  // digits behind an h
+constexpr size_t rust_hash = 16;  // digits after an h
 
 bool is_rust_hash(std::string_view text) {
   return text.size() == rust_hash && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-// What a compiler adds behind a name of Rust's older mangling, ".llvm.123", no demangler takes: "_ZN1a1b17h0123456789abcdefE".
+// What a compiler adds after a name of Rust's older mangling, ".llvm.123", no demangler takes: "_ZN1a1b17h0123456789abcdefE".
 std::string_view without_suffix(std::string_view mangled) {
   const size_t dot = mangled.find("E.");
   const bool rust = dot != mangled.npos && dot >= rust_hash + 3 && mangled.substr(dot - rust_hash - 3, 3) == "17h" &&
@@ -101,7 +101,7 @@ std::string_view without_suffix(std::string_view mangled) {
   return rust ? mangled.substr(0, dot + 1) : mangled;
 }
 
-// Rust's older mangling is C++'s, with a hash behind the name and escapes in it: "core..ops$LT$T$GT$::f::h0123456789abcdef".
+// Rust's older mangling is C++'s, with a hash after the name and escapes in it: "core..ops$LT$T$GT$::f::h0123456789abcdef".
 // Empty: the name is none of these.
 std::string rust_name(std::string_view text) {
   const size_t end = text.rfind("::h");
@@ -155,7 +155,7 @@ struct Part {
   }
 };
 
-// "S12_", "T_": the number behind the letter, and behind what it ends. "S_" has the number 0, "S0_" has 1. Those of T are
+// "S12_", "T_": the number after the letter; `at` moves past its end. "S_" has the number 0, "S0_" has 1. Those of T are
 // decimal.
 bool read_reference(std::string_view name, size_t& at, u32 base, u64& number) {
   size_t end = at + 1;
@@ -200,8 +200,8 @@ size_t literal_size(std::string_view name) {
 }  // namespace
 
 // The grammar is not needed. "S<number>_" repeats a part that was complete when the number, or a larger one, was first used: it
-// is no longer than what stands in front of that. "T<number>_" is an argument, which is no longer than all of the name. What is
-// behind "Dp" or "sp" is repeated for each element of a pack, which begins with "J"; of a parameter alone that is once.
+// is no longer than what comes before that. "T<number>_" is an argument, which is no longer than all of the name. What is
+// after "Dp" or "sp" is repeated for each element of a pack, which begins with "J"; of a parameter alone that is once.
 u64 demangled_size(std::string_view name) noexcept {
   constexpr u64 of_a_letter = 8;  // "Sa" is std::allocator
   Part all;
@@ -252,7 +252,7 @@ u64 demangled_size(std::string_view name) noexcept {
   u64 size = all.size;
   for (const u64 uses : all.parameters) size = times(size, 1 + uses);
   for (u64 i = 0; i < expansions; ++i) size = times(size, 1 + elements);
-  return conversions > 60 ? ~u64{0} : times(size, u64{1} << conversions);  // a demangler may read behind "cv" twice
+  return conversions > 60 ? ~u64{0} : times(size, u64{1} << conversions);  // a demangler may read what follows "cv" twice
 }
 
 std::string demangled(std::string_view name, Budget& budget, bool* left_out) {

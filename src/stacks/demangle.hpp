@@ -8,7 +8,7 @@
 namespace ringside {
 
 // An upper bound of what a mangled C++ name can become, in bytes and in steps of a demangler. A name of 285 bytes can claim to
-// stand for gigabytes, because each part may repeat what stands in front of it.
+// mean gigabytes, because each part may repeat what comes before it.
 u64 demangled_size(std::string_view mangled) noexcept;
 
 // A C++ name without parameters, or a Rust name, as sys::shown_name shows it; others as they are, and so is a name that the

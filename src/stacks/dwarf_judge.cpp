@@ -14,7 +14,7 @@ namespace {
 constexpr u64 of_an_operation = 128;  // it has at least a byte
 constexpr u64 of_a_unit = 1024, of_an_abbreviation_byte = 16, of_a_line_byte = 128, of_a_file = 64;
 constexpr u64 most_attributes = 4096;
-constexpr u64 of_a_step = 256;        // bytes of a text, which are passed over to find what stands behind it
+constexpr u64 of_a_step = 256;        // bytes of a text, which are passed over to find what comes after it
 constexpr u64 longest_shared = 4096;  // of names that many may share: the longest path
 
 struct DwarfReader {
@@ -90,7 +90,7 @@ Abbreviations read_abbreviations(Bytes section, u64 offset, u64 code) {
   return out;
 }
 
-// The longest text that may stand among the entries of a unit.
+// The longest text that may be among the entries of a unit.
 u64 longest_run(Bytes section, u64 offset) {
   DwarfReader in(section, offset);
   u32 offsets = 4;

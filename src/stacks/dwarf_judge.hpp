@@ -1,5 +1,5 @@
 // Judges parts of debugging information before libdw expands them: lists of abbreviations, which it unpacks for each unit anew,
-// and tables of lines, whose rows are 100 times as large as what stands for them.
+// and tables of lines, whose rows are 100 times as large as what encodes them.
 #pragma once
 #include <elfutils/libdw.h>
 

@@ -1,5 +1,5 @@
-// What debugging information says of an address: its function, the functions inlined there, file and line. Two indexes stand
-// over libdw, whose search is linear: the code of the units, the functions of a unit.
+// What debugging information says of an address: its function, the functions inlined there, file and line. Two indexes
+// speed up libdw, whose search is linear: the code of the units, the functions of a unit.
 #pragma once
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
@@ -23,7 +23,7 @@ class SymbolNames {
 
  private:
   Budget& budget_;
-  std::unordered_map<const char*, std::string> names_;  // by where the name stands
+  std::unordered_map<const char*, std::string> names_;  // by where the name is
   u64 left_out_ = 0;
 };
 
@@ -48,7 +48,7 @@ class DwarfPlaces {
     bool known = false;       // its functions
     std::vector<Range> functions{};
   };
-  // A namespace or class, which functions without a linkage name stand in.
+  // A namespace or class, which functions without a linkage name are in.
   struct Scope {
     u32 outer = 0;  // in `scopes_`
     const char* name = nullptr;

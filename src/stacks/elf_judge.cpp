@@ -32,7 +32,7 @@ std::optional<u64> sections_of(int fd) {
   Header header;
   if (!read_at(fd, 0, header) || header.e_phnum == PN_XNUM) return std::nullopt;
   if (header.e_shnum != 0 || header.e_shoff == 0) return header.e_shnum;
-  Section first;  // tells how many there are
+  Section first;  // says how many there are
   return read_at(fd, header.e_shoff, first) ? std::optional<u64>(first.sh_size) : std::nullopt;
 }
 
@@ -40,7 +40,7 @@ std::optional<u64> sections_of(int fd, u8 elf_class) {
   return elf_class == ELFCLASS64 ? sections_of<Elf64_Ehdr, Elf64_Shdr>(fd) : sections_of<Elf32_Ehdr, Elf32_Shdr>(fd);
 }
 
-// What libdwfl makes of .gnu_debugdata, symbols that are packed with xz: its size, or more than `most`. The sizes that stand in
+// What libdwfl makes of .gnu_debugdata, symbols that are packed with xz: its size, or more than `most`. The sizes that are in
 // the data are not believed.
 u64 unpacked_size(const Elf_Data& packed, u64 most) {
   lzma_stream stream = LZMA_STREAM_INIT;

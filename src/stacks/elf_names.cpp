@@ -205,7 +205,7 @@ std::vector<ElfPlace> ElfNames::at(u64 file_offset) {
   return out;
 }
 
-// Whether a mangled name can stand for a function of this name: then its last word is in it, but for those that have a sign of
+// Whether a mangled name can belong to a function of this name: then its last word is in it, but for those that have a sign of
 // their own. To demangle all names of a program would take long.
 static bool may_be(std::string_view mangled, std::string_view function) {
   size_t begin = function.size();

@@ -50,7 +50,7 @@ class ElfNames {
   std::vector<ElfFunction> named(std::string_view function) const;
   bool is_chosen(std::string_view function) const;  // by the loader
   const std::string& doubt() const;                 // a sentence, if it knows less than the file says; else empty
-  u64 left_out() const;  // names that the budget had no room for; they are shown as they stand in the file
+  u64 left_out() const;  // names that the budget had no room for; they are shown as they are in the file
   std::vector<std::string> functions() const;  // all that have a symbol, demangled
   // Those of a name with * and ?, by name and place, without those that the loader chooses.
   std::vector<std::pair<std::string, ElfFunction>> matching(std::string_view pattern) const;

@@ -79,7 +79,7 @@ class Fold {
     return cell;
   }
   size_t slot(u32 root, u32 stack, u32 above) const {
-    // Stacks are numbered one after the other, so cells stand side by side, and in the cache.
+    // Stacks are numbered one after the other, so cells lie side by side, and in the cache.
     size_t at = (stack + (u64{root} << 32 | above) * 0x9E3779B97F4A7C15 / 64) & (cells_.size() - 1);
     while (cells_[at].how != 0 && (cells_[at].stack != stack || cells_[at].root != root || cells_[at].above != above))
       at = (at + 1) & (cells_.size() - 1);

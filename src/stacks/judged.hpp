@@ -6,7 +6,7 @@
 //   auto file = open_judged("/usr/bin/g++", {.pid = 77});  // of process 77, which may have another root
 //
 // The path is walked one name at a time by O_PATH, which finds files and opens none. A file is opened to read when it is known,
-// through that descriptor and not by its path again, if it is a regular file, and it and all directories on the way stand on
+// through that descriptor and not by its path again, if it is a regular file, and it and all directories on the way are on
 // ordinary file systems. Those are listed. A list of the others (procfs, sysfs, tracefs, ...) would let in the next one that a
 // kernel brings; one that is missing in this list costs names, and the error says so.
 //

@@ -3,7 +3,7 @@
 //
 //   for (const CodePlace& place : names.at(space, address - 1)) ...   // the innermost inlined function first; never empty
 //
-// A return address belongs to the call in front of it: callers ask for the address before.
+// A return address belongs to the call before it: callers ask for the address before.
 #pragma once
 #include <functional>
 #include <map>

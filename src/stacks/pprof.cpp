@@ -77,7 +77,7 @@ class ProfileWriter {
   void sample(const Fold::Cell& cell, const std::vector<std::string>& roots) {
     std::vector<u64> locations = locations_of(cell.stack);
     if (locations.empty()) locations.push_back(remark("[no stack]"));
-    if (cell.above != 0) {  // the waker's stack stands on top
+    if (cell.above != 0) {  // the waker's stack is on top
       std::vector<u64> above = locations_of(cell.above);
       std::vector<u64> all(above.rbegin(), above.rend());
       all.push_back(remark(Fold::text_of(cell.how)));

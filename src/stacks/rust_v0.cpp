@@ -150,7 +150,7 @@ class Demangler {
     print(text);
   }
 
-  // what(): what stands at an earlier place.
+  // what(): what is at an earlier place.
   template <class What>
   void repeat(const What& what) {
     const size_t here = at_ - 1;
@@ -420,7 +420,7 @@ std::string rust_v0_name(std::string_view mangled, Budget& budget, bool& full) {
   full = false;
   if (!mangled.starts_with("_R") || mangled.size() < 3 || !is_upper(mangled[2])) return "";
   mangled.remove_prefix(2);
-  mangled = mangled.substr(0, mangled.find('.'));  // behind it: what a compiler made of the function
+  mangled = mangled.substr(0, mangled.find('.'));  // after it: what a compiler made of the function
   const auto in_name = [](char c) { return is_digit(c) || is_lower(c) || is_upper(c) || c == '_'; };
   return std::all_of(mangled.begin(), mangled.end(), in_name) ? Demangler(mangled, budget).run(full) : "";
 }

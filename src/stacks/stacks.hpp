@@ -1,12 +1,12 @@
 // Which stack belongs to an event.
 //
-//   kernel    the events kernel_stack and user_stack behind an event on its CPU's ring are its stack
+//   kernel    the events kernel_stack and user_stack after an event on its CPU's ring are its stack
 //   program   a field of the C type ringside_stack is the id of an event ringside:stack, which may be in any ring of the
 //             trace, before or after it; ringside:code_map has the file at its addresses
 //
 //   Stacks stacks(formats, tasks);
 //   stacks.see(record, ring);                       // every record, in order: it learns
-//   u32 n = stacks.number(record, ring, behind);    // the same number for the same stack; 0: it has none
+//   u32 n = stacks.number(record, ring, after);     // the same number for the same stack; 0: it has none
 //   stacks.frames(n)                                // functions, innermost first, named when they are asked for
 //
 // An id that no event explains is counted (`missing`), and its stack has one frame that says so. A stack event is looked for in
@@ -36,7 +36,7 @@ class Stacks final : public StackTexts {
     stacks_.emplace_back();
   }
 
-  // The addresses of the kernel's events behind a record: `ours` says which event it is.
+  // The addresses of the kernel's events after a record: `ours` says which event it is.
   struct Behind {
     Bytes kernel{}, user{};  // payloads; empty: there is none
   };
@@ -48,7 +48,7 @@ class Stacks final : public StackTexts {
     if (kind.part == Part::unknown) [[unlikely]] find(id, kind);
     return kind.part;
   }
-  // The events that tell the stacks, or the files, of others.
+  // The events that give the stacks, or the files, of others.
   static bool tells(Part p) {
     return p == Part::stack || p == Part::code_map || p == Part::kernel_stack || p == Part::user_stack ||
            p == Part::files;
@@ -65,7 +65,7 @@ class Stacks final : public StackTexts {
   void learn(Bytes payload, const EventType& type);
 
   u32 number(const TraceRecord& record, const RingName& ring, const Behind& behind);
-  // How many periods of its timer a ringside:sample stands for.
+  // How many periods of its timer a ringside:sample covers.
   u64 sample_count(const TraceRecord& record);
 
   struct Frame {
@@ -77,7 +77,7 @@ class Stacks final : public StackTexts {
   };
   // Innermost first, with inlined functions. Valid until the next call.
   const std::vector<Frame>& frames(u32 stack);
-  // Where a frame's code stands: a file and the address in it; without a map the address as recorded, and what is known of its
+  // Where a frame's code is: a file and the address in it; without a map the address as recorded, and what is known of its
   // function's file. Valid until the maps change.
   struct InFile {
     std::string_view path, build_id;  // build_id: in hex
@@ -91,7 +91,7 @@ class Stacks final : public StackTexts {
   u32 same_names(u32 stack) override;
   void append_lines(u32 stack, fmt::memory_buffer& out) override;
 
-  // Reads all stack events of the trace, wherever they stand, and tells learn() about them.
+  // Reads all stack events of the trace, wherever they are, and passes them to learn().
   void on_missing(std::function<void(Stacks&)> find) { find_missing_ = std::move(find); }
 
   Names& names() { return names_; }

@@ -24,7 +24,7 @@ struct Loaded {
   u64 offset, size, address;
 };
 
-// Where an address of the file stands in it; empty: nowhere.
+// Where an address of the file is in it; empty: nowhere.
 std::optional<u64> offset_of(const std::vector<Loaded>& segments, u64 address) {
   for (const Loaded& s : segments) {
     if (address >= s.address && address - s.address < s.size) return address - s.address + s.offset;

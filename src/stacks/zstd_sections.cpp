@@ -22,7 +22,7 @@ constexpr u64 plain_of_a_step = 32;  // bytes that decompress in 10 ns
 
 struct Packed {
   u64 header;                   // where its section's header is
-  u64 at, packed, size, align;  // its data behind its own header; unpacked
+  u64 at, packed, size, align;  // its data after its own header; unpacked
 };
 struct Packing {
   std::vector<Packed> all;

@@ -56,9 +56,9 @@ result<void> write_owned(int dir, const std::string& path, const std::string& te
 // Copies the written pages of a file; holes stay holes. The copy is new.
 result<void> copy_owned(int from, const char* file, int to, const char* copy);
 
-// Where a file that the user names goes: behind the symlinks at the end of its path, which must belong to root or this user.
+// Where a file that the user names goes: past the symlinks at the end of its path, which must belong to root or this user.
 struct Output {
-  Entry entry;                   // behind the symlinks
+  Entry entry;                   // past the symlinks
   std::string path;
   std::optional<mode_t> mode{};  // of this user's file that is there, and is replaced
   // A device, a FIFO, a socket, or an open file that a link on procfs leads to: it is never replaced, but may be written into.

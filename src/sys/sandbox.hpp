@@ -16,7 +16,7 @@ namespace ringside {
 // ready: events go on, into memory that is there. shut: all events are refused.
 enum class Sandbox : u32 { none, ready, shut };
 extern constinit u32 sandbox;  // a Sandbox
-extern constinit u32 calling;  // how many threads are in SystemCalls; a handler that leaves it by longjmp leaves a 1 behind
+extern constinit u32 calling;  // how many threads are in SystemCalls; a handler that leaves it by longjmp leaves a 1
 
 inline Sandbox sandbox_of_process() noexcept { return static_cast<Sandbox>(__atomic_load_n(&sandbox, __ATOMIC_SEQ_CST)); }
 // That of this thread.
@@ -29,14 +29,14 @@ inline void refuse_events_of_thread() noexcept {
 inline void set_sandbox(Sandbox now) noexcept { __atomic_store_n(&sandbox, static_cast<u32>(now), __ATOMIC_SEQ_CST); }
 inline bool no_system_calls() noexcept { return sandbox_now() != Sandbox::none; }
 
-// ThreadSanitizer does not stand its atomics at the very end of a thread, where destructors still come.
+// ThreadSanitizer does not support its atomics at the very end of a thread, where destructors still come.
 #if RINGSIDE_TSAN
 #define RINGSIDE_AT_THREAD_END [[gnu::no_sanitize_thread]]
 #else
 #define RINGSIDE_AT_THREAD_END
 #endif
 
-// True: this thread may make system calls until it ends them. Not inline: callers stand on small stacks.
+// True: this thread may make system calls until it ends them. Not inline: callers run on small stacks.
 RINGSIDE_AT_THREAD_END [[gnu::noinline]] bool begin_system_calls() noexcept;
 RINGSIDE_AT_THREAD_END inline void end_system_calls() noexcept { __atomic_fetch_sub(&calling, 1u, __ATOMIC_RELEASE); }
 

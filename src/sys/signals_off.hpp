@@ -8,7 +8,7 @@
 
 namespace ringside::sys {
 
-// Sets this thread's mask, of the kernel's 64 signals, and returns the one before. It stands in a file of its own: a test that
+// Sets this thread's mask, of the kernel's 64 signals, and returns the one before. It is in a file of its own: a test that
 // steps through the code brings another one.
 u64 set_signal_mask(u64 mask) noexcept;
 
@@ -16,7 +16,7 @@ u64 set_signal_mask(u64 mask) noexcept;
 struct Signals {
   u64 mask = 0;
   int cancel = PTHREAD_CANCEL_ENABLE;
-  bool went_off = false;  // in one word with `cancel`: it stands on small stacks
+  bool went_off = false;  // in one word with `cancel`: it lies on small stacks
 };
 
 class SignalsOff {

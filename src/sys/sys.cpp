@@ -394,7 +394,7 @@ void own_comm(char* out) noexcept {
 }
 
 void* raw_mmap(void* at, size_t size, int flags, int fd) noexcept {
-#if RINGSIDE_TSAN  // it must be told, or it takes memory that is used again for that of its former user
+#if RINGSIDE_TSAN  // it must know, or it takes memory that is used again for that of its former user
   if (at == nullptr) return mmap(at, size, PROT_READ | PROT_WRITE, flags, fd, 0);
 #endif
 #ifdef SYS_mmap

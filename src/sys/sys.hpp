@@ -80,7 +80,7 @@ void* map_shared(int fd, u64 size, u64 offset = 0) noexcept;
 // Opens a regular file to read. Anything else is refused, for example a FIFO, which would block.
 result<Fd> open_regular(const std::string& path);
 result<std::string> read_file(const std::string& path);
-// For a file that the command line names, which may be a symlink of a stranger's: what is no regular file, is empty, or stands
+// For a file that the command line names, which may be a symlink of a stranger's: what is no regular file, is empty, or lies
 // on a file system whose files act (tracefs's free_buffer shrinks a ring when it is closed) is refused before it is opened.
 result<Fd> open_data(const std::string& path);
 // Reads the rest of an open file. `path` is for the error's sentence.
@@ -154,7 +154,7 @@ inline bool still_holds(const u32* at, u32 value) noexcept {
   return held == Held::value || held == Held::unknown;
 }
 // Whether a call whose frame has the address `at` was left by longjmp; `mine` is in the frame of the call that asks, on a stack
-// of the same thread, and they are not the same call. An interrupted call stands above its handler on one stack, and an
+// of the same thread, and they are not the same call. An interrupted call lies above its handler on one stack, and an
 // interrupted thread is not on the alternate one. Signal-safe.
 bool was_left(uintptr_t at, uintptr_t mine) noexcept;
 // Makes the kernel allocate memory for all of these bytes of a mapping, so that a store no longer faults. False: there is none

@@ -34,7 +34,7 @@ inline std::string printable(std::string_view text) {
 }
 
 // Names that files and traces bring: of functions, symbols, threads, events. Many addresses and events may share one, and each
-// shows it; so it has a most length. A longer one is cut, and ends in a mark that tells it from others with the same beginning.
+// shows it; so it has a most length. A longer one is cut, and ends in a mark unlike those of others with the same beginning.
 inline constexpr size_t longest_name = 1024;
 inline constexpr size_t most_of_a_name = size_t{1} << 16;  // that is looked at
 inline std::string_view name_at(const char* text) { return {text, strnlen(text, most_of_a_name)}; }
@@ -51,7 +51,7 @@ inline std::string kept_name(std::string_view name) {
   return std::string(name.substr(0, longest_name - mark.size())) + mark;
 }
 inline std::string shown_name(std::string_view name) { return printable(kept_name(name)); }
-// The same for a name that stands in `text`, which is changed.
+// The same for a name that is in `text`, which is changed.
 inline std::string_view cut_name(std::string& text, std::string_view name) {
   if (name.size() <= longest_name) return name;
   const std::string mark = cut_mark(name);

@@ -1,7 +1,7 @@
 // The value of a result<T>, or a return from the function with its Error.
 //   auto meta = RS_TRY(RecordingMeta::read(dir));
 //   RS_TRY(writer.save());
-// It stands alone, behind = or return, or as a call's only argument: beside others, the order in which they are evaluated is
+// It is alone, after = or return, or as a call's only argument: beside others, the order in which they are evaluated is
 // open, and `new T(RS_TRY(...))` would lose its memory.
 #pragma once
 #include "ringside/base/result.hpp"

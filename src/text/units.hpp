@@ -16,7 +16,7 @@ std::optional<u64> parse_size(std::string_view text);
 std::optional<u64> parse_time(std::string_view text);
 
 std::string format_size(u64 bytes);                                 // "16.0 KiB"
-// Of differences of a trace's times: a clock whose rate nothing tells counts ticks, which are no seconds.
+// Of differences of a trace's times: a clock of unknown rate counts ticks, which are no seconds.
 enum class TimeUnit : u8 { ns, ticks };
 std::string format_time(double time, TimeUnit unit = TimeUnit::ns);  // "1.23 ms", "1,230 ticks"
 std::string format_count(u64 count);                                // "1,234,567"

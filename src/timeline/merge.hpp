@@ -64,11 +64,11 @@ u64 first_sub_buffer(const Source& source, const ClockInfo& clock, u64 time);
 
 class Timeline {
  public:
-  // How a source stands among others.
+  // A source's place among others.
   struct Origin {
     std::optional<ClockInfo> clock;  // converts its times to the timeline's; none: the source's own clock
     u32 ids = 0;                     // added to its events' ids, which other sources may use for other events
-    std::string label;               // in front of its RingName::buffer
+    std::string label;               // before its RingName::buffer
   };
   struct Options {
     u64 look_ahead_ns = 100'000'000;   // how long sources without a promise may delay the others
@@ -84,7 +84,7 @@ class Timeline {
   // The time of the first record, before the first next(); forever: there is none.
   u64 begin();
   // Leaves out sub-buffers that cannot hold a part of the range, of sources that can seek. Each of them
-  // ends behind its first record after the range, so a gap that reaches into the range comes. The kernel's rings begin `lead`
+  // ends after its first record after the range, so a gap that reaches into the range comes. The kernel's rings begin `lead`
   // bytes earlier, all of them together. Returns the time from which on all of them are here.
   // May be called again, for a later range.
   u64 narrow(u64 from, u64 until, u64 lead = 0);
@@ -103,7 +103,7 @@ class Timeline {
   // Back to "at once": nothing waits. The last record's payload is no longer valid.
   void finish();
   // Holds back later records until the next call, for a caller that knows that all sources up to `time` are here. At first:
-  // forever. In the "at once" view, a loss in front of a later event is handed out, because the writer may have overwritten
+  // forever. In the "at once" view, a loss before a later event is handed out, because the writer may have overwritten
   // more since.
   void hold_after(u64 time);
 
@@ -124,7 +124,7 @@ class Timeline {
     return true;
   }
 
-  // The next record and those behind it in its sub-buffer, as long as they are the next ones in the order: use(record) for
+  // The next record and those after it in its sub-buffer, as long as they are the next ones in the order: use(record) for
   // each, until it returns false. False: there is none now. use() must not ask the timeline. Faster than next(), which puts the
   // state of its walk back into memory each time.
   template <class Use>
@@ -170,7 +170,7 @@ class Timeline {
     return true;
   }
 
-  // The events behind `last`, the record that next() has just handed out, in its ring: use(n, payload) for each, with n from 0
+  // The events after `last`, the record that next() has just handed out, in its ring: use(n, payload) for each, with n from 0
   // on, until it returns false, a loss, or the end of what is there. Begins again with n = 0 at the end of a sub-buffer,
   // because payloads move then: also that of `last`, which stays valid as long as before.
   template <class Use>
@@ -195,9 +195,9 @@ class Timeline {
     } while (load_ahead(last));
   }
 
-  // Whether the next most_between + 1 events behind `last` stand in its sub-buffer, and `is` names none of them by its payload.
+  // Whether the next most_between + 1 events after `last` are in its sub-buffer, and `is` names none of them by its payload.
   // Each event is asked for once, or a few times near one that is named and at the end of the sub-buffer. none_near: the same,
-  // and `last` is not named either; false if nobody has asked behind an earlier one.
+  // and `last` is not named either; false if nobody has asked after an earlier one.
   static constexpr u32 most_between = 8;
   template <class Is>
   bool none_behind(const TraceRecord& last, const Is& is) {
@@ -228,7 +228,7 @@ class Timeline {
     abi::EventCursor cursor{nullptr, 0, 0, 0};
     ClockInfo clock;
     u64 time = 0;          // ns of the event under the cursor
-    u64 pending_lost = 0;  // losses to hand out in front of it
+    u64 pending_lost = 0;  // losses to hand out before it
     bool pending_at_least = false;  // SubBufferView::lost_at_least
     u64 horizon = 0;       // idle: nothing older than this will come
     u64 since = 0;         // idle: the moment of that promise, or of the first question without one
@@ -239,11 +239,11 @@ class Timeline {
     u32 ids = 0;
     bool has_event = false;
     bool over = false;    // ended or failed: never asked again
-    bool past = false;    // over, because it is behind the range
+    bool past = false;    // over, because it is past the range
     bool well = true;     // its last answer was data or a promise
     bool silent = false;  // it did not answer
     RingName name;
-    // look_behind has asked for the next sub-buffer; what was left of this one stands in `rest`, at the same offsets.
+    // look_behind has asked for the next sub-buffer; what was left of this one is in `rest`, at the same offsets.
     std::optional<result<SubBufferView>> ahead{};
     std::vector<u8> rest{};
   };

@@ -61,7 +61,7 @@ struct WatchRow {
   double mean_rate = 0;       // in all of its time
   double share = 0;           // of all rows' counts
   std::vector<double> rates;  // the oldest interval first
-  u64 values = 0;             // the number of values behind the following
+  u64 values = 0;             // the number of values that the following sum up
   double mean = 0, p50 = 0, p99 = 0, max = 0;
   std::optional<Histogram::Whole> whole_max{};  // exact; none: of reals
   Column::Unit unit = Column::Unit::none;
@@ -123,7 +123,7 @@ class WatchModel {
   struct Cell {
     u64 count = 0, earlier = 0;  // earlier: of these, before it began
     std::unique_ptr<std::array<u64, slots>>
-        slot{};  // null while nothing was counted; behind a pointer because the table moves cells
+        slot{};  // null while nothing was counted; held by pointer because the table moves cells
     std::unique_ptr<Values> values;
   };
   struct Restriction {

@@ -40,7 +40,7 @@ std::string time_bars(const Histogram& histogram, size_t width, Glyphs glyphs, T
 
 // Times in ns (rows, powers of two or parts of them, the largest on top) over time (columns), shaded by count; below, the begin
 // of the first column and the end of the last, in seconds. At most `height` rows: if there are more, the smallest are merged
-// (marked "<"). `label` formats the sizes where they are no times; unit: of the time over which they stand.
+// (marked "<"). `label` formats the sizes where they are no times; unit: of the columns' time.
 std::string heat_map(const HeatMap& heat, size_t width, Glyphs glyphs, TimeUnit unit = TimeUnit::ns, size_t height = 24,
                      const std::function<std::string(double)>& label = {});
 

@@ -311,7 +311,7 @@ bool find_object([[maybe_unused]] u64 address, [[maybe_unused]] MappedObject& ob
   return false;
 }
 
-// The kernel, or the dynamic linker, tells the program's own: the linker may have left gaps between its segments, and then
+// The kernel, or the dynamic linker, gives the program's own: the linker may have left gaps between its segments, and then
 // `start` is that of one in the middle; so it is in static programs.
 static Segments segments_of_program(const MappedObject& object) noexcept {
   if (object.path == nullptr || *object.path != 0 || getauxval(AT_PHENT) != sizeof(ElfW(Phdr))) return {};

@@ -29,17 +29,17 @@ struct FrameRow {
   u64 expression_size = 0;
   Saved fp, ra;
   bool is_signal = false;  // the code to which a signal handler returns: the interrupted registers are on the stack
-  u64 function_end = 0;    // the address behind the function
+  u64 function_end = 0;    // the address after the function
 };
 
 // An object that is mapped here: a program, a library, the kernel's vDSO.
 struct MappedObject {
-  u64 start = 0, end = 0;  // of one segment, where others of the process stand between the object's
+  u64 start = 0, end = 0;  // of one segment, where others of the process lie between the object's
   const void* tables = nullptr;  // .eh_frame_hdr; null: its program headers may name it
   const char* path = nullptr;    // as the dynamic linker has it; empty: the program itself
   u64 bias = 0;                  // what is added to the addresses in its file
 };
-// False: no object has this address, or the C library cannot tell (before glibc 2.35).
+// False: no object has this address, or the C library has no answer (before glibc 2.35).
 bool find_object(u64 address, MappedObject& object) noexcept;
 
 // Its program headers, where they are mapped; count 0: they are not.

@@ -22,7 +22,7 @@
 #include "sys/beside.hpp"
 #include "sys/sys.hpp"
 
-// Weak: only glibc since 2.35 registers each thread and tells its area.
+// Weak: only glibc since 2.35 registers each thread and gives its area.
 extern "C" {
 [[gnu::weak]] extern const ptrdiff_t __rseq_offset;
 [[gnu::weak]] extern const unsigned __rseq_size;
@@ -54,7 +54,7 @@ bool back(const CpuPlace& place, u32 id) noexcept {
   return static_cast<const MappedPlace&>(place).backing.back(place.ring, id);
 }
 
-// Stands in for a ring that is not mapped: its gate is shut.
+// Takes the place of a ring that is not mapped: its gate is shut.
 constinit Control shut_gate{};
 constinit const CpuPlace nowhere{&shut_gate, nullptr, 0, 0, 0, {}, nullptr};
 

@@ -1,5 +1,5 @@
 // A file whose code a program runs may be gone, or be in a mount namespace that is, when its names are looked up. So a program
-// that tells where the code of a file is hands a descriptor of that file to the recorder. Signal-safe.
+// that says where the code of a file is hands a descriptor of that file to the recorder. Signal-safe.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>

@@ -4,7 +4,7 @@
 //   fresh     made and claimed by this process (busy); no thread has written to it, and no reader sees it; its first sub-buffer has memory
 //   retired   left by a thread of this process: readers read it, and any process may take it meanwhile
 //
-// Each stands in an entry, which is free, kept, or in hand (one thread moves a ring into it or out of it). A thread takes a
+// Each is in an entry, which is free, kept, or in hand (one thread moves a ring into it or out of it). A thread takes a
 // ring out by a compare-and-swap of the entry's word, so a ring is in one hand at a time; no entry is waited for. What an entry
 // holds is published with `kept` (release), and taken with `in hand` (acquire). That a ring is still ours to take is not known
 // from the entry: its word in the ring table decides, by the compare-and-swap of a claim.

@@ -93,7 +93,7 @@ struct alignas(64) InstanceControl {
   u64 threads_without_samples;  // --sample: the kernel gave them no timer
   u64 samples_without_room;     // --sample: the alternate signal stack was too small to take them
   u64 threads_without_room;     // --sample: the kernel's signal frame does not fit on their alternate signal stack
-  u64 refused_off;              // events that came while recording was off, or while their ring stood still
+  u64 refused_off;              // events that came while recording was off, or while their ring was stopped
   u64 nr_names;                 // changes of names that were noted so far
   u64 wants_files;              // 1: a recorder takes the files of mapped code at the socket `files` (hand_over.cpp)
   u64 cleared_written, cleared_overrun;  // of threads' rings that were emptied, and of all that were given back; they only grow
@@ -142,7 +142,7 @@ constexpr u64 pack_state(RingState s, u32 tid) noexcept { return static_cast<u64
 constexpr bool names_cpu(u64 state) noexcept { return state >> 63 != 0; }
 
 // A process in one instance: its entry in the process table, and the entry's generation (modulo 2^19). nobody: it has no entry,
-// so nothing can tell whether it lives.
+// so nothing shows whether it lives.
 using Member = u32;
 inline constexpr Member nobody = 0;
 inline constexpr u32 most_processes = 4096;
@@ -154,8 +154,8 @@ constexpr u32 slot_of(Member member) noexcept { return member & (most_processes 
 
 constexpr u64 state_tag(u64 any) noexcept { return (any & 0xFFFFFF) << 8; }
 inline constexpr u32 clearing = 0xFFFFFF;  // the tag of a claim whose claimer gives the ring's memory back
-// A claim of a ring that holds nothing (yet, or no longer): if its claimer dies, the ring is empty, not retired. tag: tells it
-// from other claims of the same claimer.
+// A claim of a ring that holds nothing (yet, or no longer): if its claimer dies, the ring is empty, not retired. tag: sets it
+// apart from other claims of the same claimer.
 constexpr u64 claim_of(Member claimer, bool holds_something, u32 tag = 0) noexcept {
   return pack_state(RingState::busy, claimer) | (holds_something ? 0 : u64{1} << 63) | state_tag(tag);
 }
@@ -196,7 +196,7 @@ inline constexpr u32 sandboxed = 8;  // a writer that can ask for no memory: wha
 inline constexpr u32 opener = 16;  // has it open, or is a child of fork of one that had; it may not have written yet
 }  // namespace role
 
-// The process that has the entry, or had it last. The entry's lock tells whether it lives (members.hpp).
+// The process that has the entry, or had it last. The entry's lock shows whether it lives (members.hpp).
 struct ProcessEntry {
   u64 generation;  // counts the owners of this entry
   u64 pid_namespace, time_namespace;  // inodes; 0: unknown
@@ -231,7 +231,7 @@ inline constexpr u32 most_foreign = 65536;
 constexpr bool is_foreign(i32 number) noexcept { return number >= static_cast<i32>(most_threads); }
 
 // A number of events (a TID, or one of the instance's) got another name: its thread has named itself, its process has executed
-// another program, or another thread has the number now. The n-th change stands at n modulo most_changes, so the table has the
+// another program, or another thread has the number now. The n-th change is at n modulo most_changes, so the table has the
 // newest.
 struct NameEntry {
   u64 sequence;  // n + 1; 0: it is being written
@@ -245,7 +245,7 @@ inline constexpr u32 most_changes = 65536;
 inline constexpr u64 foreign_table_at = u64{most_threads} * sizeof(ThreadEntry);
 inline constexpr u64 names_table_at = foreign_table_at + u64{most_foreign} * sizeof(ForeignEntry);
 inline constexpr u64 threads_file_size = names_table_at + u64{most_changes} * sizeof(NameEntry);
-// A process maps the pieces of the file in which its threads stand, each with a page of the next piece, which may hold the end
+// A process maps the pieces of the file in which its threads are, each with a page of the next piece, which may hold the end
 // of its last entry.
 inline constexpr u64 threads_piece = 256 << 10, nr_threads_pieces = (threads_file_size + threads_piece - 1) / threads_piece;
 constexpr u64 foreign_place(u32 number) noexcept { return (number - most_threads) % most_foreign; }
@@ -278,13 +278,13 @@ struct InstanceWords {
   EventEntry& event(u32 id) const noexcept {
     return reinterpret_cast<EventEntry*>(reinterpret_cast<u8*>(control) + event_table_at)[id];
   }
-  // The folder of an event below events/SYSTEM: its name, with its number behind a dot if one with other fields had the name
+  // The folder of an event below events/SYSTEM: its name, with its number after a dot if one with other fields had the name
   // first.
   std::string event_folder(u32 id) const {
     const EventEntry& own = event(id);
     return text_in(own.name) + (own.namesake != 0 ? "." + std::to_string(id) : "");
   }
-  // The known events, in the order of their ids: use(id, entry). Entries behind the last one may have no memory, and a full
+  // The known events, in the order of their ids: use(id, entry). Entries after the last one may have no memory, and a full
   // file system gives them none.
   template <class Use>
   void each_event(const Use& use) const {

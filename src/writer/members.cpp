@@ -16,7 +16,7 @@
 namespace ringside {
 namespace {
 
-// Far behind the file's end, where no other locks are but one (instance/borrowed.cpp).
+// Far past the file's end, where no other locks are but one (instance/borrowed.cpp).
 constexpr off_t locks_at = off_t{1} << 40;
 
 struct flock byte_of(u32 slot) noexcept {

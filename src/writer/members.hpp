@@ -20,7 +20,7 @@ class Seat {
  public:
   explicit Seat(bool of_family = false) noexcept : of_family_(of_family) {}
   // Takes an entry, if this process has none here; from then on it has this role, too. nobody: none is available, because the
-  // file system's locks cannot tell, or the table is full. Other threads may ask for the member meanwhile.
+  // file system's locks are unreliable, or the table is full. Other threads may ask for the member meanwhile.
   Member take(int dir, const InstanceWords& words, u32 role) noexcept;
   void leave() noexcept;
   // nobody also in the child of a fork, unless the seat is a family's.
@@ -36,26 +36,26 @@ class Seat {
   void* held_ = nullptr;
 };
 
-// Tells which members are dead, by the instance's process table and its file. Signal-safe.
+// Says which members are dead, by the instance's process table and its file. Signal-safe.
 class Judge {
  public:
   // file: `instance`, open to read.
   Judge(int file, const InstanceWords& words) noexcept;
   bool can_tell() const noexcept { return local_; }  // false: no member is known to be dead
-  // True: certainly dead. False also if nothing can tell.
+  // True: certainly dead. False also if it is unknown.
   bool dead(Member member) const noexcept;
   // The same for the thread that writes to the ring; false for a CPU's ring, which has none.
   bool dead(const RingEntry& entry) const noexcept;
   // Retires a ring whose thread is dead, or whose claimer died before it was done. Returns the state after that.
   RingState settle(RingEntry& entry) const noexcept;
-  // A process that has one of these roles lives, or nothing can tell.
+  // A process that has one of these roles lives, or it is unknown.
   bool any(u32 roles) const noexcept;
 
  private:
   bool has_seat(Member member) const noexcept;
   bool thread_gone(const ProcessEntry& owner, const RingEntry& entry) const noexcept;
   int file_;
-  bool local_;  // its locks tell the truth
+  bool local_;  // its locks are reliable
   InstanceWords words_;
 };
 

@@ -8,7 +8,7 @@
 
 namespace ringside {
 
-// A text behind those before it, and its place in its field. room: bytes beyond the NULs.
+// A text after those before it, and its place in its field. room: bytes beyond the NULs.
 RINGSIDE_INLINE void put_text(u8* payload, const ringside_text& one, u32& end, u32& room, bool& full) noexcept {
   const bool to_its_nul = one.size == RINGSIDE_TO_ITS_NUL;
   const char* const text = to_its_nul && one.text == nullptr ? "(null)" : one.text;
@@ -28,7 +28,7 @@ struct PayloadParts {
   const uint32_t* lengths;
   u32 n, begin;                  // begin: where the strings begin
   u32 least;                     // the size with empty strings
-  bool has_stack, stack_behind;  // in a field, or behind the fixed part; the same one in all
+  bool has_stack, stack_behind;  // in a field, or after the fixed part; the same one in all
   u64 stack = 0;
 
   RINGSIDE_INLINE PayloadParts(const ringside_event& event, const ringside_field& all, const void* const* from,
@@ -40,7 +40,7 @@ struct PayloadParts {
     least = begin + all.count;
   }
 
-  // Puts the payload into `most` bytes, `least` or more, of which those in front of `begin` are 0: what lies between the fields
+  // Puts the payload into `most` bytes, `least` or more, of which those before `begin` are 0: what lies between the fields
   // stays so. Answers its size; `full`: a text is not whole, as there is no room.
   RINGSIDE_INLINE u32 put(u8* payload, u32 most, bool& full) const noexcept {
     if (stack_behind) std::memcpy(payload + begin - 8, &stack, 8);
@@ -80,7 +80,7 @@ struct PayloadParts {
   }
 };
 
-// The same of numbers that stand in their places, and texts (ringside_write_texts).
+// The same of numbers that are in their places, and texts (ringside_write_texts).
 struct PayloadTexts {
   const void* numbers;
   u32 fixed;

@@ -125,7 +125,7 @@ struct RingNow {
 };
 RingNow own_ring_now() noexcept;
 
-// Does its payload have the number of the caller's stack behind its fields?
+// Does its payload have the number of the caller's stack after its fields?
 RINGSIDE_INLINE bool has_stack(const ringside_event& event) noexcept {
   return RINGSIDE_UNLIKELY(__atomic_load_n(&event.id, __ATOMIC_RELAXED) >> 16 != 0);
 }
@@ -145,7 +145,7 @@ void hand_over(const Opened& in, const char* name, const char* path, u64 start, 
 
 // introduce.cpp
 // A thread has another name from now on; number: of its events. One that has written none yet is asked for its name then.
-// task: 16 bytes, zeros behind the name.
+// task: 16 bytes, zeros after the name.
 void name_thread(Opened& in, i32 number, const char* task) noexcept;
 struct Numbers {
   i32 tid, pid;
@@ -158,7 +158,7 @@ Numbers introduce_thread(Opened& in, u64 epoch) noexcept;
 // Maps this piece of the table of threads, for ever. Null: it cannot be mapped. Signals are off.
 u8* map_threads(Opened& in, int dir, u64 n) noexcept;
 i32 noted_tid() noexcept;  // this thread's TID as the C library has noted it, without a system call; 0: unknown
-// The same without a system call: its TID, and its process's name. 0: nothing tells its number.
+// The same without a system call: its TID, and its process's name. 0: nothing shows its number.
 i32 introduce_silently(Opened& in) noexcept;
 // The same for a thread of another process in this one's PID namespace, on behalf of which this one writes.
 i32 introduce_other(Opened& in, i32 tid, const char* task) noexcept;

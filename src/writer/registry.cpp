@@ -66,7 +66,7 @@ int opening_step(Step step) noexcept {
   return done;
 }
 
-// Which events get their caller's stack as a field behind their own: set_stack of the instance, and RINGSIDE_STACK.
+// Which events get their caller's stack as a field after their own: set_stack of the instance, and RINGSIDE_STACK.
 struct StackChoice {
   Switches events;
   u32 depth = usual_depth;
@@ -87,7 +87,7 @@ StackChoice stacks_of(int dir) {
   return {Switches(lines), depth};
 }
 
-// Behind the event's fixed fields; 0: there is no room.
+// After the event's fixed fields; 0: there is no room.
 u32 stack_place(const std::string& fields) {
   u32 end = RINGSIDE_COMMON_SIZE;
   for (const char* at = std::strstr(fields.c_str(), "offset:"); at != nullptr; at = std::strstr(at + 1, "offset:")) {

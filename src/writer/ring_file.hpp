@@ -7,13 +7,13 @@
 
 namespace ringside {
 
-// What a process knows of the memory behind a ring's sub-buffers: where there is memory, a store does not fault, and is no
+// What a process knows of the memory of a ring's sub-buffers: where there is memory, a store does not fault, and is no
 // SIGBUS on a full file system. known: for this number of sub-buffers; for those beyond, it asks the kernel each time.
 // Signal-safe, and for all threads.
 template <u32 known>
 class Backing {
  public:
-  // True: there is memory behind sub-buffer `id` now.
+  // True: sub-buffer `id` has memory now.
   bool back(const Ring& ring, u32 id) noexcept {
     const auto now = static_cast<u16>(__atomic_load_n(&ring.control->punched, __ATOMIC_ACQUIRE) + 1);
     if (id < known && now != 0 && __atomic_load_n(&since_[id], __ATOMIC_RELAXED) == now) return true;
@@ -44,8 +44,8 @@ struct MappedRing {
 // ours: no other process makes or sizes them now, because the ring is claimed or in a folder that no other knows. They are made
 // and extended as needed.
 enum class Files : u8 { there, ours };
-// Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write. There is memory behind its control
-// words. Empty on failure, errno says why.
+// Maps ring `n` below the directory `dir` (an open descriptor of the instance) read-write. Its control
+// words have memory. Empty on failure, errno says why.
 MappedRing map_ring(int dir, u32 n, const Geometry& geometry, Files files) noexcept;
 // The same in a folder below `dir`, of at most 63 bytes with its slash at the end.
 MappedRing map_ring_in(int dir, const char* folder, const Geometry& geometry, Files files) noexcept;
@@ -80,7 +80,7 @@ u32 claim_new_ring(const InstanceWords& words, u64 claim) noexcept;
 // Gives the memory of both files back; the ring is new afterwards. The caller owns it (RingState::busy).
 bool clear_ring(int dir, u32 n) noexcept;
 
-// Bytes of memory behind both files.
+// Bytes of memory of both files.
 u64 resident_bytes(int dir, u32 n) noexcept;
 
 // "per_cpu/cpuN/NAME"; out holds 64 bytes.

@@ -15,7 +15,7 @@ namespace ringside {
 
 namespace {
 
-// Readers must not wait for this process to wake them: from now on they look by themselves, and those that wait are told.
+// Readers must not wait for this process to wake them: from now on they look by themselves, and those that wait are woken.
 void let_readers_look(InstanceControl& c) noexcept {
   __atomic_fetch_or(&c.impaired, lacks::bell, __ATOMIC_SEQ_CST);
   const Doorbell bell = bell_of({&c});

@@ -9,7 +9,7 @@ namespace ringside {
 int enter_sandbox(u64 most) noexcept;
 
 // A program may have two copies of the library: the one that it is linked with, and the preloaded one, which alone sees how the
-// program confines itself. Each tells the preloaded one (by the function of that name) how it is confined, too, when it opens
+// program confines itself. Each says to the preloaded one (by the function of that name) how it is confined, too, when it opens
 // an instance.
 struct Confined {
   // Before the call that forbids system calls, or any clock. Answers what it was before.

@@ -50,7 +50,7 @@ constexpr u32 texts_at = 48, longest_path = 3000, longest_build_id = 64;  // of 
 
 constinit u32 wanted_depth = usual_depth;
 
-// ---- Which stack stands where: for each ring, the position at which it was written last.
+// ---- Which stack is where: for each ring, the position at which it was written last.
 
 constexpr u32 bucket_bits = 13, ways = 4;
 constinit u64* written_stacks = nullptr;
@@ -113,7 +113,7 @@ u32 number_of_process(const Opened& in) noexcept {
   return in.foreign ? __atomic_load_n(&in.number, __ATOMIC_ACQUIRE) : static_cast<u32>(process.pid);
 }
 
-// The texts stand in the walk's payload already, one behind the other, each with its NUL.
+// The texts are in the walk's payload already, one after the other, each with its NUL.
 void write_map(StackWalk& walk, u32 pid, u64 start, u64 size, u64 file_offset, u32 build_id, u32 path) noexcept {
   u8* const p = walk.payload;
   std::memset(p + 8, 0, 8);
@@ -187,12 +187,12 @@ u64 identity_of(const MappedObject& object) noexcept {
 // ---- Objects that take each other's place.
 
 // How often code was replaced. It is part of each key, so that all stacks and maps that were written before are written anew:
-// readers hold the later map for the one that is still there. Relaxed: a thread that calls new code has been told of it, by
-// whatever means, behind the change.
+// readers hold the later map for the one that is still there. Relaxed: a thread that calls new code has learned of it, by
+// whatever means, after the change.
 constinit u64 code_changes = 0;
 
 // For a hash of the beginning and of the end of an object's addresses: the object that was seen there last, as tag << 32 |
-// identity. Each word stands for itself, so a race leaves one of the objects that were there. Two places that share a word
+// identity. Each word is on its own, so a race leaves one of the objects that were there. Two places that share a word
 // forget each other.
 constinit u64 seen_at[1024];
 

@@ -56,7 +56,7 @@ enum class Event : u32 { none, begun, counted };
 // event by longjmp damages its own ring at most, and loses only that event.
 //
 // A call begins and ends by a plain store of `top`, which may take back what handlers have stored there since it loaded the
-// word. These handlers have come back, so each event that they began and did not end was left. events[] tells which:
+// word. These handlers have come back, so each event that they began and did not end was left. events[] shows which:
 // events[depth] is stored only while `top` names its call, or a call in a handler of that call. So a call that has stored
 // `top`, at its begin and at its end, ends the events that it finds from its own depth on, or above it.
 constexpr u32 most_depth = 8;
@@ -66,8 +66,8 @@ struct ThreadRings {
   Event events[most_depth + 1];  // the last one is none
   Own* own[most_depth];  // own[d]: the ring of the event at depth d
   u32 nr_left;
-  u32 undecided;         // how often no walk could tell whether the topmost event was left:
-  Top undecided_top;     // the one of this call, behind this number of events
+  u32 undecided;         // how often no walk could find out whether the topmost event was left:
+  Top undecided_top;     // the one of this call, after this number of events
   u64 undecided_behind;
   Own* left[4];          // the newest in which an event was left
   struct {  // of the parent, while a child of vfork runs
@@ -152,7 +152,7 @@ void end_left(u32 depth) noexcept {
     if (const Opened* const in = own != nullptr ? own->in : opened_now(); in != nullptr)
       __atomic_fetch_add(&in->words.control->refused, u64{1}, __ATOMIC_RELAXED);
   if (!attached || __atomic_load_n(&own->mapped.ring.control->nest, __ATOMIC_RELAXED) == 0) return;
-  // Not unmapped at once: where handlers switch stacks behind the kernel's back, its event may come back.
+  // Not unmapped at once: where handlers switch stacks without the kernel, its event may come back.
   Own*& place = these->left[these->nr_left++ % std::size(these->left)];
   release(place);
   place = std::exchange(own, nullptr);
@@ -216,7 +216,7 @@ bool was_left(Top top, uintptr_t mine) noexcept {
   return true;
 }
 
-// From the top: an event that was left may stand below a live one. The end of the thread ends those that are not found here.
+// From the top: an event that was left may lie below a live one. The end of the thread ends those that are not found here.
 RINGSIDE_NOINLINE void end_left_ones(uintptr_t mine) noexcept {
   for (Top top = these->top; top != 0 && was_left(top, mine); top = these->top) {
     const SignalsOff off;
@@ -301,7 +301,7 @@ bool attach_to_own_ring(u32 depth) noexcept {
   these->events[depth] = Event::begun;  // a child of a fork finds its parent's events counted, but this one is its own
   Hardware::fence_light();
   own->attached_at = epoch;
-  // A key beyond the first 32 would allocate, perhaps in a handler; in that case /proc tells that the thread has ended.
+  // A key beyond the first 32 would allocate, perhaps in a handler; in that case /proc shows that the thread has ended.
   if (has_end_key && end_key < 32) pthread_setspecific(end_key, these.get());
   return true;
 }
@@ -426,7 +426,7 @@ CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void*
       if (own->attached_at == epoch_now()) {  // so id and ring belong to one instance
         why = id != 0 ? own->writer().try_write(size, [&](u8* to) { copy_payload(to, payload, size); }) : Refused::not_wanted;
         Hardware::fence_light();
-        // Whether a handler leaves this call before these stores or behind them, end_left() finds the event counted.
+        // Whether a handler leaves this call before these stores or after them, end_left() finds the event counted.
         if (why == Refused::no) {
           now = Event::counted;
           Hardware::fence_light();
@@ -461,7 +461,7 @@ CHECKED Tried write_marked(u32& mark, const ringside_event& event, i32 as, void*
 
 }  // namespace
 
-// The mark tells by its address who called whom. Every event of such a thread comes here, so it is not RINGSIDE_NOINLINE, which
+// The mark shows by its address who called whom. Every event of such a thread comes here, so it is not RINGSIDE_NOINLINE, which
 // is of cold code.
 REAL_STACK [[gnu::noinline]] Tried write_to_own_ring(const ringside_event& event, i32 as, void* payload, u32 size) noexcept {
   alignas(depth_bits + 1) u32 mark;
@@ -478,7 +478,7 @@ int back_own_ring(u64 most) noexcept {
   return own.backing.back_all(own.mapped.ring) ? 0 : ENOMEM;
 }
 
-// Only where no event is open: whether it was left takes system calls to tell.
+// Only where no event is open: whether it was left takes system calls to find out.
 bool own_ring_is_ready() noexcept {
   const Own* const own = these ? these->own[0] : nullptr;
   return own != nullptr && these->top == 0 && this_thread.borrowed == 0 && own->attached_at == epoch_now() && !moved(*own);

@@ -36,8 +36,8 @@ constexpr Rule unpack(u64 w) noexcept {
           static_cast<u32>(w >> 15 & 0x7F), static_cast<u32>(w >> 22 & 0x7F)};
 }
 
-// Address and rule are one word: the index and the tag together are the address's 48 bits, mixed so that they can be told back,
-// and a bit says whether the word stands at its index or in the place beside it.
+// Address and rule are one word: the index and the tag together are the address's 48 bits, mixed so that they can be restored,
+// and a bit says whether the word is at its index or in the place beside it.
 constexpr u32 index_bits = 14;
 constinit u64* rule_table = nullptr;
 constinit u64 rule_generation = 1;
@@ -301,14 +301,14 @@ T* map_zeros() noexcept {
   return walks.second = walk;
 }
 
-// False: the return address of this call stands no longer in its frame.
+// False: the return address of this call is no longer in its frame.
 bool may_return(CallName call) noexcept {
   const u64 at = call.frame() + 8;
   const sys::Held page = at % 8 == 0 ? look_at_page(page_of(at)) : sys::Held::unmapped;
   return page == sys::Held::unknown || (page != sys::Held::unmapped && call.returns_to(word_at(at) & code_bits));
 }
 
-// Whether the call that has this memory was left. A walk is made ever less often where none can tell.
+// Whether the call that has this memory was left. A walk is made ever less often where none finds out.
 bool is_left(StackWalk& walk, CallName asks) noexcept {
   const CallName call{walk.call};
   if (call.word == 0) return true;
@@ -423,7 +423,7 @@ RINGSIDE_INLINE bool step_by_rule(const Rule& rule, Registers& r, StackWalk::Ste
   u64 ra = r.lr, fp = r.fp;
   bool good = cfa > r.sp || (cfa == r.sp && rule.ra == 0 && ra != 0);
   if (good && rule.ra != 0) s.ra_at = cfa - rule.ra * u64{8}, good = s.ra_at >= r.sp && load(s.ra_at, ra), s.ra = ra;
-  // The last instructions of a function have taken it from the stack already, where it still stands below sp.
+  // The last instructions of a function have taken it from the stack already, where it still lies below sp.
   if (good && rule.fp != 0)
     s.fp_at = cfa - rule.fp * u64{8}, good = s.fp_at + red_zone >= r.sp && load(s.fp_at, fp), s.fp_value = fp;
   if (rule.ra == 0) s.fixed = false;
@@ -438,7 +438,7 @@ RINGSIDE_INLINE Stepped step_out(Registers& r, u64 address, bool exact, const Ru
   if (rule.kind == Rule::usual) [[likely]]
     return step_by_rule(rule, r, s, load) ? Stepped::to_caller : Stepped::bad_frame;
   if (rule.kind == Rule::usual_at_end) {
-    // The address behind a call that does not return, or the beginning of a function, and no call led to it.
+    // The address after a call that does not return, or the beginning of a function, and no call led to it.
     if (!exact) load.ask_from(r);
     return step_by_rule(rule, r, s, load) ? Stepped::to_caller : Stepped::bad_frame;
   }
@@ -498,7 +498,7 @@ Running find_running(u64 place, const IsIt& is_it) noexcept {
 
 Running is_running(CallName call) noexcept {
   return find_running(call.frame(), [&](const Registers& r, const Registers& caller, bool) {
-    // Its frame pointer may be lost on the way; x86's stands 16 bytes in front of the caller's frame, if that is not aligned.
+    // Its frame pointer may be lost on the way; x86's is 16 bytes before the caller's frame, if that is not aligned.
     const bool is_it = r.fp == call.frame() || caller.sp == call.frame() + 16;
     return is_it && call.frame() - r.sp < caller.sp - r.sp && call.returns_to(caller.pc);
   });

@@ -6,7 +6,7 @@
 // uses memory of its own.
 //
 // The memory of a walk belongs to the call that `call` names. Another call finds it in use in two cases: it runs in a handler
-// that interrupted that call, or that call was left by longjmp. A walk over all callers tells which.
+// that interrupted that call, or that call was left by longjmp. A walk over all callers shows which.
 #pragma once
 #include <signal.h>
 
@@ -32,7 +32,7 @@ struct StackWalk {
   StackEnd end;
   u64 rules;  // the cache's generation
   u64 call;  // the CallName of the call that has this memory; 0: none
-  u32 undecided;  // how often no walk could tell whether that call was left
+  u32 undecided;  // how often no walk could find out whether that call was left
   struct Step {
     u64 pc, sp, fp;             // before the step
     u64 ra_at, ra, fp_at, fp_value;  // what it read; fp_at 0: nothing

@@ -3,7 +3,7 @@
 // change, and is never aborted. So until the parent goes on, the thread does not write to the rings of CPUs: the child's events
 // go to a ring of their own, which the parent retires. posix_spawn's child runs no code of this library. clone() with
 // CLONE_VM and CLONE_VFORK is the same; without CLONE_VFORK two processes run on one thread's words at once, which nothing
-// tells apart, so from then on the events of both are refused and counted.
+// can separate, so from then on the events of both are refused and counted.
 #include <errno.h>
 #include <sched.h>
 #include <sys/syscall.h>

@@ -20,7 +20,7 @@ using detail::ThisThread;
 
 void wake(void* context) noexcept {
   auto* control = static_cast<InstanceControl*>(context);
-  // `any` may stand for a percentage that is not reached: the reader then waits again.
+  // `any` may mean a percentage that is not reached: the reader then waits again.
   __atomic_store_n(&control->wait.any, u64{0}, __ATOMIC_RELAXED);
   __atomic_store_n(&control->wait.percent, u64{0}, __ATOMIC_RELAXED);
   __atomic_fetch_add(&control->wait.sequence, 1u, __ATOMIC_SEQ_CST);
@@ -186,7 +186,7 @@ extern "C" bool ringside_write(ringside_event* event, void* payload, uint32_t si
   return write_sized<0>(*event, payload, size);
 }
 
-// A size has its own way, so that the words go from registers into the ring. The functions in front of it have no frame: where
+// A size has its own way, so that the words go from registers into the ring. The functions before it have no frame: where
 // a walk goes by frame pointers, the caller's is still there for write_words_with_stack.
 template <class... Word>
 [[gnu::noinline, gnu::aligned(64)]] static bool write_words(ringside_event* event, u32 size, Word... word) noexcept {

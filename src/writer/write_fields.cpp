@@ -77,7 +77,7 @@ template <class Parts>
   return write_large(event, parts);
 }
 
-// Puts small texts behind the numbers. Answers the size; 0: they are not small.
+// Puts small texts after the numbers. Answers the size; 0: they are not small.
 u32 put_small_texts(u8* payload, u32 fixed, const ringside_text* texts, u32 n) noexcept {
   u32 end = fixed, room = most_on_stack - fixed - n;
   bool full = false;
@@ -109,7 +109,7 @@ extern "C" bool ringside_write_texts(ringside_event* event, void* payload, uint3
   return write_large_texts(*event, payload, fixed, texts, n, caller);
 }
 
-// With the number of the caller's stack behind the numbers.
+// With the number of the caller's stack after the numbers.
 [[gnu::noinline]] static bool write_with_stack(const ringside_event& event, const void* numbers, u32 size,
                                                const void* caller) noexcept {
   alignas(8) u8 payload[most_on_stack + 8] = {};

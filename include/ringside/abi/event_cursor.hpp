@@ -66,12 +66,12 @@ class EventCursor {
   u64 time() const noexcept { return time_; }          // of the event
   Bytes payload() const noexcept { return payload_; }  // its size is rounded up as on the sub-buffer
   u32 offset() const noexcept { return event_; }     // data offset of the event's header word
-  u32 position() const noexcept { return at_; }      // data offset behind the event
+  u32 position() const noexcept { return at_; }      // data offset after the event
   Malformed malformed() const noexcept { return malformed_; }
   // Another cursor over a copy of what is left, at the same offsets: EventCursor(copy, offset(), end(), before()), then next().
   const u8* data() const noexcept { return data_; }
   u32 end() const noexcept { return end_; }
-  u64 before() const noexcept { return time_ - word_delta(word_at(event_)); }  // the running time in front of the event
+  u64 before() const noexcept { return time_ - word_delta(word_at(event_)); }  // the running time before the event
 
  private:
   friend class AlikeEvents;
@@ -139,7 +139,7 @@ class EventCursor {
   Malformed malformed_ = Malformed::no;
 };
 
-// Those behind a cursor's event that are small and as long as the last small one. Their walk has only a place and a time as its
+// Those after a cursor's event that are small and as long as the last small one. Their walk has only a place and a time as its
 // state, so a loop over them keeps it in registers.
 //
 //   AlikeEvents alike(cursor);
@@ -180,7 +180,7 @@ class AlikeEvents {
   u64 time_;
 };
 
-// The running time in front of `end`, given `time` at `begin`. Anything malformed ends the sum.
+// The running time before `end`, given `time` at `begin`. Anything malformed ends the sum.
 inline u64 time_before(const u8* data, u32 begin, u32 end, u64 time) noexcept {
   EventCursor c(data, begin, end, time);
   while (c.next()) {

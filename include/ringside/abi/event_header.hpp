@@ -1,4 +1,4 @@
-// The 32-bit word in front of every event, and the length rules of the kernel's ring buffer.
+// The 32-bit word before every event, and the length rules of the kernel's ring buffer.
 //
 //    31                              5 4        0
 //   +---------------------------------+----------+
@@ -14,7 +14,7 @@
 //   31         time stamp: the same split, absolute, low 59 bits   8
 //
 // Length of a data event: the payload, where 0 counts as 1; 4 more if it is over 112 bytes; 4 for the header; rounded up to 4.
-// 12 becomes 16, so that a discarded event behind a time extend never leaves a gap that is too small for padding.
+// 12 becomes 16, so that a discarded event after a time extend never leaves a gap that is too small for padding.
 // Source: Linux events/header_event, measured on 6.18.
 #pragma once
 #include <ringside/base/types.hpp>

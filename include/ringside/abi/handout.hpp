@@ -1,7 +1,7 @@
 // How rings are handed to a process that may only read them: messages over a Unix SOCK_SEQPACKET socket, each a packet.
 //
 //   client                                       server (the owner, or `ringside serve`)
-//     | -- Request{hello} ----------------------> |   the kernel tells who the client is (SO_PEERCRED)
+//     | -- Request{hello} ----------------------> |   the kernel says who the client is (SO_PEERCRED)
 //     | <- Hello -------------------------------- |   clock, sizes
 //     | -- Request{open_ring, N} ---------------> |
 //     | <- RingAnswer + read-only descriptor ---- |   of the data region: the meta-page, then the sub-buffers by id
@@ -48,7 +48,7 @@ struct Request {
 static_assert(sizeof(Request) == 32);
 static_assert(offsetof(Request, kind) == 6 && offsetof(Request, ring) == 12 && offsetof(Request, argument) == 24);
 
-// In front of every answer.
+// Before every answer.
 struct Answer {
   u32 magic;
   u16 version;

@@ -1,4 +1,4 @@
-// The meta-page in front of the mapped sub-buffers: Linux `struct trace_buffer_meta`, merged in 6.10. The mapping is the
+// The meta-page before the mapped sub-buffers: Linux `struct trace_buffer_meta`, merged in 6.10. The mapping is the
 // meta-page (meta_page_size bytes), then all sub-buffers by id: offset(id) = meta_page_size + id * subbuf_size. The fields
 // change when get_reader runs, not with every write. A mapper checks every field against what it knows, because the other side
 // owns the page.
@@ -13,7 +13,7 @@ struct MetaPage {
   u32 subbuf_size;  // header included
   u32 nr_subbufs;   // the reader page included
   struct {
-    u64 lost_events;  // external writers: lost at the last swap; otherwise 0, because the loss stands on the sub-buffer
+    u64 lost_events;  // external writers: lost at the last swap; otherwise 0, because the loss is noted on the sub-buffer
     u32 id;           // the sub-buffer to read
     u32 read;         // data bytes of it counted as read
   } reader;

@@ -1,5 +1,5 @@
 // The last 32 bytes of each sub-buffer of an external writer that shares nothing but its sub-buffers. The footers of a ring
-// alone tell its order, its reader page and its losses, live or in a memory dump.
+// alone show its order, its reader page and its losses, live or in a memory dump.
 //
 //   offset  size  field
 //   -32     4     writer_status   bit 2: COMMIT, the sub-buffer of the newest published event; bits 8..11: sub-buffer size,

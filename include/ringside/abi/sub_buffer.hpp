@@ -4,7 +4,7 @@
 //   offset  size  field
 //   0       8     time_stamp   absolute time of the first event
 //   8       8     commit       low 20 bits: committed bytes of data; bit 31: events were missed before this sub-buffer;
-//                              bit 30: their number stands as a u64 right behind the data (if 8 bytes are left)
+//                              bit 30: their number is a u64 right after the data (if 8 bytes are left)
 //   16      ...   data
 //
 // The kernel sets bit 31 by adding a negative constant, so the upper half of `commit` is then all ones; readers use the low

@@ -7,7 +7,7 @@
 //   fence_light           the cheap half of an asymmetric fence: orders this thread's store before its load only if the
 //                         other side issues fence_heavy (membarrier) between its store and its load
 //   program_order         keeps the compiler from swapping two accesses that a signal handler may come between; no instruction
-//   fence_release         all before it is seen by a side that loads a store behind it, relaxed or plain, and then issues
+//   fence_release         all before it is seen by a side that loads a store after it, relaxed or plain, and then issues
 //   fence_acquire         this one. For bytes that are copied while they may be overwritten; free on x86-64
 //   copy_in               copies bytes that a writer may be overwriting; the copy is invalid until something validates it
 //   pause                 a hint inside a bounded spin

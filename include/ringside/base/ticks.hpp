@@ -4,7 +4,7 @@
 
 namespace ringside {
 
-// The numbers stand in instances, recordings and descriptors. tsc: the ticks of x86's time stamp counter; mono: CLOCK_MONOTONIC
+// The numbers are in instances, recordings and descriptors. tsc: the ticks of x86's time stamp counter; mono: CLOCK_MONOTONIC
 // in ns; counter: each reading of a ring adds one; cntvct: the ticks of arm64's virtual counter.
 enum class ClockKind : u32 { tsc, mono, counter, cntvct };
 inline constexpr u32 last_clock_kind = 3;

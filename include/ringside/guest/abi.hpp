@@ -4,7 +4,7 @@
 //
 //   0x1000      Boot: filled in by the monitor before the start, read and written by both afterwards
 //   0x200000    the image, as its ELF headers say
-//   behind it   the rings' descriptor, then the heap, then 64 KiB of stack for each processor
+//   after it    the rings' descriptor, then the heap, then 64 KiB of stack for each processor
 //   0x40000000  the shared region of the rings
 //
 // A call is one `out` of 32 bits to port `port + call`; the processor goes on when it is answered. Both processors start at the

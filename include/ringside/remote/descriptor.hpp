@@ -1,4 +1,4 @@
-// What an external writer is told about its rings: one blob, which says where in the shared region each sub-buffer stands. It
+// What an external writer learns about its rings: one blob, which says where in the shared region each sub-buffer lies. It
 // holds only offsets, so it means the same wherever either side maps the region. The reader's side, which allocates the region,
 // packs it; the writer parses it. Native endianness. The checksum covers all of it, so a blob is recognised anywhere, also in a
 // memory dump.
@@ -223,7 +223,7 @@ class WildDescriptor {
   u64 bytes_;
 };
 
-// What to pack: nr_rings rings of nr_pages sub-buffers each, one behind the other from the start of the region, with ids from
+// What to pack: nr_rings rings of nr_pages sub-buffers each, one after the other from the start of the region, with ids from
 // 0.
 struct Plan {
   Layout layout = Layout::meta_page;

@@ -83,7 +83,7 @@ class ListeningSocket {
     }
     return EADDRINUSE;
   }
-  // A socket on which nobody listens was left behind by a dead writer. Every other file refuses connections, too, and stays.
+  // A socket on which nobody listens was left by a dead writer. Every other file refuses connections, too, and stays.
   // Between the test and the removal another writer may have taken the path: its socket goes back.
   int make_room(const std::string& aside) const {
     const char* const path = path_.c_str();

@@ -30,14 +30,14 @@ class Zeros {
   }
   Zeros(const Zeros&) = delete;
   Zeros& operator=(const Zeros&) = delete;
-  u8* get() const noexcept { return start_; }  // `wiped` bytes, and `kept` behind them; null if there is no memory
+  u8* get() const noexcept { return start_; }  // `wiped` bytes, and `kept` after them; null if there is no memory
 
  private:
   u64 bytes_;
   u8 *at_ = nullptr, *start_ = nullptr;
 };
 
-// The region as it is mapped: pieces, with a page behind each that grows downwards. Children of fork get no piece
+// The region as it is mapped: pieces, with a page after each that grows downwards. Children of fork get no piece
 // (MADV_DONTFORK). Where an event that is open in the child touches a piece, a page of zeros of the child's own appears, as
 // below a stack. As below a stack, the kernel keeps other mappings out up to 1 MiB; so a piece is no longer than that, except
 // in regions beyond 4 GiB.

@@ -18,11 +18,11 @@
 //     | -- (end of the connection) ----------------> |   disabled, detached, unmapped
 //     | <- Answer{last, argument: ring, refused} --- |   or the writer ends: for each ring, if the reader takes that
 //
-// One reader at a time: a second one is answered EBUSY. A request has 32 bytes, and behind them a text if it is a TextRequest;
+// One reader at a time: a second one is answered EBUSY. A request has 32 bytes, and after them a text if it is a TextRequest;
 // an answer has 32 or those of an EventAnswer. An answer carries the request's sequence number; error is 0 or an errno. The
-// kernel tells who the other side is (SO_PEERCRED). A writer closes the connection on a request that it does not know, so a
+// kernel says who the other side is (SO_PEERCRED). A writer closes the connection on a request that it does not know, so a
 // reader sends optional requests only if the answers to attach and to event, also one with an error, have the bit for it in
-// `id`. In the same way a writer tells that it fills in `refused`, which is 0 otherwise. `last` answers no request: its
+// `id`. In the same way a writer says that it fills in `refused`, which is 0 otherwise. `last` answers no request: its
 // sequence is 0, and a writer sends it only if attach had takes_last.
 #pragma once
 #include <ringside/base/types.hpp>

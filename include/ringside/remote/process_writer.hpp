@@ -133,7 +133,7 @@ class ProcessWriter {
   int error() const noexcept { return service_->error(); }
 
   // Null while no reader is attached, or if the reader has fewer rings: then the call counts as an event that is lost. The
-  // address does not tell one reader from the next.
+  // address does not identify the reader.
   RINGSIDE_INLINE Writer* ring(u32 index) noexcept {
     const Session* s = Hardware::load(&now_, session_observe);
     if (RINGSIDE_LIKELY(s != nullptr && index < s->rings.size())) return s->rings[index].get();
@@ -445,7 +445,7 @@ class ProcessWriter {
       blob_bytes = static_cast<u64>(st.st_size);
       if (blob_bytes < sizeof(DescriptorHeader) || blob_bytes > 1u << 30) return EINVAL;
       for (size_t k = 1; k < files.n; ++k) {
-        // Seals: a file that is cut after it was mapped would kill us; one that grew before would be mapped over what is behind
+        // Seals: a file that is cut after it was mapped would kill us; one that grew before would be mapped over what is after
         // the region. One that cannot be written cannot be mapped.
         constexpr int sized = F_SEAL_SHRINK | F_SEAL_GROW, fixed = F_SEAL_WRITE | 0x10;  // F_SEAL_FUTURE_WRITE
         const int seals = fcntl(files.fd[k], F_GET_SEALS);
@@ -574,7 +574,7 @@ class ProcessWriter {
       if (is_calm && takes_last_) tell_last(*s);
       is_calm ? s->region.unmap() : s->region.keep();
     }
-    // The last counts, which no swap will tell. In vain if it is the reader that has gone.
+    // The last counts, which no swap will report. In vain if it is the reader that has gone.
     void tell_last(Session& s) const {
       for (size_t k = 0; k < s.rings.size(); ++k) {
         const Answer a{message_magic, Ask::last, 0, 0, k, 0, static_cast<u32>(s.rings[k]->refused())};

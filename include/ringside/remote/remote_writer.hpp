@@ -221,7 +221,7 @@ class RemoteWriter {
     empty();
   }
 
-  // Switching. After disable() no event begins. One that is open may still be committed; quiet() tells when none is. heavy: the
+  // Switching. After disable() no event begins. One that is open may still be committed; quiet() says when none is. heavy: the
   // other half of the writer's light fence (membarrier in a process; nothing if this runs on the writer's own processor).
   void enable() noexcept { __atomic_fetch_and(&ctl().gate, ~gate_off, gate_publish); }
   void disable() noexcept { __atomic_fetch_or(&ctl().gate, gate_off, gate_publish); }

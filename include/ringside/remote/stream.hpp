@@ -6,7 +6,7 @@
 //   4       2     kind: 1 hello, 2 event, 3 sub-buffer, 4 end
 //   6       2     ring
 //   8       4     sequence: 1 more for each frame
-//   12      4     bytes of payload behind the header, at most 262,144
+//   12      4     bytes of payload after the header, at most 262,144
 //   16      8     sub-buffer: index of its first event in its ring, so that losses are counted to the event
 //                 end: events that the rings which it counts have refused in all
 //   24      4     sub-buffer: its number of events; end: how many rings it counts, 0: it does not count
@@ -77,7 +77,7 @@ class StreamWriter {
     send(FrameKind::event, 0, 0, 0,
          {{&id, sizeof id}, {system, length(system)}, {name, length(name)}, {format, length(format)}});
   }
-  // Sends what the reader finds: sub-buffers that the writer has left; with `unfinished` also what stands on the one that it is
+  // Sends what the reader finds: sub-buffers that the writer has left; with `unfinished` also what is on the one that it is
   // on.
   template <class R>
   void push(u16 ring, R& reader, bool unfinished) noexcept {

@@ -5,7 +5,7 @@
 
 namespace ringside {
 
-// size: 0 to the largest payload of any ring. Of `payload`, only the bytes behind the last multiple of 8 are read.
+// size: 0 to the largest payload of any ring. Of `payload`, only the bytes after the last multiple of 8 are read.
 RINGSIDE_INLINE Shape shape_of(const void* payload, u32 size) noexcept {
   const u32 data_size = abi::event_size(size);
   const u32 at = abi::payload_offset(data_size), rest = size % 8;

@@ -29,7 +29,7 @@ const char* broken(const Ring& ring, Watched* before = nullptr) noexcept {
   if (ReaderPlace wanted; Reader<M>(ring).swapped(own, wanted)) own = wanted;
   if (own.next > commit.position + 1) return "the reader takes nothing beyond commit";
 
-  // Each sub-buffer stands in one place.
+  // Each sub-buffer is in one place.
   for (u32 k = 0; k < g.nr_slots(); ++k) {
     const u64 slot = get(ring.record(k).slot);
     const u32 id = slot_id(k, slot);

@@ -13,7 +13,7 @@
 //  |  80    unfenced            each owner, before its first event     controllers, before they trust nest       -
 //  +------------------------------ by the writer and its handlers ---------------------------------------------------------------+
 //  | 128    tail                handlers and writer: local CAS         they; counters, recovery                  -
-//  | 136    nest                handlers and writer: plain stores      they; controllers, behind fence_heavy     QUIET, GATE
+//  | 136    nest                handlers and writer: plain stores      they; controllers, after fence_heavy      QUIET, GATE
 //  | 144    last_time           handlers and writer                    they                                      -
 //  | 152    commit              outermost writer (CPU: a sequence)     readers, iterators, counters              ADVANCE
 //  | 160    overrun .. corrupt  writer: local add (CPU: a sequence,    counters                                  -
@@ -54,7 +54,7 @@
 namespace ringside {
 
 struct Record {
-  u64 slot;       // which sub-buffer stands at position k + lap * n
+  u64 slot;       // which sub-buffer is at position k + lap * n
   u64 reserve;    // time and end of the last reservation
   u64 count;      // events committed and not yet in `committed`, tagged with the position
   u64 committed;  // what a reader may see
@@ -112,7 +112,7 @@ struct alignas(64) Control {
   u64 mapped;             // mappers other than the owner's own consumer
   ReaderState state[2];
   u64 first_index;  // CPU's ring: index of the first event since the last reset
-  u64 spare;        // CPU's ring: the id of the sub-buffer that stands nowhere, ^ the first spare id
+  u64 spare;        // CPU's ring: the id of the sub-buffer that has no place, ^ the first spare id
   u64 exchange;     // the exchange of the spare sub-buffer that is under way
   u64 punched;      // incremented before memory of a sub-buffer is given back: what was known about memory is then out of date
   u64 reserved3[12];
@@ -126,7 +126,7 @@ inline constexpr u32 control_version = 1;
 constexpr u64 control_size(const Geometry& g) noexcept { return sizeof(Control) + u64{sizeof(Record)} * g.nr_subbufs(); }
 
 // real_end: the position at which the sub-buffer was left, where its data ended, and whether padding follows. No padding
-// follows if the sub-buffer was parked or its writer died. Never 0 for a sub-buffer that was left: padding stands behind an
+// follows if the sub-buffer was parked or its writer died. Never 0 for a sub-buffer that was left: padding comes after an
 // event.
 inline constexpr u64 unpadded = u64{1} << 31;
 constexpr u64 pack_end(u64 position, u32 end, bool padded) noexcept { return position << 32 | end | (padded ? 0 : unpadded); }
@@ -153,7 +153,7 @@ constexpr bool gate_refuses(u64 gate) noexcept { return (gate & (gate_off | gate
 constexpr u64 gate_park(u64 position) noexcept { return position + 2; }
 // Rings where zeros are not open:
 inline constexpr u64 gate_remote_open = 1;  // an external writer's; a child of fork finds zeros
-inline constexpr u64 gate_cpu_open = 1;     // a CPU's; zeros stand where its memory was taken away
+inline constexpr u64 gate_cpu_open = 1;     // a CPU's; it reads 0 where its memory was taken away
 
 // Why an event was refused. disabled: recording is off. not_wanted: the instance does not know the event, or leaves out what
 // this CPU writes: nothing is lost. no_memory: there is none for the next sub-buffer. no_ring: in a CPU's ring, the thread is

@@ -141,7 +141,7 @@ class CpuWriter {
     a.limit = abi::delta_limit;
     u64 now = clock_.now();
     if (static_cast<i64>(now - seen.last) < 0) {
-      now = seen.last;  // a clock that went back stands still
+      now = seen.last;  // a clock that went back counts as stopped
       a.given = now | (now == 0);
       add_shared<M>(ring.control->backwards, 1);
     } else if (!clock_.in_sequence()) {
@@ -194,7 +194,7 @@ class CpuWriter {
     }
     const u64 punched = M::load(&c.punched, unordered);
     if (here.back != nullptr && !here.back(here, id)) return Refused::no_memory;
-    // If the thread dies behind this, or migrates, the place is marked for the next one.
+    // If the thread dies after this, or migrates, the place is marked for the next one.
     if (slot_lap(slot) != lap || !slot_entered(slot)) {
       if (!M::cas(&ring.record(k).slot, slot, pack_slot(k, lap, id) | entered_bit)) return Refused::no;
     }

@@ -1,5 +1,5 @@
 // The sizes of one ring, checked once. Ids and offsets from shared memory are checked against these sizes, never against others
-// that stand in shared memory.
+// that are in shared memory.
 #pragma once
 #include <ringside/abi/event_header.hpp>
 #include <ringside/abi/sub_buffer.hpp>

@@ -137,7 +137,7 @@ class Iterator {
     seen_position_ = ~u64{0};
   }
 
-  // The view goes to the caller: the next call begins behind it.
+  // The view goes to the caller: the next call begins after it.
   void saw(u64 position) noexcept {
     seen_.events = view_.first_index - base_ + view_.events;
     seen_.bytes = view_.end;

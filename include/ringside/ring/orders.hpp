@@ -27,9 +27,9 @@
 //   LOCK      lock_publish: reader_lock = 0, after all that   the next reader's CAS of reader_lock      an event is read twice
 //             the reader has stored
 //   QUIET     quiet_publish: the writer's store of nest = 0,  quiet_observe: the controller's load      a reset ring is
-//             after all that it has published                 of nest, behind fence_heavy               written to
+//             after all that it has published                 of nest, after fence_heavy                written to
 //   GATE      gate_publish: a controller closes the gate      gate_observe: the writer's load of the    a writer and a controller
-//             before fence_heavy and its look at nest, and    gate, behind its store of nest and        both take the ring; a
+//             before fence_heavy and its look at nest, and    gate, after its store of nest and         both take the ring; a
 //             opens it after all that it has cleared          fence_light                               writer goes on with words
 //                                                                                                       from before a reset
 //   PLACE     place_publish: which page is the reader's       the reader's load of it, out of the       a new page with the
@@ -66,8 +66,8 @@ enum class Bug : u8 {
   cut_off_counts,         // takes `committed` of a CPU's ring without a check of commit
 };
 
-// The order of an access that orders nothing: to a word that only this side writes; a store that a named one behind it
-// publishes; a load that stands behind a named one, or has a check behind it; a number that is only shown.
+// The order of an access that orders nothing: to a word that only this side writes; a store that a named one after it
+// publishes; a load that comes after a named one, or has a check after it; a number that is only shown.
 inline constexpr Order unordered = Order::relaxed;
 
 struct Orders {

@@ -16,7 +16,7 @@ namespace ringside {
 constexpr u64 pack_cpu_committed(Committed c) noexcept { return u64{c.events} << 32 | c.bytes; }
 constexpr Committed cpu_committed_of(u64 word) noexcept { return {static_cast<u32>(word >> 32), static_cast<u32>(word)}; }
 
-// Events in front of `commit`. committed: loaded while `commit` had that value.
+// Events before `commit`. committed: loaded while `commit` had that value.
 constexpr u32 events_at(u64 committed, u64 commit) noexcept {
   const Committed c = cpu_committed_of(committed);
   return c.bytes == commit ? c.events : c.events - 1;
@@ -61,7 +61,7 @@ u32 count_events(const Ring& ring, u32 id, u32 begin, u32 end) noexcept {
   return events;
 }
 
-// What is published of sub-buffer `id`. from: that many events in front of that many bytes are known already. left: the writer
+// What is published of sub-buffer `id`. from: that many events before that many bytes are known already. left: the writer
 // has left it, so its padding counts. Bounded by the sub-buffer. The answer is not checked.
 template <Memory M, Orders O>
 Committed published(const Ring& ring, u32 id, bool left, Committed from) noexcept {

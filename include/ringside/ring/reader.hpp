@@ -9,14 +9,14 @@
 // finishes its swap. Never blocks; each call is bounded by the number of sub-buffers. Everything that is read from the control
 // region is checked against our own geometry: a lie makes the answer Got::corrupt. Not signal-safe against itself.
 //
-// The swap of the reader page. Words: state[generation & 1] says which page is the reader's, behind which position it stood
-// (next), and how much of it is consumed. intent is the swap under way. slot[k] says which sub-buffer stands at position k +
+// The swap of the reader page. Words: state[generation & 1] says which page is the reader's, the position after its old one
+// (next), and how much of it is consumed. intent is the swap under way. slot[k] says which sub-buffer is at position k +
 // lap * n.
-//   1. If the reader page has never stood in the ring (next == 0), go to 3. Load the commit position (ADVANCE). If it is at or
+//   1. If the reader page has never been in the ring (next == 0), go to 3. Load the commit position (ADVANCE). If it is at or
 //      past `next`, the writer has left the reader page: what is loaded of the page from here on is final.
 //   2. Look at the page (COMMIT). If it has something new, that is the answer; nothing is swapped. If it has nothing new and
 //      the writer is still on it, the answer is: nothing.
-//   3. Take position r = next. If the writer has gone round, so that r is n or more behind the commit position, begin at the
+//   3. Take position r = next. If the writer has gone round, so that r is n or more below the commit position, begin at the
 //      oldest position that can still be there. If r is past the commit position, the answer is: nothing.
 //   4. Load slot[r % n]. If it says a later lap, the writer has overwritten r: r + 1, back to 3. If it says an earlier one, or
 //      no id of this ring, the words are corrupt.
@@ -100,7 +100,7 @@ class Reader {
   }
 
   // The kernel's GET_READER: either catches up on the reader page or swaps once. Counts all that it finds as read, also if that
-  // is only the padding behind the last event (a view of no events). With `meta` it sets the missed-events flags on a
+  // is only the padding after the last event (a view of no events). With `meta` it sets the missed-events flags on a
   // sub-buffer that the writer has left, and updates the meta-page.
   Got get_reader(bool meta = true) noexcept {
     const Got got = hand_out(meta);
@@ -129,7 +129,7 @@ class Reader {
     for (u64* word : {&ctl().dropped, &ctl().backwards, &ctl().pages_lost}) M::store(word, u64{0}, unordered);
   }
 
-  // For a CPU's ring with a spare sub-buffer: gives back the memory of each written sub-buffer that stands in a free place, by
+  // For a CPU's ring with a spare sub-buffer: gives back the memory of each written sub-buffer that lies in a free place, by
   // exchanging the spare one for it. punch(id) turns the one that came out into zeros. Answers how many. The caller holds the
   // lock, and nobody maps the ring.
   template <class Punch>
@@ -167,7 +167,7 @@ class Reader {
     auto& meta = *reinterpret_cast<abi::MetaPage*>(ring_.data);
     const ReaderState at = state();
     const ReaderPlace own = reader_of(at.page);
-    // A page that has not stood in the ring is empty, whatever it held before a reset: mappers go by its commit.
+    // A page that was never in the ring is empty, whatever it held before a reset: mappers go by its commit.
     if (own.next == 0 && ring_.geometry.holds(own.id))
       M::store(&ring_.header(own.id).commit, u64{0}, unordered);
     M::store(&meta.meta_page_size, ring_.geometry.subbuf_size(), unordered);
@@ -194,7 +194,7 @@ class Reader {
   // Events committed since the last reset.
   u64 written() const noexcept { return index() - get(ctl().first_index); }
 
-  // Events overwritten since the last reset. Writers of a CPU's ring count none: the indexes tell.
+  // Events overwritten since the last reset. Writers of a CPU's ring count none: the indexes show them.
   u64 overrun() const noexcept { return !is_of_cpu<O>(ring_) ? get(ctl().overrun) : overrun_by_index(); }
   u64 overrun_by_index() const noexcept {
     const Geometry& g = ring_.geometry;
@@ -212,7 +212,7 @@ class Reader {
       oldest = get(ring_.record(slot_id(k, slot)).base);
       break;
     }
-    // Index of the reader page's first unread event, and of the first one behind the page.
+    // Index of the reader page's first unread event, and of the first one after the page.
     u64 first = at.expected, behind = at.expected;
     if (own.next != 0 && g.holds(own.id)) {
       const u64 base = get(ring_.record(own.id).base);
@@ -235,7 +235,7 @@ class Reader {
     return copy;
   }
 
-  // Finishes the swap of a reader that died: the slot itself tells whether it happened.
+  // Finishes the swap of a reader that died: the slot itself shows whether it happened.
   void mend() noexcept {
     ReaderState at = state();
     ReaderPlace wanted;
@@ -264,7 +264,7 @@ class Reader {
   static void put(u64& word, u64 value) noexcept { M::store(&word, value, unordered); }
   Place observe_commit() const noexcept { return place_of(M::load(&ctl().commit, O.advance_observe)); }  // pairs: ADVANCE
 
-  // The sub-buffer that stands nowhere, in a CPU's ring that has one.
+  // The sub-buffer that has no place, in a CPU's ring that has one.
   u32 spare() const noexcept { return static_cast<u32>(get(ctl().spare)) ^ ring_.geometry.first_spare(); }
   void set_spare(u32 id) noexcept { M::store(&ctl().spare, u64{id ^ ring_.geometry.first_spare()}, O.intent_publish); }
 
@@ -297,7 +297,7 @@ class Reader {
   }
 
   // Is there new data on the reader page? To GET_READER padding alone is new data, as in the kernel, while some event is
-  // unread. The index tells that, because no counter can run ahead of it.
+  // unread. The index shows that, because no counter can run ahead of it.
   Got find_from(const ReaderState& at, bool left, bool padding) noexcept {
     const u32 id = reader_of(at.page).id;
     const Record& rec = ring_.record(id);

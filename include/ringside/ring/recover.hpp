@@ -24,7 +24,7 @@ Recovered recover(const Ring& ring) noexcept {
   const Committed now = committed_of(get(rec.committed));
   if (now.bytes > g.capacity()) return {true, 0};
 
-  // The writer may have died between the CAS of a slot and its count: the indexes tell what was overwritten.
+  // The writer may have died between the CAS of a slot and its count: the indexes show what was overwritten.
   for (u32 k = 0; k < g.nr_slots(); ++k)
     if (!g.holds(slot_id(k, get(ring.record(k).slot)))) return {true, 0};
   M::store(&c.overrun, Reader<M>(ring).overrun_by_index(), unordered);

@@ -9,7 +9,7 @@
 // Nearly all events are usual ones. These are appended by a sequence that finds everything out itself. For the others, C++
 // (cpu_writer.hpp) works out beforehand what to store where, and the sequence only asks whether that still holds: the thread
 // runs on the same CPU, the gate is open, and tail and commit, which grow with every event, have the values that were seen.
-// Each sequence stands here once for x86-64 and once for arm64, as a list of the same steps; tests/model has them in C++. On
+// Each sequence is here once for x86-64 and once for arm64, as a list of the same steps; tests/model has them in C++. On
 // arm64, the stores that publish are stlr (COMMIT, ADVANCE).
 //
 // Rules: the assembly reaches the thread's rseq area through the thread pointer, because a fiber may continue in another
@@ -29,8 +29,8 @@ namespace ringside {
 
 #if RINGSIDE_RSEQ
 
-// Puts the descriptor {version and flags, start, length, abort handler} into its section. Labels: 1 start, 2 behind the last
-// store, 3 the descriptor, 4 the abort handler (the kernel checks the signature in front of it), 6 moved, 7 out, 9 late.
+// Puts the descriptor {version and flags, start, length, abort handler} into its section. Labels: 1 start, 2 after the last
+// store, 3 the descriptor, 4 the abort handler (the kernel checks the signature before it), 6 moved, 7 out, 9 late.
 #define RS_RSEQ_DESCRIPTOR                      \
   ".pushsection __rseq_cs, \"aw?\"\n\t"         \
   ".balign 32\n3:\n\t"                          \
@@ -150,7 +150,7 @@ struct Rseq {
   }
 
 #if defined(__x86_64__)
-// All loads stand before the clock is read, because nothing behind rdtsc begins before it ends. All stores stand behind it,
+// All loads come before the clock is read, because nothing after rdtsc begins before it ends. All stores come after it,
 // because it waits for stores before it (AMD Zen 4: 2 ns each). Finds the CPU's ring, the tail's sub-buffer (r10), where the
 // event goes (r11, less the header), what `committed` will be (r8), the time of the last event (r9), and where this one's goes
 // (area).
@@ -277,7 +277,7 @@ struct Rseq {
     disarm(area);
     return end;
   }
-  // A handler leaves nothing behind that the sequence it interrupted would take for its own.
+  // A handler leaves nothing that the sequence it interrupted would take for its own.
   RINGSIDE_INLINE static void disarm(i64 area) noexcept {
 #if defined(__x86_64__)
     asm volatile("movq $0, %%fs:8(%[area])" ::[area] "r"(area) : "memory");
@@ -368,13 +368,13 @@ struct Rseq {
 
  private:
   // The two sequences below are run twice. The first time they only store their descriptor; the clock is read; the second time
-  // they go on if the descriptor still stands there. The kernel takes it away also where it preempts the thread, or delivers a
+  // they go on if the descriptor is still there. The kernel takes it away also where it preempts the thread, or delivers a
   // signal to it, outside of the sequence. So the time is never older than the thread's last uninterrupted run. Both times it must
   // be the same code, with the same descriptor. The answer of the first time is moved.
   //
   // From Linux 6.19 on the kernel leaves the descriptor where the thread was preempted inside a system call, and a debugger, strace
   // or CONFIG_DEBUG_RSEQ may take it away at each one. So where the clock takes a system call, and where nothing else has helped,
-  // a stopwatch stands for it: no more than a millisecond, by the counter of the same CPU, has passed since before the clock was
+  // a stopwatch replaces it: no more than a millisecond, by the counter of the same CPU, has passed since before the clock was
   // read.
   RINGSIDE_INLINE static Guard guard(i64 area, bool watch) noexcept {
     Guard g;

@@ -17,7 +17,7 @@ struct CpuPlace {
   u64 subbuf_size;
   u64 nr_subbufs, capacity;
   Ring ring;         // the same, for C++
-  // Is there memory behind this sub-buffer, so that no store into it faults? Asked before a sub-buffer is entered. Null: there
+  // Does this sub-buffer have memory, so that no store into it faults? Asked before a sub-buffer is entered. Null: there
   // always is.
   bool (*back)(const CpuPlace& place, u32 id) noexcept = nullptr;
 };
@@ -58,7 +58,7 @@ struct Append {
   u64 given;             // now; 0: the sequence reads the counter of this processor itself
   u64* time;             // = now: of the two times, the one that the last event did not use
   u64* stamp;            // = now: the header's time_stamp for the first event, otherwise `time` once more
-  u8* at;  // where the event goes; if `extend` is not 0, a time extend of now - last goes there, and the event behind it
+  u8* at;  // where the event goes; if `extend` is not 0, a time extend of now - last goes there, and the event after it
   u64 extend;
   u64 head, delta_mask;  // first 8 bytes: head | (now - last & delta_mask) << 5
   u64 tail_bytes;        // of its shape
@@ -71,7 +71,7 @@ struct Append {
 
 // How a sequence knows that its thread went on without interruption since the clock was read, where that takes a call.
 struct Guard {
-  u64 run;           // 0: it stores its descriptor, and leaves. 1: the descriptor still stands there. 2: by the stopwatch
+  u64 run;           // 0: it stores its descriptor, and leaves. 1: the descriptor is still there. 2: by the stopwatch
   u64 now;           // the clock's
   u64 since, limit;  // the stopwatch: this processor's counter before the clock was read, and how many ticks may pass
   u64 cpu;           // where that was

@@ -6,8 +6,8 @@
 
 namespace ringside {
 
-// Called behind each slow step: the tail or the commit position has moved to another sub-buffer, or the reader page was
-// swapped. A Memory with stepped(ring) is told so; tests check the ring's structure there (tests/single.hpp). The structure
+// Called after each slow step: the tail or the commit position has moved to another sub-buffer, or the reader page was
+// swapped. A Memory with stepped(ring) is notified; tests check the ring's structure there (tests/single.hpp). The structure
 // holds between any two accesses of anybody, but a check loads many words: it is right only where nobody else moves them
 // meanwhile. So no product does it, whose writer, handlers and readers share the ring.
 template <class M>

@@ -33,7 +33,7 @@ namespace ringside {
 inline constexpr u32 id_bits = 20;
 inline constexpr u64 id_mask = (u64{1} << id_bits) - 1;
 
-// A position and the sub-buffer that stands there. 44 bits of position last two years at 1 GB/s in 4 KiB sub-buffers.
+// A position and the sub-buffer that is there. 44 bits of position last two years at 1 GB/s in 4 KiB sub-buffers.
 struct Place {
   u64 position;
   u32 id;
@@ -52,14 +52,14 @@ constexpr bool slot_entered(u64 word) noexcept { return (word & entered_bit) != 
 constexpr u64 slot_lap(u64 word) noexcept { return (word & ~entered_bit) >> id_bits; }
 constexpr u32 slot_id(u32 k, u64 word) noexcept { return static_cast<u32>(word & id_mask) ^ (k + 1); }
 
-// The reader page. Initially sub-buffer 0, which stood nowhere. next: the position behind the one that the page was taken from.
+// The reader page. Initially sub-buffer 0, which had no place. next: the position after the one that the page was taken from.
 struct ReaderPlace {
   u64 next;
   u32 id;
 };
 constexpr u64 pack_reader(ReaderPlace r) noexcept { return r.next << id_bits | r.id; }
 constexpr ReaderPlace reader_of(u64 word) noexcept { return {word >> id_bits, static_cast<u32>(word & id_mask)}; }
-// The intent to exchange the spare sub-buffer for `id`, which stands in slot k. Never 0. Answered as a Place whose position is
+// The intent to exchange the spare sub-buffer for `id`, which is in slot k. Never 0. Answered as a Place whose position is
 // k.
 constexpr u64 pack_exchange(u32 k, u32 id) noexcept { return u64{1} << 63 | u64{k} << id_bits | id; }
 constexpr Place exchange_of(u64 word) noexcept {

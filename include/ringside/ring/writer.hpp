@@ -9,12 +9,12 @@
 // thread and its handlers share one object, because it holds words that they share; it lives as long as the thread has the
 // ring.
 //
-// The algorithm. The letters stand in the code, and in docs/design/ring.md. "Handler" means a signal handler of this
+// The algorithm. The letters are in the code, and in docs/design/ring.md. "Handler" means a signal handler of this
 // thread that writes; it may come between any two instructions and nest to any depth, and has ended when the interrupted code
 // goes on.
 //
 // To reserve, the usual way (reserve_usually): nothing is open, and all that was reserved is published.
-//   1. A  nest = 1. Behind a light fence, load the gate: if it is not open, go on in full.
+//   1. A  nest = 1. After a light fence, load the gate: if it is not open, go on in full.
 //   2. B  Load the reserve word and `committed` of the record that here_ names. Their offsets must be equal and not 0.
 //   3. C  Read the clock. There must be room, the delta must fit an event's header, and last_time must be near.
 //   4. D  Store the reserve word: a plain store. A handler that came between B and D and reserved has not done so on this
@@ -74,7 +74,7 @@ struct Reservation {
   Record* record = nullptr;  // of its sub-buffer
   u8* sub_buffer = nullptr;
   u64 before = 0, after = 0;  // the reserve word around this event
-  u32 offset = 0;             // data offset of the event's header word, which stands behind a time extend
+  u32 offset = 0;             // data offset of the event's header word, which comes after a time extend
   u32 size = 0;               // of the event on the sub-buffer
   u64 done = 0;               // reserved the usual way: the `committed` word that publishes it; else 0
   Refused why = Refused::no;
@@ -87,7 +87,7 @@ concept RingClock = requires(C& c) {
   noexcept->detail::IsU64;
 };
 
-// What the writer tells a reader that does not see the control region (remote/remote_writer.hpp). This one tells nothing,
+// What the writer says to a reader that does not see the control region (remote/remote_writer.hpp). This one says nothing,
 // because all readers see it. Called by the code that updates the corresponding word; handlers may re-enter.
 struct ShowNothing {
   static constexpr bool has_bell = true;              // somebody may wait for the Doorbell
@@ -97,7 +97,7 @@ struct ShowNothing {
   static void overwrote(u32) noexcept {}              // a sub-buffer with that number of events
   static void touched() noexcept {}                   // the tail has moved
   static void clearing(u32) noexcept {}               // sub-buffer `id` is about to get another lap's events; nobody reads it
-  static void entered(u32, u64, u64) noexcept {}      // `id` stands at `position`, its first event's index is `base`
+  static void entered(u32, u64, u64) noexcept {}      // `id` is at `position`, its first event's index is `base`
 };
 
 template <RingClock C, Memory M = Hardware, Orders O = Orders{}, class Show = ShowNothing>
@@ -129,7 +129,7 @@ class Writer {
     commit_slowly(slot);
   }
 
-  // For code that has closed the gate and found the writer quiet behind fence_heavy. Publishes what a handler has left to the
+  // For code that has closed the gate and found the writer quiet after fence_heavy. Publishes what a handler has left to the
   // event that it interrupted, if that one's second look found the gate closed.
   RINGSIDE_NOINLINE void publish_left() noexcept {
     u64 word;
@@ -138,7 +138,7 @@ class Writer {
     if (unpublished() && behind <= ring_.geometry.nr_slots()) (void)publish_to(commit, tail, word);
   }
 
-  // Takes the event back. True: its space is free again. False: it became padding, because something was reserved behind it.
+  // Takes the event back. True: its space is free again. False: it became padding, because something was reserved after it.
   bool discard(const Reservation& slot) noexcept {
     RINGSIDE_DEBUG_CHECK(slot.payload != nullptr, "only a reserved event is discarded");
     const bool freed = M::cas_local(&slot.record->reserve, slot.after, slot.before);
@@ -237,7 +237,7 @@ class Writer {
     return true;
   }
 
-  // Commits an event that was reserved the usual way. The second look publishes what handlers have put behind it.
+  // Commits an event that was reserved the usual way. The second look publishes what handlers have put after it.
   RINGSIDE_INLINE void publish(Control& c, const Reservation& slot) noexcept {
     /*F*/ M::store(&header(slot).commit, u64{slot.offset} + slot.size, O.commit_publish);  // pairs: COMMIT
     M::store(&slot.record->committed, slot.done, O.commit_publish);                        // pairs: COMMIT
@@ -329,7 +329,7 @@ class Writer {
     return O.bug != Bug::handler_stays && M::load(&here_, unordered) == address(&rec) && reserve_offset(word) != 0 &&
            reserve_offset(word) == committed_of(M::load(&rec.committed, unordered)).bytes;
   }
-  // The reserve word does not tell: a void store may stand in it.
+  // The reserve word does not show it: a void store may be in it.
   static bool is_left(const Record& rec, Place at) noexcept {
     return left_at(M::load(&rec.real_end, unordered), at.position);
   }
@@ -364,7 +364,7 @@ class Writer {
     M::add_local(&slot.record->count, 1);
     end();
   }
-  // Behind nest = 0: a handler has reserved, and perhaps left its event to be published.
+  // After nest = 0: a handler has reserved, and perhaps left its event to be published.
   RINGSIDE_NOINLINE void check_again() noexcept {
     if (enter_again()) return end();
     ring_bell();
@@ -458,7 +458,7 @@ class Writer {
     const u32 id = slot_id(k, slot);
     if (M::load(&ctl().tail, unordered) != tail) return Refused::no;
     if (!g.holds(id)) return give_up();
-    // Is there memory behind it, so that no store faults? Asked where Show can tell.
+    // Does it have memory, so that no store faults? Asked where Show knows.
     if constexpr (requires { show_.back(ring_, id); }) {
       if (!show_.back(ring_, id)) return Refused::no_memory;
     }

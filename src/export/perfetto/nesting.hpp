@@ -1,5 +1,5 @@
 // Whether Perfetto's importer finds each slice of a track again. It sorts begins and ends by time, those of equal times by
-// their order in the file; an end closes the slice that began last and is open. So a slice may contain others and stand beside
+// their order in the file; an end closes the slice that began last and is open. So a slice may contain others and lie beside
 // others, but must not overlap one, nor begin at the time of one that is in the file already and lasted longer than no time.
 //
 // Memory: bounded. What is forgotten counts as one slice from the beginning of time.
@@ -13,7 +13,7 @@ namespace ringside::perfetto {
 
 class Nesting {
  public:
-  // A whole slice, its begin and its end one behind the other in the file; false: it has no place on this track.
+  // A whole slice, its begin and its end one after the other in the file; false: it has no place on this track.
   bool take(u64 begin, u64 end) {
     if (!open_.empty() && begin < open_.back().begin) return false;
     if (!closed_.empty() && end < closed_.back().second) return false;  // it is late

@@ -69,7 +69,7 @@ u64 Sequence::text(Text kind, std::string_view words) {
 }
 
 u64 Sequence::mapping(std::string_view of, std::string_view its_build_id) {
-  // The importer puts a / in front of each part of a path, and knows the kernel by this name.
+  // The importer puts a / before each part of a path, and knows the kernel by this name.
   if (of == "[kernel]") of = "kernel";
   if (!of.empty() && of.front() == '/') of.remove_prefix(1);
   const u64 in = text(path, of), known_by = its_build_id.empty() ? 0 : text(build_id, from_hex(its_build_id));

@@ -1,4 +1,4 @@
-// A sequence of packets of a Perfetto trace, and what its packets call by numbers: names, stacks, and all that stands in
+// A sequence of packets of a Perfetto trace, and what its packets call by numbers: names, stacks, and all that is in
 // stacks.
 //
 //   sequence.make_room();                                    // before the numbers of an event

@@ -262,7 +262,7 @@ void PerfettoWriter::describe(Event& e, u32 cpu) {
       field.add_uint32(5, type);
     }
   }
-  // In a bundle of its own, in front of all events of this kind: those of another CPU may come first.
+  // In a bundle of its own, before all events of this kind: those of another CPU may come first.
   packet_.clear();
   {
     pbf_writer p(packet_);
@@ -371,7 +371,7 @@ void PerfettoWriter::add_kernel(const TraceRecord& record, const RingName& ring,
     named_fields(e, record.payload);
     fields = message_;
   }
-  // FtraceEvent: the time, the thread, and the message of its own, behind their length.
+  // FtraceEvent: the time, the thread, and the message of its own, after their length.
   char head[longest_head], *out = head;
   const auto put_number = [&out](u64 number) { out += protozero::add_varint_to_buffer(out, number); };
   const auto tag = [](u32 number, u32 wire) { return u64{number} << 3 | wire; };

@@ -11,15 +11,15 @@
 // threads: spans and events with a duration as slices, counters as counters, all others as instants, with their fields as
 // annotations. A slice that overlaps another one of its thread has a track below it, "overlapping"; where 256 overlap, the next
 // one is an instant, and so are spans below 400 open ones, and their ends. A loss is a slice on a track of its own, with its
-// number, from the ring's last event before it to the next one; the bundle of ftrace events behind it is flagged as well.
+// number, from the ring's last event before it to the next one; the bundle of ftrace events after it is flagged as well.
 //
-// A thread has one name there, the last. A number that is used again is another thread, where the trace tells it (Task::life):
+// A thread has one name there, the last. A number that is used again is another thread, where the trace shows it (Task::life):
 // a second track of one number is another thread to the importer. One that had several names has a track `names` below its own,
 // with a slice for each of them, from the first event under it to the first one under the next.
 //
-// Stacks stand at the track events that have them, with a weight. ringside:sample, and events that can carry no stack (the
-// kernel's, counters) have perf samples, with a counter for each type of event. The events that are stacks themselves, or tell
-// what stood at their addresses, are not written again.
+// Stacks are at the track events that have them, with a weight. ringside:sample, and events that can carry no stack (the
+// kernel's, counters) have perf samples, with a counter for each type of event. The events that are stacks themselves, or name
+// what was at their addresses, are not written again.
 //
 // Times are CLOCK_BOOTTIME. Memory: bounded, but for threads and tracks. Not thread-safe.
 #pragma once

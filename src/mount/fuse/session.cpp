@@ -497,7 +497,7 @@ bool Session::unused() {
   if (server_->open_files() != 0 || opened != opened_) unused_since_ns_ = now;
   opened_ = opened;
   if (opened == 0 || now - unused_since_ns_ < 1'000'000'000) return false;
-  unused_since_ns_ = now;  // a process that only stands in it is found by umount, which is tried once a second
+  unused_since_ns_ = now;  // a process that is merely in it is found by umount, which is tried once a second
   return true;
 }
 
