@@ -3,13 +3,13 @@
 //   {"ts":1234567890123,"cpu":1,"ring":3,"pid":4700,"tid":4711,"task":"cc1plus","event":"libc:malloc","fields":{"size":32,"ptr":94...}}
 //   {"ts":1234567890123,"cpu":null,"ring":3,"lost":1234}
 //
-// and, after the last one, what is missing without a gap:
+// and, behind the last one, what is missing without a gap:
 //
 //   {"ts":1234567890123,"cpu":null,"lost":80,"refused":77,"unrecorded":3,"doubts":[]}
 //
 // The event's stack is "stack", its functions, innermost first, where a Reading joins stacks. System calls have "syscall" and,
-// if they failed, "error" after their fields: the names; where files are known, "file", and "files" as text lines have them. A CPU that is unknown is null. "ring" is N of per_cpu/cpuN; before
-// it "buffer", if a trace.dat names it. Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8
+// if they failed, "error" behind their fields: the names; where files are known, "file", and "files" as text lines have them. A CPU that is unknown is null. "ring" is N of per_cpu/cpuN; in front
+// of it "buffer", if a trace.dat names it. Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8
 // become U+FFFD; numbers that JSON cannot express (NaN, infinities) are null.
 #pragma once
 #include <optional>
@@ -28,7 +28,7 @@ namespace ringside {
 class JsonLines {
  public:
   JsonLines(const Formats& formats, const Tasks& tasks) : formats_(formats), tasks_(tasks) {}
-  // "wall": the time of day, after "ts".
+  // "wall": the time of day, behind "ts".
   void show_wall(const std::optional<WallClock>& wall) { wall_ = wall; }
   void print(const TraceRecord& record, const RingName& ring, fmt::memory_buffer& out);
 
