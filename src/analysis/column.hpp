@@ -13,9 +13,9 @@
 //   · cgroup · file · common_type
 // stack is the event's stack by its functions, stack[0] the innermost one, stack[1] its caller; events without one have no
 // value. cpu is absent where it is unknown: rings of threads without sched events. ring is N of per_cpu/cpuN. syscall: a call
-// by its name; file: the file of a call, where a recording has files. tid and pid are the thread's number as the reader sees it, common_pid is the recorded one: in other PID
-// namespaces they differ. As in filters and in the kernel's histograms, a field comes first; but "event" alone always names the
-// event, though sys_enter_epoll_ctl has a field of that name. MODIFIER:
+// by its name; file: the file of a call, where a recording has files. tid and pid are the thread's number as the reader sees
+// it, common_pid is the recorded one: in other PID namespaces they differ. As in filters and in the kernel's histograms, a
+// field comes first; but "event" alone always names the event, though sys_enter_epoll_ctl has a field of that name. MODIFIER:
 //   log2         whole numbers by their power of two        buckets=N    by multiples of N
 //   hex          shown in hex                               sym          shown as the kernel's function at that address
 //   execname     the name of the thread with this number    usecs, msecs times, divided

@@ -15,11 +15,12 @@
 // innermost function, stack[1] its caller.
 //
 // NAME is a field of the event, else one of: stack · ts · cpu, CPU, ring · source (kernel, program, a buffer's name) · comm,
-// COMM, task · pid, tid, common_pid · cgroup · file · event · system · common_type, common_flags, common_preempt_count. pid and tid
-// are the thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they differ. As in the
-// kernel, an event's own field comes first, so pid in sched_wakeup is the woken thread's; COMM and common_pid always belong to
-// the thread that ran. In the events of system calls `syscall` is the call, by name or number. VALUE is a number (10, -1, 0x1f,
-// 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a text ("...", '...' or a bare word) or a character
+// COMM, task · pid, tid, common_pid · cgroup · file · event · system · common_type, common_flags, common_preempt_count. pid and
+// tid are the thread's number as the reader sees it, common_pid is the recorded one: in other PID namespaces they differ. As in
+// the kernel, an event's own field comes first, so pid in sched_wakeup is the woken thread's; COMM and common_pid always belong
+// to the thread that ran. In the events of system calls `syscall` is the call, by name or number. VALUE is a number (10, -1,
+// 0x1f, 017; 1.5 for floats; 5ms, 3us, 2s for ts and fields that end in _ns), a text ("...", '...' or a bare word) or a
+// character
 // ('c', '\n'). For an enum it may be a name from the print fmt, and for a level a name
 // that has an order (level >= warn). `&`: has one of these bits.
 //

@@ -10,8 +10,8 @@
 
 namespace ringside {
 
-// stack · ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · cgroup · file · event · system · common_type,
-// common_flags, common_preempt_count
+// stack · ts · cpu, CPU, ring · source · comm, COMM, task · pid, tid, common_pid · cgroup · file · event · system ·
+// common_type, common_flags, common_preempt_count
 bool is_builtin(std::string_view name);
 
 // Two of the events for which `asked` holds, if `name` is a field of one, and built in for the other. Null: it means the same

@@ -72,7 +72,7 @@ constexpr Members hist_facts = {
     {"keys", Kind::count, "how many different keys there are, also beyond those in `rows`"},
     {"count", Kind::count, "all events that have the key and the values"},
     {"without", Kind::count, "events that have no such key, or lack one of the values"},
-    {"misfits", Kind::count, "of `without`, events that have a field of this name which is an array or of another kind"},
+    misfits_member,
     {"without_values", Kind::object,
      "of each value, events that have the key but not the value; an event counts at the first value it lacks"},
     {"late", Kind::count, "events that came after later ones"},
@@ -141,9 +141,7 @@ Result result_of(const Hist& hist, const std::vector<Hist::Row>& rows, const His
   out.set(hist_facts, {rows.size(), hist.count(), hist.without(), hist.misfits(), std::move(without), totals.late,
                        hist.evicted().keys, hist.evicted().count});
   out.account(totals.account);
-  if (hist.misfits() != 0)
-    out.text(fmt::format("{} a field of this name that is an array or of another kind: not counted\n",
-                         counted(hist.misfits(), "event has", "events have")));
+  out.text(misfits_line(hist.misfits()));
   Totals with_key = totals;
   with_key.account.read = hist.count();
   out.text(closing_line(with_key, hist.evicted().keys, hist.evicted().count, !hist.values().empty()) + "\n");

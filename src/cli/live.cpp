@@ -238,6 +238,12 @@ int AnalysisRun::finish() {
   return none.empty() ? exit_ok : exit_usage;
 }
 
+std::string misfits_line(u64 misfits) {
+  return misfits == 0 ? ""
+                      : counted(misfits, "event has", "events have") +
+                            " a field of this name that is an array or of another kind: not counted\n";
+}
+
 std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events, bool quantiles) {
   std::string line = counted(totals.account.read, "event") + ", " +
                      (totals.account.none_lost() ? "none" : lost_count(totals.account)) + " lost" + lost_places(totals.account);

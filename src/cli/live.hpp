@@ -220,5 +220,7 @@ class AnalysisRun {
 // What the numbers above are worth: "1,234 events, none lost", or how many are missing.
 // quantiles: those above are the middles of buckets.
 std::string closing_line(const Totals& totals, u64 evicted_keys, u64 evicted_events, bool quantiles = false);
+// The events of Groups::misfits(); empty: there are none.
+std::string misfits_line(u64 misfits);
 
 }  // namespace ringside::cli

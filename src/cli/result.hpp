@@ -41,6 +41,8 @@ constexpr Members account_members = {{"lost", Kind::count, "events that are miss
                                      {"account", Kind::object, "the place of every event"}};
 constexpr Member unit_member = {"time_unit", Kind::text, "`ticks`, if the trace's clock has no rate: times are ticks"};
 constexpr Member exact_member = {"exact", Kind::flag, "nothing is missing: not an event, not a row"};
+constexpr Member misfits_member = {"misfits", Kind::count,
+                                   "of `without`, events that have a field of this name which is an array or of another kind"};
 
 Members top_members();
 Members hist_members();

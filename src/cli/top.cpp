@@ -53,14 +53,13 @@ constexpr Members top_row = {{"count", Kind::count, "events of the row", "count"
                              {"rate", Kind::rate, "events; null if the clock of the trace has no rate", "rate"},
                              {"bytes_per_s", Kind::throughput, "bytes of events; null as above", "bytes/s"},
                              {"", Kind::number, "", "lost"}};
-constexpr Members top_facts = {
-    {"keys", Kind::count, "how many different keys there are, also beyond those in `rows`"},
-    {"count", Kind::count, "all events that have the key"},
-    {"without", Kind::count, "events that have no such key"},
-    {"misfits", Kind::count, "of `without`, events that have a field of this name which is an array or of another kind"},
-    {"late", Kind::count, "events that came after later ones"},
-    {"evicted_keys", Kind::count, "rows that a full table gave up"},
-    {"evicted", Kind::count, "their events"}};
+constexpr Members top_facts = {{"keys", Kind::count, "how many different keys there are, also beyond those in `rows`"},
+                               {"count", Kind::count, "all events that have the key"},
+                               {"without", Kind::count, "events that have no such key"},
+                               misfits_member,
+                               {"late", Kind::count, "events that came after later ones"},
+                               {"evicted_keys", Kind::count, "rows that a full table gave up"},
+                               {"evicted", Kind::count, "their events"}};
 constexpr Members top_result = {
     {"rows", Kind::array,
      "an object for each key: first the columns of `--by`, under the names that the command line gave them; then:", nullptr,
@@ -96,9 +95,7 @@ Result result_of(const std::vector<Row>& rows, const Groups<Rates>& groups, cons
   out.account(totals.account);
   if (groups.without() != 0)
     out.text(fmt::format("{} no {}\n", counted(groups.without(), "event has", "events have"), options.by));
-  if (groups.misfits() != 0)
-    out.text(fmt::format("{} a field of this name that is an array or of another kind: not counted\n",
-                         counted(groups.misfits(), "event has", "events have")));
+  out.text(misfits_line(groups.misfits()));
   if (last) out.text(closing_line(totals, groups.evicted().keys, groups.evicted().count) + "\n");
   return out;
 }

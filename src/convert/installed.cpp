@@ -5,14 +5,13 @@
 
 #include <cstdlib>
 
+#include "sys/sys.hpp"
+
 namespace ringside {
 
 std::string directory_of_program() {
-  char path[4096];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-  if (n <= 0) return ".";
-  std::string text(path, static_cast<size_t>(n));
-  return text.substr(0, text.rfind('/'));
+  const std::string path = sys::link_text("/proc/self/exe");
+  return path.empty() ? "." : path.substr(0, path.rfind('/'));
 }
 
 std::string find_installed(const std::string& name, const std::string& beside, const std::vector<std::string>& below) {

@@ -22,12 +22,15 @@ constexpr u64 clone_fs = 0x200, clone_files = 0x400, clone_thread = 0x10000, clo
 constexpr u64 range_unshare = 2, range_cloexec = 4;
 constexpr u32 list_step = 256;
 
-std::string clean(std::string path) {
-  for (const char* const part : {"//", "/./"}) {
-    const size_t size = std::strlen(part);
-    for (size_t at = 0; (at = path.find(part, at)) != std::string::npos;) path.replace(at, size, "/");
+// Without // and /./.
+std::string clean(std::string_view path) {
+  std::string out;
+  out.reserve(path.size());
+  for (const char c : path) {
+    if (c == '/' && out.ends_with("/.")) out.pop_back();
+    if (c != '/' || !out.ends_with('/')) out += c;
   }
-  return path;
+  return out;
 }
 
 std::string socket_kind(u64 family, u64 type) {

@@ -8,9 +8,10 @@
 //   {"ts":1234567890123,"cpu":null,"lost":80,"refused":77,"unrecorded":3,"doubts":[]}
 //
 // The event's stack is "stack", its functions, innermost first, where a Reading joins stacks. System calls have "syscall" and,
-// if they failed, "error" behind their fields: the names; where files are known, "file", and "files" as text lines have them. A CPU that is unknown is null. "ring" is N of per_cpu/cpuN; in front
-// of it "buffer", if a trace.dat names it. Times are nanoseconds. Enums appear by name; bytes of a text that are no UTF-8
-// become U+FFFD; numbers that JSON cannot express (NaN, infinities) are null.
+// if they failed, "error" after their fields: the names; where files are known, "file", and "files" as text lines have them. A
+// CPU that is unknown is null. "ring" is N of per_cpu/cpuN; before it "buffer", if a trace.dat names it. Times are nanoseconds.
+// Enums appear by name; bytes of a text that are no UTF-8 become U+FFFD; numbers that JSON cannot express (NaN, infinities) are
+// null.
 #pragma once
 #include <optional>
 #include <vector>

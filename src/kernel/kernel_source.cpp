@@ -265,10 +265,9 @@ std::vector<KernelConsumer> kernel_consumers(const std::string& dir) {
     std::set<u32> seen;
     for (const std::string& number : names_in("/proc/" + pid + "/fd")) {
       const std::string link = "/proc/" + pid + "/fd/" + number;
-      char target[PATH_MAX];
-      const ssize_t n = readlink(link.c_str(), target, sizeof target);
+      const std::string target = sys::link_text(link);
       // Only then call stat(), which may take long on other file systems.
-      if (n < 0 || !std::string_view(target, static_cast<size_t>(n)).ends_with("/trace_pipe_raw")) continue;
+      if (!target.ends_with("/trace_pipe_raw")) continue;
       struct stat st {};
       if (stat(link.c_str(), &st) != 0) continue;
       const auto file = files.find({st.st_dev, st.st_ino});
@@ -276,7 +275,7 @@ std::vector<KernelConsumer> kernel_consumers(const std::string& dir) {
       const auto maps = sys::read_file("/proc/" + pid + "/maps");
       char comm[16] = {};
       sys::comm_of(std::stoi(pid), std::stoi(pid), comm);
-      const bool mapped = maps && maps->find(std::string(target, static_cast<size_t>(n)) + "\n") != std::string::npos;
+      const bool mapped = maps && maps->find(target + "\n") != std::string::npos;
       all.push_back({file->second, std::stoi(pid), comm, mapped ? KernelWay::map : KernelWay::read});
     }
   }

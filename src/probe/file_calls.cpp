@@ -46,9 +46,9 @@ constexpr u32 longest_path_text = 4096, most_calls = 1024, most_listed = 16;
 constexpr size_t most_waiting = 1024, most_descriptors = 100'000;
 
 // What is to be done at a call: a bit for each argument that is a path, and these. A pair of descriptors is where the first
-// argument points to; behind: the fourth.
+// argument points to; fourth: the fourth.
 constexpr u32 notes_begin = 1u << 8, notes_end = 1u << 9, has_list = 1u << 10, has_address = 1u << 11, has_pair = 1u << 12,
-              has_pair_behind = 1u << 13;
+              has_fourth_pair = 1u << 13;
 constexpr u32 addressed = 1;                      // connect()'s
 constexpr u32 raw_address = 256, raw_pair = 257;  // steps: the text is a sockaddr, two descriptors
 constexpr i32 later_pair = 16;                    // what is read at the call's end: beside its arguments
@@ -80,7 +80,7 @@ result<void> set(const sys::Fd& map, u32 key, const void* value) {
   attributes.map_fd = static_cast<u32>(map.get());
   attributes.key = reinterpret_cast<u64>(&key);
   attributes.value = reinterpret_cast<u64>(value);
-  if (bpf(BPF_MAP_UPDATE_ELEM, attributes) != 0) return fail(errno, "cannot tell the BPF program which calls it is to note");
+  if (bpf(BPF_MAP_UPDATE_ELEM, attributes) != 0) return fail(errno, "cannot set the calls that the BPF program notes");
   return {};
 }
 
@@ -207,12 +207,12 @@ class Noter {
   // Bits of r9 decide at each call.
   template <class Then>
   void if_wanted(u32 bits, const Then& then) {
-    Assembler::Label behind;
+    Assembler::Label after;
     a_.move(1, 9);
     a_.mask(1, static_cast<i32>(bits));
-    a_.jump_if(BPF_JEQ, 1, 0, behind);
+    a_.jump_if(BPF_JEQ, 1, 0, after);
     then();
-    a_.here(behind);
+    a_.here(after);
   }
   // A path that cannot be read here is read at the call's end: the kernel has fetched its page then.
   void put_path(int n) {
@@ -456,12 +456,6 @@ std::map<std::string, std::string> sockets_of(i32 pid) {
   return all;
 }
 
-std::string link_text(const std::string& path) {
-  char text[longest_path_text];
-  const ssize_t size = readlink(path.c_str(), text, sizeof text);
-  return size <= 0 ? "" : std::string(text, static_cast<size_t>(size));
-}
-
 bool closes_on_exec(i32 pid, i32 descriptor) {
   const auto info = sys::read_file(fmt::format("/proc/{}/fdinfo/{}", pid, descriptor));
   const size_t at = info ? info->find("flags:") : std::string::npos;
@@ -509,7 +503,6 @@ FileCalls::~FileCalls() = default;
 result<void> FileCalls::make_maps(const Options& options) {
   const rlimit any{RLIM_INFINITY, RLIM_INFINITY};
   (void)setrlimit(RLIMIT_MEMLOCK, &any);  // before Linux 5.11 maps count as locked memory
-  all_ = options.all;
   ring_size_ = std::bit_ceil(std::max<u64>(options.buffer_size, sys::page_bytes()));
   followed_ = RS_TRY(make_map(BPF_MAP_TYPE_HASH, 4, 4, 1 << 20, BPF_F_NO_PREALLOC));
   wanted_ = RS_TRY(make_map(BPF_MAP_TYPE_ARRAY, 4, 4, most_calls));
@@ -528,7 +521,7 @@ result<void> FileCalls::make_maps(const Options& options) {
     if (call.does != CallFiles::Does::nothing) wanted |= notes_end;
     if (call.does == CallFiles::Does::exec) wanted |= has_list;
     if (call.does == CallFiles::Does::connect) wanted |= has_address;
-    if (call.does == CallFiles::Does::pair) wanted |= std::string_view(call.name) == "socketpair" ? has_pair_behind : has_pair;
+    if (call.does == CallFiles::Does::pair) wanted |= std::string_view(call.name) == "socketpair" ? has_fourth_pair : has_pair;
     RS_TRY(set(wanted_, static_cast<u32>(*number), &wanted));
   }
   return {};
@@ -620,7 +613,7 @@ result<std::unique_ptr<FileCalls>> FileCalls::open(const Options& options, const
     for (const int path : {0, 1}) entered.if_wanted(1u << path, [&] { entered.put_list(path + 1); });
   });
   entered.put_pair(has_pair, 0);
-  entered.put_pair(has_pair_behind, 3);
+  entered.put_pair(has_fourth_pair, 3);
   entered.if_wanted(has_address, [&] { entered.put_address(addressed); });
   RS_TRY(calls->attach("raw_syscalls/sys_enter", entered.code()));
   Noter returned(maps);
@@ -756,12 +749,12 @@ void FileCalls::pump(bool all) {
     at += (size + BPF_RINGBUF_HDR_SZ + 7) / 8 * 8;
     __atomic_store_n(consumed, at, __ATOMIC_RELEASE);
   }
-  // Losses that no later note tells.
+  // Losses that no later note reports.
   const u64 lost = __atomic_load_n(reinterpret_cast<const u64*>(counted_.data()), __ATOMIC_ACQUIRE);
   if (at == end && lost > lost_) lose(lost - lost_);
 }
 
-// What was asked while calls went on: the reader believes none of a descriptor that a call has changed since.
+// Calls go on meanwhile: args[1] is the time before, and a descriptor that a call has changed since then is not taken.
 void FileCalls::know(i32 pid) {
   const std::string process = "/proc/" + std::to_string(pid);
   NotedCall noted{};
@@ -772,13 +765,13 @@ void FileCalls::know(i32 pid) {
   std::vector<i32> descriptors = numbers_in(process + "/fd");
   descriptors.push_back(0);  // numbers_in() is about processes
   for (const i32 descriptor : descriptors) {
-    std::string text = link_text(process + "/fd/" + std::to_string(descriptor));
+    std::string text = sys::link_text(process + "/fd/" + std::to_string(descriptor));
     if (text.empty() || found.size() == most_descriptors) continue;
     sockets = sockets || text.starts_with("socket:");
     found.emplace_back(descriptor, closes_on_exec(pid, descriptor), std::move(text));
   }
   const auto known = sockets ? sockets_of(pid) : std::map<std::string, std::string>();
-  const std::string directory = link_text(process + "/cwd");
+  const std::string directory = sys::link_text(process + "/cwd");
   pump();
   noted.time = sys::now_ns();
   noted.step = static_cast<u32>(FileCall::Step::directory);

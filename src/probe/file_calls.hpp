@@ -58,7 +58,7 @@ class FileCalls {
   sys::Region positions_, data_, counted_;
   std::vector<sys::Fd> programs_, events_;
   u64 ring_size_ = 0;
-  bool all_ = false, over_ = false;
+  bool over_ = false;
   Packer packer_;
   std::deque<Packer> ready_{};
   std::optional<Packer> shown_{};

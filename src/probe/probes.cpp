@@ -72,12 +72,6 @@ bool is_same_file(const std::string& a, const std::string& b) {
   return stat(a.c_str(), &one) == 0 && stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-std::string link_at(const std::string& path) {
-  char text[PATH_MAX];
-  const ssize_t n = readlink(path.c_str(), text, sizeof text);
-  return n > 0 ? std::string(text, static_cast<size_t>(n)) : std::string();
-}
-
 // Follows symlinks as a process with this root does.
 result<std::string> resolve_below(const std::string& root, const std::string& path) {
   std::string done, rest = path;
@@ -88,7 +82,7 @@ result<std::string> resolve_below(const std::string& root, const std::string& pa
     rest.erase(0, name.size());
     if (name == "..") done.erase(std::min(done.rfind('/'), done.size()));
     if (name == "." || name == "..") continue;
-    const std::string text = link_at(root + done + "/" + name);
+    const std::string text = sys::link_text(root + done + "/" + name);
     if (text.empty()) done += "/" + name;
     if (text.empty()) continue;
     if (text[0] == '/') done.clear();
@@ -107,7 +101,7 @@ result<std::optional<ProbedFile>> file_of_process(const std::string& path) {
   const std::string what = kind, rest = path.substr(static_cast<size_t>(after)), process = "/proc/" + std::to_string(file.pid),
                     root = process + "/root";
   if ((what != "root" && what != "cwd" && what != "exe") || (!rest.empty() && rest[0] != '/')) return std::nullopt;
-  file.inside = RS_TRY(resolve_below(root, what == "root" ? rest : link_at(process + "/" + what) + rest));
+  file.inside = RS_TRY(resolve_below(root, what == "root" ? rest : sys::link_text(process + "/" + what) + rest));
   file.path = root + file.inside;
   if (what == "exe" && !is_same_file(path, file.path))
     return refuse(std::errc::no_such_file_or_directory,

@@ -72,12 +72,6 @@ bool is_of_memory(int fd) {
          makedev(of.stx_dev_major, of.stx_dev_minor) == of_memory;
 }
 
-std::string link_text(const std::string& link) {
-  char text[PATH_MAX];
-  const ssize_t n = readlink(link.c_str(), text, sizeof text);
-  return n > 0 ? std::string(text, static_cast<size_t>(n)) : std::string();
-}
-
 class Walk {
  public:
   Walk(const std::string& path, const JudgedPath& how)
@@ -226,7 +220,7 @@ sys::Fd hold_mapped(i32 pid, u64 start, u64 end, const std::string& path) {
   const std::string process = "/proc/" + std::to_string(pid);
   sys::Fd file(::open(fmt::format("{}/map_files/{:x}-{:x}", process, start, end).c_str(), O_PATH | O_CLOEXEC));
   if (file || errno == ENOENT) return file;
-  const std::string program = link_text(process + "/exe");
+  const std::string program = sys::link_text(process + "/exe");
   if (program != path && program != path + " (deleted)") return {};
   return sys::Fd(::open((process + "/exe").c_str(), O_PATH | O_CLOEXEC));
 }

@@ -256,6 +256,12 @@ result<Fd> open_data(const std::string& path) {
   return result<Fd>(std::move(fd));
 }
 
+std::string link_text(const std::string& path) {
+  char text[PATH_MAX];
+  const ssize_t n = readlink(path.c_str(), text, sizeof text);
+  return n > 0 ? std::string(text, static_cast<size_t>(n)) : std::string();
+}
+
 result<std::string> read_file(const std::string& path) {
   const auto fd = RS_TRY(open_regular(path));
   return read_text(fd.get(), path);

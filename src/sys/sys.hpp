@@ -80,6 +80,8 @@ void* map_shared(int fd, u64 size, u64 offset = 0) noexcept;
 // Opens a regular file to read. Anything else is refused, for example a FIFO, which would block.
 result<Fd> open_regular(const std::string& path);
 result<std::string> read_file(const std::string& path);
+// The text of a symbolic link; empty: there is none, or it cannot be read.
+std::string link_text(const std::string& path);
 // For a file that the command line names, which may be a symlink of a stranger's: what is no regular file, is empty, or lies
 // on a file system whose files act (tracefs's free_buffer shrinks a ring when it is closed) is refused before it is opened.
 result<Fd> open_data(const std::string& path);
