@@ -88,13 +88,14 @@ Descriptors::Thread& Descriptors::thread(Key key, i32 pid) {
   if (!fresh) return thread;
   ++entries_;
   thread.pid = pid;
-  const auto process = threads_.find(key >> 32 << 32 | static_cast<u32>(pid));
-  if (process != threads_.end() && process != at) {
-    thread.table = process->second.table;
-    thread.directory = process->second.directory;
+  // After a loss a process's first thread may be known by its others alone: all have one table.
+  if (const Key first = key >> 32 << 32 | static_cast<u32>(pid); first != key) {
+    const Thread& process = this->thread(first, pid);
+    thread.table = process.table;
+    thread.directory = process.directory;
   } else {
     thread.table = std::make_shared<Table>();
-    thread.directory = std::make_shared<std::string>();
+    thread.directory = std::make_shared<Directory>();
   }
   return thread;
 }
@@ -107,7 +108,7 @@ const Descriptors::Entry* Descriptors::entry(const Thread& thread, u64 descripto
 
 // "": it is not known.
 std::string Descriptors::descriptor_file(const Thread& thread, u64 descriptor) const {
-  if (static_cast<i32>(descriptor) == AT_FDCWD) return *thread.directory;
+  if (static_cast<i32>(descriptor) == AT_FDCWD) return thread.directory->path;
   const Entry* const known = entry(thread, descriptor);
   return known == nullptr ? "" : known->file;
 }
@@ -210,7 +211,8 @@ void Descriptors::note(const EventType& type, Bytes payload, u64 time) {
 // What /proc said, unless a call has changed it since the question.
 void Descriptors::take(Thread& thread, const FileCall& told, std::string_view text, u64 time) {
   if (told.step == FileCall::Step::directory) {
-    if (thread.directory->empty()) *thread.directory = text;
+    Directory& directory = *thread.directory;
+    if (directory.path.empty() && (directory.time == 0 || directory.time < told.args[1])) directory = {std::string(text), time};
     return;
   }
   const Entry* const before = entry(thread, static_cast<u64>(told.value));
@@ -326,17 +328,17 @@ void Descriptors::end(Thread& thread, const CallFiles& about, i64 returned, u64 
     case Does::unshare:
       if (!whole || returned != 0) break;
       if ((args[0] & clone_files) != 0) thread.table = std::make_shared<Table>(*thread.table);
-      if ((args[0] & (clone_fs | clone_newns)) != 0) thread.directory = std::make_shared<std::string>(*thread.directory);
+      if ((args[0] & (clone_fs | clone_newns)) != 0) thread.directory = std::make_shared<Directory>(*thread.directory);
       break;
     case Does::chdir:
     case Does::fchdir:
       if (returned == 0) {
         std::string to = !whole ? "" : about.does == Does::chdir ? full(thread, noted, 0) : descriptor_file(thread, args[0]);
-        *thread.directory = to.starts_with('/') ? std::move(to) : "";
+        *thread.directory = {to.starts_with('/') ? std::move(to) : "", time};
       }
       break;
     case Does::setns:
-      if (returned == 0) thread.directory->clear();
+      if (returned == 0) *thread.directory = {"", time};
       break;
     case Does::pair: {
       const auto both = noted.texts.find(0);
@@ -373,7 +375,7 @@ void Descriptors::fork(Key maker, const FileCall& call) {
     std::erase_if(child.table->entries, [&](const auto& known) { return known.second.serial > since; });
     entries_ += child.table->entries.size();
   }
-  if ((flags & clone_fs) == 0) child.directory = std::make_shared<std::string>(*by.directory);
+  if ((flags & clone_fs) == 0) child.directory = std::make_shared<Directory>(*by.directory);
   ++entries_;
   threads_[maker >> 32 << 32 | static_cast<u32>(call.value)] = std::move(child);
 }
@@ -387,7 +389,7 @@ std::string Descriptors::full(const Thread& thread, const Call& call, u32 argume
   const std::string& path = at->second;
   if (path.starts_with('/')) return clean(path);
   const bool beneath = argument > 0 && (call.about->descriptors >> (argument - 1) & 1) != 0;
-  const std::string directory = beneath ? descriptor_file(thread, call.args[argument - 1]) : *thread.directory;
+  const std::string directory = beneath ? descriptor_file(thread, call.args[argument - 1]) : thread.directory->path;
   if (path.empty()) return beneath ? directory : "";
   if (!directory.starts_with('/')) return path;
   return clean(directory + "/" + (path.starts_with("./") ? path.substr(2) : path));

@@ -43,6 +43,10 @@ class Descriptors {
     std::map<i32, Entry> entries;
     bool never = false;  // it changes without calls
   };
+  struct Directory {
+    std::string path{};  // empty: it is not known
+    u64 time = 0;        // of the change
+  };
   struct Call {  // of a thread: the last one
     i64 number = -1;
     const CallFiles* about = nullptr;
@@ -56,7 +60,7 @@ class Descriptors {
   struct Thread {
     i32 pid = 0;
     std::shared_ptr<Table> table;
-    std::shared_ptr<std::string> directory;
+    std::shared_ptr<Directory> directory;
     Call noted;  // as ringside:file_call reports it
     Call seen;   // as the kernel's event of its beginning does
   };

@@ -43,6 +43,7 @@ namespace {
 constexpr u16 file_call_id = 0xEF21;  // neither an instance's, nor the kernel's, nor those of samples or of libc
 constexpr u32 notes_subbuf_size = 16384;
 constexpr u32 longest_path_text = 4096, most_calls = 1024, most_listed = 16;
+constexpr u64 largest_ring = u64{1} << 30;
 constexpr size_t most_waiting = 1024, most_descriptors = 100'000;
 
 // What is to be done at a call: a bit for each argument that is a path, and these. A pair of descriptors is where the first
@@ -83,6 +84,24 @@ result<void> set(const sys::Fd& map, u32 key, const void* value) {
   if (bpf(BPF_MAP_UPDATE_ELEM, attributes) != 0) return fail(errno, "cannot set the calls that the BPF program notes");
   return {};
 }
+
+// Before Linux 5.11 maps and programs count as locked memory. The command that is recorded inherits the limit of before.
+class LockedMemory {
+ public:
+  LockedMemory() {
+    const rlimit any{RLIM_INFINITY, RLIM_INFINITY};
+    raised_ = getrlimit(RLIMIT_MEMLOCK, &before_) == 0 && setrlimit(RLIMIT_MEMLOCK, &any) == 0;
+  }
+  ~LockedMemory() {
+    if (raised_) (void)setrlimit(RLIMIT_MEMLOCK, &before_);
+  }
+  LockedMemory(const LockedMemory&) = delete;
+  LockedMemory& operator=(const LockedMemory&) = delete;
+
+ private:
+  rlimit before_{};
+  bool raised_ = false;
+};
 
 // A BPF program, instruction by instruction.
 class Assembler {
@@ -501,9 +520,7 @@ FileCalls::FileCalls(const ClockInfo& clock) : clock_(clock), packer_(notes_subb
 FileCalls::~FileCalls() = default;
 
 result<void> FileCalls::make_maps(const Options& options) {
-  const rlimit any{RLIM_INFINITY, RLIM_INFINITY};
-  (void)setrlimit(RLIMIT_MEMLOCK, &any);  // before Linux 5.11 maps count as locked memory
-  ring_size_ = std::bit_ceil(std::max<u64>(options.buffer_size, sys::page_bytes()));
+  ring_size_ = std::bit_ceil(std::clamp<u64>(options.buffer_size, sys::page_bytes(), largest_ring));
   followed_ = RS_TRY(make_map(BPF_MAP_TYPE_HASH, 4, 4, 1 << 20, BPF_F_NO_PREALLOC));
   wanted_ = RS_TRY(make_map(BPF_MAP_TYPE_ARRAY, 4, 4, most_calls));
   scratch_ = RS_TRY(make_map(BPF_MAP_TYPE_PERCPU_ARRAY, 4, noted_text + longest_path_text, 1));
@@ -570,6 +587,7 @@ result<std::unique_ptr<FileCalls>> FileCalls::open(const Options& options, const
     return refuse(std::errc::not_supported,
                   "files of system calls cannot be noted in a PID namespace (a container): record "
                   "outside of it");
+  const LockedMemory unlimited;
   std::unique_ptr<FileCalls> calls(new FileCalls(clock));
   RS_TRY(calls->make_maps(options));
   const Noter::Maps maps{calls->followed_, calls->wanted_, calls->scratch_, calls->losses_,
@@ -644,7 +662,7 @@ result<void> FileCalls::follow(i32 pid) {
 
 void FileCalls::off() {
   if (over_) return;
-  for (const sys::Fd& event : events_) (void)ioctl(event.get(), PERF_EVENT_IOC_DISABLE, 0);
+  events_.clear();  // a program runs as long as its event is open, disabled or not
   pump(true);
   over_ = true;
 }
@@ -720,7 +738,8 @@ void FileCalls::take(const u8* from, u64 size) {
   if (noted.step == raw_address) {
     noted.step = static_cast<u32>(FileCall::Step::text);
     noted.value = addressed;
-    text = printable_address(from + sizeof noted, static_cast<u32>(text_size));
+    // The program copies a fixed size: the rest is the caller's memory, and none of the address.
+    text = printable_address(from + sizeof noted, static_cast<u32>(std::min<u64>(text_size, noted.args[addressed + 1])));
     if (text.empty()) return;
   }
   if (noted.step == raw_pair) {
@@ -772,8 +791,8 @@ void FileCalls::know(i32 pid) {
   }
   const auto known = sockets ? sockets_of(pid) : std::map<std::string, std::string>();
   const std::string directory = sys::link_text(process + "/cwd");
+  noted.time = sys::now_ns();  // before pump(): no later note gets an earlier place than its own
   pump();
-  noted.time = sys::now_ns();
   noted.step = static_cast<u32>(FileCall::Step::directory);
   if (!directory.empty()) write(noted, directory);
   noted.step = static_cast<u32>(FileCall::Step::descriptor);

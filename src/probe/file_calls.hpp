@@ -1,5 +1,5 @@
-// The system calls that say which file a descriptor is, with the texts of their paths, as ringside:file_call (docs/formats.md):
-// for `record --files` and `syscalls --files`.
+// The system calls that say which file a descriptor is, with the texts of their paths, as ringside:file_call
+// (src/decode/call_files.hpp): for `record --files` and `syscalls --files`.
 //
 //   auto calls = must(FileCalls::open({.pids = {4711}}, clock));   // from here on they are noted
 //   ... each of take_sources() ...

@@ -250,6 +250,18 @@ TEST(Descriptors, AfterALossTheyAreNumbersUntilTheyAreSeenAgain) {
   EXPECT_EQ(c.read(3), "3</b>") << "a loss of another recording";
 }
 
+// The process's first thread makes no call after it.
+TEST(Descriptors, AfterALossThreadsOfAProcessHaveOneTable) {
+  Calls c;
+  c.in(7, 7).open("/a", 3);
+  c.files.lose(0, true);
+  c.in(8, 7).open("/b", 3);
+  c.in(9, 7).call("close", {3}, 0);
+  c.in(9, 7).open("/c", 3);
+  EXPECT_EQ(c.in(8, 7).read(3), "3</c>");
+  EXPECT_EQ(c.in(7, 7).read(3), "3</c>");
+}
+
 // A recorder asks /proc while the process goes on.
 TEST(Descriptors, WhatACallHasChangedSinceTheQuestionIsNotTheAnswer) {
   Calls c;
@@ -262,6 +274,18 @@ TEST(Descriptors, WhatACallHasChangedSinceTheQuestionIsNotTheAnswer) {
   EXPECT_EQ(c.read(3), "3</new>");
   EXPECT_EQ(c.read(4), "");
   EXPECT_EQ(c.read(5), "5</known>");
+}
+
+TEST(Descriptors, ADirectoryThatChangedSinceTheQuestionIsNotTheAnswer) {
+  Calls c;
+  const u64 asked = c.time + 1;
+  c.call("chdir", {0x1000}, 0, {{0, "src"}});
+  c.note(Step::directory, 0, 0, {0, asked}, "/home/ada");
+  c.open("b.c", 3);
+  EXPECT_EQ(c.read(3), "3<b.c>");
+  c.note(Step::directory, 0, 0, {0, c.time}, "/home/ada/src");
+  c.open("b.c", 4);
+  EXPECT_EQ(c.read(4), "4</home/ada/src/b.c>");
 }
 
 TEST(Descriptors, SocketsHaveTheirPeer) {
